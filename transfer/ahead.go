@@ -44,7 +44,7 @@ func (r *treeReport) countAhead() (stop func()) {
 	}
 	a := &ahead{tree: t, quit: make(chan struct{})}
 	a.group.SetLimit(aheadLists)
-	t.work.Go(func() {
+	t.copies.Work.Go(func() {
 		ticker := time.NewTicker(aheadAfter)
 		defer ticker.Stop()
 		for {
@@ -69,7 +69,7 @@ func (r *treeReport) countAhead() (stop func()) {
 
 func (a *ahead) count() {
 	t := a.tree
-	if conn := t.src.conn(); conn != nil && private.OfClient(conn.Host().Client).OneHandle() {
+	if conn := t.src.Conn(); conn != nil && private.OfClient(conn.Host().Client).OneHandle() {
 		return // it would keep the copy from opening files
 	}
 	a.visit(&directory{tree: t, source: t.root.source, rel: ".", info: t.root.info})

@@ -96,7 +96,7 @@ func (b *backups) again(d *directory, name, in string, missing error) error {
 	case b.remade.Add(1) > mostRemade:
 		return fmt.Errorf("the backup directory %s is removed again and again", b.dir)
 	}
-	return into.mkdirAll(in)
+	return endpoint.MkdirAll(into, in)
 }
 
 // aside frees the name of what is about to be written in place, if that is kept or is a link: it
@@ -134,7 +134,7 @@ func (b *backups) exchange(e *entry, replace func(freed bool) error) error {
 		return fmt.Errorf("what it replaces cannot be kept in %s: %w", b.dir, err)
 	}
 	err = replace(e.saved && !linked)
-	remote := b.sync.tree.dst.conn() != nil
+	remote := b.sync.tree.dst.Conn() != nil
 	if err == nil || !e.saved || remote && !endpoint.Refused(err) { // it may have been replaced
 		return err
 	}
@@ -170,7 +170,7 @@ func (b *backups) of(rel string) (string, error) {
 // earlier run has moved there, is neither followed nor replaced: the directory gets another name.
 func (b *backups) make(rel string) (string, error) {
 	if rel == "." {
-		return b.dir, b.sync.tree.into.mkdirAll(b.dir)
+		return b.dir, endpoint.MkdirAll(&b.sync.tree.into, b.dir)
 	}
 	in, err := b.of(path.Dir(rel))
 	if err != nil {
@@ -182,7 +182,7 @@ func (b *backups) make(rel string) (string, error) {
 		found, err := b.sync.tree.into.Lstat(to)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return to, b.sync.tree.into.mkdirAll(to)
+			return to, endpoint.MkdirAll(&b.sync.tree.into, to)
 		case err != nil, found.Mode.IsDir():
 			return to, err
 		case n == mostBackups:

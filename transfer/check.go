@@ -10,7 +10,7 @@ import (
 
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/internal/filecopy"
 )
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
@@ -31,7 +31,6 @@ var ErrUnlisted = errors.New("not in the list of hashes")
 var (
 	errMissing = endpoint.Explain("in the list but does not exist", checksum.ErrMismatch,
 		fs.ErrNotExist)
-	errChanging  = errors.New("being written to: its size or time changed while it was read")
 	errEmptyList = endpoint.Explain("the list is empty", checksum.ErrMismatch)
 )
 
@@ -67,7 +66,7 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	list.Reset()
 	j, done, err := newJob(ctx, Endpoint{newTarget: newNowhere}, dir, o.Options)
 	defer done()
-	j.once, j.op = checkOnce, opCheck
+	j.once, j.op = filecopy.CheckOnce, opCheck
 	t := newTree(j, o)
 	t.plan = &checking{copying{t}, options.Strict}
 	t.rules = treeRules{failed: "differ from the list or could not be read"}
@@ -104,22 +103,10 @@ func (p *checking) found(e *entry) bool {
 		t.leads(mode) && t.options.Links == LinksFollow)
 }
 
-// checkOnce makes one attempt to compare a file with the list.
-func checkOnce(c *fileCopy) error {
-	defer c.ends.connect(c)()
-	if err := c.hashing.sum(c); err != nil {
-		return ofSource(err)
-	}
-	return c.hashing.checkList(c)
-}
-
 // nowhere is the target of a Check.
-type nowhere struct {
-	endpoint.Stream
-	job *job
-}
+type nowhere struct{ filecopy.Nowhere }
 
-func newNowhere(j *job) (target, error) { return nowhere{job: j}, nil }
+func newNowhere(*job) (target, error) { return nowhere{}, nil }
 
 func (nowhere) begin(endpoint.Info, string, func() error) (targetDir, error) {
 	return targetDir{Root: noRoot{}}, nil
@@ -129,13 +116,7 @@ func (nowhere) limits() (limits, error) {
 	return limits{handles: 1 << 20, small: largestSmall}, nil
 }
 
-func (nowhere) place(*fileCopy, *input) (*output, error) { return nil, endpoint.ErrStream }
-func (nowhere) conn() *pool.Conn                         { return nil }
-func (n nowhere) opener(*session) endpoint.Opener        { return n.Stream }
-func (nowhere) dispose(string) bool                      { return false }
-func (nowhere) asSource() end                            { return nil }
-func (nowhere) Join(dir, name string) string             { return "" }
-func (nowhere) check(*directory, string) error           { return nil }
+func (nowhere) check(*directory, string) error { return nil }
 
 // noRoot is what lies below nowhere.
 type noRoot struct{ endpoint.Root }
@@ -194,7 +175,7 @@ func (p *checking) look(name string) {
 	}
 	e := &entry{dir: t.root, name: name, sought: true}
 	found, err := t.src.Stat(e.source())
-	err = ofSource(err)
+	err = endpoint.OfSource(err)
 	kind := ""
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -203,7 +184,7 @@ func (p *checking) look(name string) {
 	case err == nil && found.Mode.IsDir():
 		kind = ErrIsDirectory.Error()
 	case err == nil && !found.Mode.IsRegular():
-		kind = "it is " + kindOf(found.Mode)
+		kind = "it is " + endpoint.KindOf(found.Mode)
 	}
 	if kind != "" {
 		err = endpoint.Explain(kind+", but the list has the hash of a file", checksum.ErrMismatch)

@@ -95,7 +95,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 		if err := localfs.CheckForeignName(name); err != nil {
 			return err
 		}
-		if t.src.conn() == nil && localfs.CheckReserved(name) != nil {
+		if t.src.Conn() == nil && localfs.CheckReserved(name) != nil {
 			x.unheld.Do(func() {
 				t.warn("", t.dst.Join(d.target, name),
 					"it is not deleted: this system cannot have the name, so the source lacks it anyway")
@@ -227,12 +227,13 @@ func (x *extras) mayDelete() error {
 	s, t := x.sync, x.sync.tree
 	n, held := x.found.Load(), x.held.Load()
 	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("%w from %s: %s", ErrDeletionRefused, t.job.shown(t.root.target),
+		return fmt.Errorf("%w from %s: %s", ErrDeletionRefused,
+			endpoint.Shown(t.route.TargetHost, t.root.target),
 			fmt.Sprintf(format, args...))
 	}
 	switch most := s.options.MaxDelete; {
 	case s.met.Load() == 0:
-		return refuse("the source %s is empty", shown(t.route.SourceHost, t.route.Source))
+		return refuse("the source %s is empty", endpoint.Shown(t.route.SourceHost, t.route.Source))
 	case most > 0 && n > most:
 		return refuse("that would delete %d files, more than the %d that "+
 			"transfer.SyncOptions.MaxDelete allows", n, most)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 )
 
 // A differ compares the source with the target beyond what listings show, for a sync.
@@ -15,7 +17,7 @@ type differ struct{ *syncing }
 func (s differ) attrs(e *entry) (set usftp.NewAttrs) {
 	f := &e.info
 	if e.info.Mode.IsRegular() {
-		set.SetMode, set.Mode = f.HasMode && !s.options.NoModes, s.options.perm(f)
+		set.SetMode, set.Mode = f.HasMode && !s.options.NoModes, s.tree.copies.Options.Perm(f)
 	}
 	if f.HasTimes && !s.options.NoTimes {
 		set.SetTimes = true
@@ -43,7 +45,7 @@ func (s differ) probe(e *entry) (done bool, err error) {
 	switch {
 	case !e.existing.sameTime(s.asStored(&e.info), o.ModifyWindow) && s.inventories.keepsTimes():
 		e.reason = ReasonTouch
-	case e.info.Mode.IsRegular() && e.existing.perm() != o.perm(&e.info) &&
+	case e.info.Mode.IsRegular() && e.existing.perm() != s.tree.copies.Options.Perm(&e.info) &&
 		s.inventories.keepsModes():
 		e.reason = ReasonMode
 	case o.Owners && !e.existing.sameOwner(&e.info, &s.inventories.owners):
@@ -65,7 +67,8 @@ func (s differ) sameLink(e *entry) (bool, error) {
 	asking.Go(func() { have, haveErr = s.tree.into.ReadLink(e.rel()) })
 	want, err := s.tree.readLink(e)
 	asking.Wait()
-	return err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, want), ofSource(err)
+	same := err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, want)
+	return same, endpoint.OfSource(err)
 }
 
 // sameContents compares the hashes of both files.
@@ -77,31 +80,27 @@ func (s differ) sameContents(e *entry) (bool, error) {
 	var there checksum.Hash
 	var thereErr error
 	var asking sync.WaitGroup
-	asking.Go(func() { there, thereErr = s.hash(s.tree.dst.asSource(), &target, e.target()) })
+	asking.Go(func() { there, thereErr = s.hash(s.tree.dst.AsSource(), &target, e.target()) })
 	here, err := s.hash(s.tree.src, e, e.source())
 	asking.Wait()
 	return err == nil && thereErr == nil && here.Equal(there), err
 }
 
 // hash lets one side hash a file, or reads it.
-func (s differ) hash(side end, e *entry, name string) (checksum.Hash, error) {
+func (s differ) hash(side endpoint.Place, e *entry, name string) (checksum.Hash, error) {
 	j := *s.tree.job
-	j.src, j.dst, j.listener = side, nowhere{job: &j}, nil
-	j.options.Hash, j.options.Verify, j.options.List = checksum.SHA256, false, nil
-	j.options.Journal, j.options.RemoveSource = "", false
-	j.once = func(c *fileCopy) error {
-		defer c.ends.connect(c)()
-		return ofSource(c.hashing.sum(c))
-	}
+	j.listener, j.once = nil, filecopy.SumOnce
+	j.dst, j.copies.Src, j.copies.Dst = nowhere{}, side, nowhere{}
+	o := &j.copies.Options
+	o.Hash, o.Verify, o.List, o.Journal, o.RemoveSource = checksum.SHA256, false, nil, "", false
 	c := newFileTask(&j, e, name, "")
 	err := c.copy()
-	c.slot.free()
-	if conn := side.conn(); err == nil && conn != nil && c.result.Verified == VerifiedByReading {
+	if conn := side.Conn(); err == nil && conn != nil && c.Result.Verified == filecopy.ByReading {
 		s.reported.Do(func() {
 			s.tree.note(s.tree.route.Source, s.tree.root.target,
 				fmt.Sprintf("%s does not hash files: they are read to compare them",
 					conn.Host().Name))
 		})
 	}
-	return c.result.Hash, err
+	return c.Result.Hash, err
 }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
 )
@@ -29,7 +31,7 @@ type directory struct {
 	names          sourceNames
 	fresh          bool // this copy made it
 	failed         bool // it could not be made
-	pooled
+	filecopy.Findings
 	pending atomic.Int64 // entries not done yet
 
 	// unswept has, by root, the target's subdirectories that have not been found in the source yet;
@@ -39,24 +41,18 @@ type directory struct {
 	syncedDir
 }
 
-// pooled is what the files of a directory have found out for each other.
-type pooled struct {
-	noTemporary atomic.Bool // it takes no temporary files
-	seen        seenDir     // by the helper
-}
-
 // syncedDir is what else a sync knows of a directory.
 type syncedDir struct {
-	made      bool         // it exists at the target already
-	existing  *targetEntry // the existing directory at the target; nil if none is known
-	touched   atomic.Bool  // something in it changes, and with that its mtime
-	looked    once         // tree.inPlace has been called for it
-	linked    error        // set by tree.inPlace if a link is in its place
-	opened    once         // syncing.open has been called for it
-	moved     error        // set by syncing.open if something else is in its place
-	inventory *inventory   // of the target's directory, while both are listed
-	big       atomic.Bool  // inventory is large; this or an ancestor holds inventories.big
-	extra     bool         // the source does not have it
+	made      bool          // it exists at the target already
+	existing  *targetEntry  // the existing directory at the target; nil if none is known
+	touched   atomic.Bool   // something in it changes, and with that its mtime
+	looked    endpoint.Once // tree.inPlace has been called for it
+	linked    error         // set by tree.inPlace if a link is in its place
+	opened    endpoint.Once // syncing.open has been called for it
+	moved     error         // set by syncing.open if something else is in its place
+	inventory *inventory    // of the target's directory, while both are listed
+	big       atomic.Bool   // inventory is large; this or an ancestor holds inventories.big
+	extra     bool          // the source does not have it
 	ignore    *filter.Ignore
 }
 
@@ -129,7 +125,7 @@ func (n *sourceNames) twin(e *entry, open func()) error {
 // attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options
-	if err := o.addOwner(&set, d.info.Owner); err != nil {
+	if err := d.tree.copies.Options.AddOwner(&set, d.info.Owner); err != nil {
 		return set, err
 	}
 	if !d.fresh && d.tree.resumed == notResumed && !o.Preserve {
@@ -165,21 +161,21 @@ func (d *directory) listAll(each func(*entry, error) bool) error {
 		was = &d.info
 	}
 	err := t.src.List(d.source, was, nil, func(name string, i endpoint.Info, err error) bool {
-		return each(&entry{dir: d, name: name, info: i}, ofSource(err))
+		return each(&entry{dir: d, name: name, info: i}, endpoint.OfSource(err))
 	})
 	if err != nil && was != nil {
 		if now, lookErr := t.src.Lstat(d.source); lookErr == nil && now.Mode&fs.ModeSymlink != 0 {
-			err = changed(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
+			err = filecopy.Changed(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
 		}
 	}
 	if at, ok := errors.AsType[*fs.PathError](err); ok && at.Err == endpoint.ErrMoved {
 		at.Err = errMoved
 	}
-	return ofSource(err)
+	return endpoint.OfSource(err)
 }
 
 // errMoved reports that another directory is in the place of one that was found before.
-var errMoved = changedf("%w", endpoint.ErrMoved)
+var errMoved = fmt.Errorf("%w: %w", ErrSourceChanged, endpoint.ErrMoved)
 
 // loops returns why a linked directory is not entered, "" if it is.
 func (t *tree) loops(d *directory) string {
@@ -202,7 +198,7 @@ func (t *tree) loops(d *directory) string {
 
 // isCopy reports whether a directory of the source is the copy itself, on this machine.
 func (t *tree) isCopy(is endpoint.Info) bool {
-	if is.Local == nil || t.dst.conn() != nil {
+	if is.Local == nil || t.dst.Conn() != nil {
 		return false
 	}
 	to, err := t.dst.Stat(t.into.path)
@@ -275,8 +271,8 @@ func (t *tree) finishDir(d *directory) error {
 // setAttrs sets attributes at the target. For own see [endpoint.Root].
 func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (endpoint.Unset, error) {
-	if t.nearest(&set) {
-		t.warn(t.route.Source, t.route.Target, noSuchTimes)
+	if t.copies.Nearest(&set) {
+		t.warn(t.route.Source, t.route.Target, filecopy.NoSuchTimes)
 	}
 	return t.into.SetAttrs(name, kind, own, set)
 }
@@ -286,7 +282,7 @@ func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
 type dirUnset struct {
 	mu           sync.Mutex
 	times, modes bool
-	tried        once
+	tried        endpoint.Once
 	learned      bool // by that
 }
 
@@ -294,7 +290,7 @@ type dirUnset struct {
 // attributes of any directory.
 func (d *dirUnset) learn(t *tree, set usftp.NewAttrs) bool {
 	d.tried.Do(func() {
-		name := t.token.Name("attributes")
+		name := t.copies.Token.Name("attributes")
 		if made, err := t.into.Mkdir(name, 0o700); !made || err != nil {
 			return
 		}
@@ -314,41 +310,18 @@ func (d *dirUnset) add(unset endpoint.Unset) {
 }
 
 func (d *dirUnset) tell(t *tree) {
-	conn := t.dst.conn()
+	conn := t.dst.Conn()
 	if conn == nil || !t.options.Preserve { // it was not asked for
 		return
 	}
 	q := quirksOf(conn)
 	unset := endpoint.Unset{Times: d.times && !q.NoTimes.Load(), Modes: d.modes && !q.NoModes.Load(),
 		Dirs: true}
-	t.options.tell(unset, func(why string) {
+	t.copies.Options.Tell(unset, func(why string) {
 		if !q.ToldDirs.Swap(true) {
 			t.warn(t.root.source, t.root.target, why)
 		}
 	})
-}
-
-// once is a sync.Once for what asks a host. Those who wait do so for a channel and not for a lock,
-// which package testing/synctest would not take for waiting.
-type once struct {
-	mu   sync.Mutex
-	done chan struct{}
-}
-
-func (o *once) Do(f func()) {
-	o.mu.Lock()
-	done, first := o.done, o.done == nil
-	if first {
-		done = make(chan struct{})
-		o.done = done
-	}
-	o.mu.Unlock()
-	if !first {
-		<-done
-		return
-	}
-	defer close(done)
-	f()
 }
 
 // An entry is a file or a link to copy.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 )
@@ -37,10 +38,10 @@ func (telling) hand(w *walk, e *entry) {
 }
 
 func (telling) single(c *fileTask) (Summary, error) {
-	j, to := c.job, c.route.Target
+	j, to := c.job, c.job.route.Target
 	var err error
 	if _, untold := j.src.Stat(j.route.Source); private.Untold(untold) {
-		j.once = openOnce
+		j.once = filecopy.OpenOnce
 		err = c.copy()
 	}
 	if err == nil {
@@ -54,17 +55,6 @@ func (telling) single(c *fileTask) (Summary, error) {
 	}
 	j.tell(&Event{Kind: Planned, Route: j.route, Size: -1})
 	return Summary{Target: to}, nil
-}
-
-// openOnce only opens the source, if the host does not say what it is.
-func openOnce(c *fileCopy) error {
-	defer c.ends.connect(c)()
-	in, err := openInput(c)
-	if err != nil {
-		return ofSource(err)
-	}
-	in.close()
-	return nil
 }
 
 // tellPlan reports what would be done with an entry.

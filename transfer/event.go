@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"path"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
@@ -100,7 +100,7 @@ type Position struct {
 
 // retried fills in an event about an attempt to replace a connection.
 func (j *job) retried(a pool.Attempt, e *Event) *Event {
-	j.pauses.Attempt(a)
+	j.copies.Pauses.Attempt(a)
 	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, a.Message
 	if a.Err == nil {
 		e.Kind = Renewed
@@ -119,7 +119,7 @@ const stalledAfter = 5 * time.Second
 
 // stalledSince returns since when a host has stalled, zero if none has.
 func (j *job) stalledSince() (earliest time.Time) {
-	for _, conn := range j.conns() {
+	for _, conn := range j.copies.Conns() {
 		since, _ := endpoint.Overdue(conn.Host())
 		if since.IsZero() || time.Since(since) < stalledAfter {
 			continue
@@ -133,7 +133,7 @@ func (j *job) stalledSince() (earliest time.Time) {
 
 // addStall fills in that a host sends nothing of what it owes, and what follows from that.
 func (e *Event) addStall(j *job) {
-	for _, conn := range j.conns() {
+	for _, conn := range j.copies.Conns() {
 		since, end := endpoint.Overdue(conn.Host())
 		stalled := time.Since(since)
 		if since.IsZero() || stalled < stalledAfter || stalled <= e.Stalled {
@@ -162,47 +162,49 @@ func (j *job) tell(e *Event) {
 // A fileTask is a file that a job copies, alone or as part of a tree. It reports what becomes of
 // it.
 type fileTask struct {
-	fileCopy
+	filecopy.Copy
 	job      *job
 	entry    *entry     // of the tree, nil for a single file
 	activity *activity  // of a large file in a tree, nil before its first progress
 	mu       sync.Mutex // held while an event is passed on; guards started
 	started  bool       // reported as started
+	removed  bool       // the source was, once it was copied
 }
 
 // newFileTask returns a copy of source to target. e is nil for a single file.
 func newFileTask(j *job, e *entry, source, target string) *fileTask {
 	t := &fileTask{job: j, entry: e}
-	r := request{copyRun: &j.copyRun, reporter: t, container: noDirectory{}, source: source,
-		target: target, began: time.Now()}
+	r := filecopy.Request{Run: &j.copies, Reporter: t, Container: filecopy.NoDirectory{},
+		Source: source, Target: target, Began: time.Now()}
 	if j.options.Changing {
-		r.how = endpoint.Growing
+		r.How = endpoint.Growing
 	}
+	name := ""
 	if e != nil {
-		r.container, r.listed = e, &e.info
+		r.Container, r.Listed, r.Rel = e, &e.info, e.rel()
 		if e.info.IsRegular() && !e.sought { // what is sought is found through links
-			r.how |= endpoint.Regular
+			r.How |= endpoint.Regular
 			if e.dir.tree.options.Links != LinksFollow {
-				r.how |= endpoint.NoFollow
+				r.How |= endpoint.NoFollow
 			}
 		}
-		r.name = path.Join(e.dir.tree.into.within, e.rel())
-		r.small = j.budget.isSmall(e.info.Size)
+		name = path.Join(e.dir.tree.into.within, r.Rel)
+		r.Small = j.copies.Budget.IsSmall(e.info.Size)
 		// this machine is asked again
-		r.absent = e.dir.fresh || e.absent() && j.dst.conn() != nil
-		r.repeats = e.dir.tree.resumed == repeated
+		r.Absent = e.dir.fresh || e.absent() && j.dst.Conn() != nil
+		r.Repeats = e.dir.tree.resumed == repeated
 	}
-	t.request, t.listName, t.size, t.result.Target = r, r.name, -1, target
+	t.Start(&r, name)
 	return t
 }
 
 // copy copies the file. The error is an *Error.
 func (t *fileTask) copy() error {
-	err := t.fileCopy.copy()
+	err := t.Do(t.job.once)
 	switch {
 	case err != nil:
 		return t.failure(err)
-	case t.known.origin != nil:
+	case t.Result.Origin != nil:
 		return t.removeCopied()
 	}
 	return nil
@@ -213,25 +215,25 @@ func (t *fileTask) copy() error {
 //
 //go:noinline
 func (t *fileTask) failure(err error) error {
-	e := newError(t.job, t.source, t.result.Target, err)
-	e.Detail, e.Resumable, e.temporary = t.result.detail, t.result.resumable, t.result.temporary
+	e := newError(t.job, t.Source, t.Result.Target, err)
+	e.Detail, e.Resumable, e.temporary = t.Result.Detail, t.Result.Resumable, t.Result.Temporary
 	return e
 }
 
 // The container of a file in a tree is its directory.
 
-func (e *entry) paths() (root, dir string) { return e.dir.tree.root.target, e.dir.rel }
-func (e *entry) found() *pooled            { return &e.dir.pooled }
-func (e *entry) behindLink() bool          { return e.dir.behindLink() }
-func (e *entry) unmoved() error            { return e.dir.tree.inPlace(e.dir) }
-func (e *entry) mayCommit() error          { return e.dir.tree.plan.mayCommit() }
-func (e *entry) keepsOld() bool            { return e.backups() != nil }
+func (e *entry) Paths() (root, dir string)    { return e.dir.tree.root.target, e.dir.rel }
+func (e *entry) Findings() *filecopy.Findings { return &e.dir.Findings }
+func (e *entry) BehindLink() bool             { return e.dir.behindLink() }
+func (e *entry) Unmoved() error               { return e.dir.tree.inPlace(e.dir) }
+func (e *entry) MayCommit() error             { return e.dir.tree.plan.mayCommit() }
+func (e *entry) KeepsOld() bool               { return e.backups() != nil }
 
-func (e *entry) exchange(replace func(freed bool) error) error {
+func (e *entry) Exchange(replace func(freed bool) error) error {
 	return e.backups().exchange(e, replace)
 }
 
-func (e *entry) aside(mode fs.FileMode, remove func() error) (freed bool, err error) {
+func (e *entry) Aside(mode fs.FileMode, remove func() error) (freed bool, err error) {
 	return e.backups().aside(e, mode, remove)
 }
 
@@ -249,20 +251,24 @@ func (d *directory) behindLink() bool {
 
 //go:noinline
 func (t *fileTask) say(kind Kind, message string) {
-	t.tell(&Event{Kind: kind, Size: t.size, Message: message})
+	t.tell(&Event{Kind: kind, Size: t.Size, Message: message})
 }
 
+func (t *fileTask) Started()            { t.say(Started, "") }
+func (t *fileTask) Note(message string) { t.say(Note, message) }
+func (t *fileTask) Warn(message string) { t.say(Warning, message) }
+
 //go:noinline
-func (t *fileTask) retried(a pool.Attempt) {
-	t.tell(t.job.retried(a, &Event{Size: t.size, Position: Position{Bytes: t.result.Bytes}}))
+func (t *fileTask) Retried(a pool.Attempt) {
+	t.tell(t.job.retried(a, &Event{Size: t.Size, Position: Position{Bytes: t.Result.Bytes}}))
 }
 
 //go:noinline
 func (t *fileTask) tellEnd(err error) {
-	e := &Event{Kind: Done, Size: t.size, Position: t.at(t.result.Bytes), Outcome: t.result.Outcome}
-	e.Elapsed = t.result.Elapsed
+	e := &Event{Kind: Done, Size: t.Size, Position: t.at(t.Result.Bytes), Outcome: t.outcome()}
+	e.Elapsed = t.Result.Elapsed
 	if err != nil {
-		e.Resumed, e.Outcome = 0, Outcome{LeftBehind: t.result.LeftBehind}
+		e.Resumed, e.Outcome = 0, Outcome{LeftBehind: t.Result.LeftBehind}
 		e.failed(err)
 	}
 	if t.entry != nil {
@@ -273,7 +279,7 @@ func (t *fileTask) tellEnd(err error) {
 
 //go:noinline
 func (t *fileTask) tellKept() {
-	t.tell(&Event{Kind: Kept, Size: t.size, Outcome: Outcome{Hash: t.result.Hash}})
+	t.tell(&Event{Kind: Kept, Size: t.Size, Outcome: Outcome{Hash: t.Result.Hash}})
 }
 
 // tell reports an event of the file.
@@ -289,9 +295,9 @@ func (t *fileTask) tell(e *Event) {
 		}
 		t.started = true
 	}
-	e.Source, e.Target = t.source, t.result.Target
-	if !e.Hash.IsZero() || t.op == opCheck {
-		e.Name = t.listName
+	e.Source, e.Target = t.Source, t.Result.Target
+	if !e.Hash.IsZero() || t.job.op == opCheck {
+		e.Name = t.ListName
 	}
 	t.job.tell(e)
 }
@@ -299,7 +305,7 @@ func (t *fileTask) tell(e *Event) {
 // ended tells how the copy of a file that belongs to no tree has ended. kept reports whether the
 // target is up to date.
 func (t *fileTask) ended(err error) (kept bool, _ error) {
-	if errors.Is(err, errKept) {
+	if errors.Is(err, filecopy.ErrKept) {
 		t.tellKept()
 		return true, nil
 	}
@@ -307,16 +313,16 @@ func (t *fileTask) ended(err error) (kept bool, _ error) {
 	return false, err
 }
 
-// report reports progress, or counts it for the tree.
-func (t *fileTask) report(position func() int64) (stop func()) {
+// Report reports progress, or counts it for the tree.
+func (t *fileTask) Report(position func() int64) (stop func()) {
 	switch {
 	case t.job.listener == nil:
 		return func() {}
 	case t.job.tree != nil:
 		return t.job.tree.watch(t, position)
 	}
-	return pace.Every(t.options.progressInterval(), func() {
-		e := &Event{Kind: Progress, Size: t.size, Position: t.at(position())}
+	return pace.Every(t.job.options.progressInterval(), func() {
+		e := &Event{Kind: Progress, Size: t.Size, Position: t.at(position())}
 		e.addStall(t.job)
 		t.tell(e)
 	})
@@ -324,87 +330,68 @@ func (t *fileTask) report(position func() int64) (stop func()) {
 
 // at returns the file's position after bytes bytes.
 func (t *fileTask) at(bytes int64) Position {
-	p := Position{Bytes: bytes, Resumed: min(t.known.found, bytes),
-		Elapsed: time.Since(t.began)}
+	p := Position{Bytes: bytes, Resumed: min(t.Found(), bytes),
+		Elapsed: time.Since(t.Began)}
 	if t.job.tree == nil {
-		p.Paused = t.pauses.Sum()
+		p.Paused = t.job.copies.Pauses.Sum()
 	}
 	return p
 }
 
-// finishing reports progress after all bytes have arrived, until stop is called.
-func (t *fileTask) finishing() (stop func()) {
+// Finishing reports progress after all bytes have arrived, until stop is called.
+func (t *fileTask) Finishing() (stop func()) {
 	switch {
-	case t.isSmall() || t.job.listener == nil:
+	case t.IsSmall() || t.job.listener == nil:
 		return func() {}
 	case t.job.tree != nil:
 		return t.job.tree.finishes(t)
 	}
-	bytes := t.result.Bytes
-	return pace.Every(t.options.progressInterval(), func() {
-		e := &Event{Kind: Progress, Size: t.size, Position: t.at(bytes)}
-		e.Finishing, e.Phase = true, t.now()
-		if position := t.checked.Load(); position != nil {
-			e.Checked = min((*position)(), bytes)
+	bytes := t.Result.Bytes
+	return pace.Every(t.job.options.progressInterval(), func() {
+		e := &Event{Kind: Progress, Size: t.Size, Position: t.at(bytes)}
+		e.Finishing, e.Phase = true, t.phase()
+		if position := t.Checked(); position != nil {
+			e.Checked = min(position(), bytes)
 		}
 		e.addStall(t.job)
 		t.tell(e)
 	})
 }
 
-func (t *fileTask) resumed(bytes int64) {
+func (t *fileTask) Resumed(bytes int64) {
 	if tree := t.job.tree; tree != nil {
 		tree.count(&tree.sums.Resumed, bytes)
 	}
 }
 
-func (t *fileTask) leaves() {
+func (t *fileTask) Leaves() {
 	if tree := t.job.tree; tree != nil {
 		tree.leftovers.leaves(false)
 	}
 }
 
-func (r *request) note(message string) { r.say(Note, message) }
-func (r *request) warn(message string) { r.say(Warning, message) }
+// phases are the phases of a file.
+var phases = [...]Phase{filecopy.Finishing: PhaseFinishing, filecopy.Waiting: PhaseWaiting,
+	filecopy.Rereading: PhaseRereading, filecopy.Hashing: PhaseHashing,
+	filecopy.Verifying: PhaseVerifying}
 
-// A meter says how far a file has come once all of its bytes have arrived.
-type meter struct {
-	// how far it has been checked, nil if it is not being checked
-	checked atomic.Pointer[func() int64]
-	phase   atomic.Pointer[Phase] // nil before all bytes have arrived
-}
+func (t *fileTask) phase() Phase { return phases[t.Copy.Phase()] }
 
-// enters begins a phase.
-func (m *meter) enters(phase Phase) { m.phase.Store(&phase) }
+// verifications are the ways in which a file was verified.
+var verifications = [...]Verification{filecopy.ByHash: VerifiedByHash,
+	filecopy.ByReading: VerifiedByReading}
 
-// settling is the phase in which whoever keeps a copy finishes it.
-func (r *copyRun) settling() Phase {
-	if r.dst.conn() == nil {
-		return PhaseFinishing
-	}
-	return PhaseWaiting
-}
-
-// now returns the phase of a file of which all bytes have arrived.
-func (m *meter) now() Phase {
-	if phase := m.phase.Load(); phase != nil {
-		return *phase
-	}
-	return PhaseFinishing
-}
-
-// checks has progress report position, which is how far the bytes have been hashed or read again,
-// until done is called.
-func (m *meter) checks(position func() int64) (done func()) {
-	m.checked.Store(&position)
-	return func() { m.checked.Store(nil) }
+// outcome returns what is known about the file once it is done.
+func (t *fileTask) outcome() Outcome {
+	r := &t.Result
+	return Outcome{Hash: r.Hash, Verified: verifications[r.Verified],
+		Bottleneck: Bottleneck(r.Bottleneck), LeftBehind: r.LeftBehind, Reused: r.Reused,
+		Removed: t.removed}
 }
 
 func (o *Options) progressInterval() time.Duration {
 	return cmp.Or(o.progressEvery, 200*time.Millisecond)
 }
-
-var errListener = errors.New("the Events function panicked")
 
 // A listener calls the user's Events function on behalf of many goroutines, one event at a time. It
 // does so on its own goroutine while the caller waits, so that a deep call does not grow the stacks
@@ -439,7 +426,7 @@ func (l *listener) listen() {
 	defer func() {
 		if !over {
 			l.value = recover()
-			l.cancel(errListener)
+			l.cancel(filecopy.ErrPanicked)
 		}
 		close(l.gone)
 	}()

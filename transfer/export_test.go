@@ -3,6 +3,8 @@ package transfer
 import (
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/filecopy"
 )
 
 // LockName is the name of the lock's file, and LockStale is how long a lock that is not renewed
@@ -25,9 +27,9 @@ func SetMostNames(t *testing.T, most int64) {
 // SetSpare makes this machine appear to have processor time to spare whenever spare says so, during
 // a test.
 func SetSpare(t *testing.T, spare func() bool) {
-	was := newSpare
-	newSpare = func(time.Duration) func() bool { return spare }
-	t.Cleanup(func() { newSpare = was })
+	was := filecopy.NewSpare
+	filecopy.NewSpare = func(time.Duration) func() bool { return spare }
+	t.Cleanup(func() { filecopy.NewSpare = was })
 }
 
 // SetProgressEvery sets the time between Progress events.
@@ -35,15 +37,15 @@ func (o *Options) SetProgressEvery(interval time.Duration) { o.progressEvery = i
 
 // HelperBegun returns a channel that gets a value when a helper has started, or could not.
 func HelperBegun(t *testing.T) <-chan struct{} {
-	was, begun := helperBegun, make(chan struct{}, 1)
-	helperBegun = func() { begun <- struct{}{} }
-	t.Cleanup(func() { helperBegun = was })
+	was, begun := filecopy.HelperBegun, make(chan struct{}, 1)
+	filecopy.HelperBegun = func() { begun <- struct{}{} }
+	t.Cleanup(func() { filecopy.HelperBegun = was })
 	return begun
 }
 
 // SetHelperPatience changes how long a helper may take for anything.
 func SetHelperPatience(t *testing.T, patience time.Duration) {
-	was := helperPatience
-	helperPatience = patience
-	t.Cleanup(func() { helperPatience = was })
+	was := filecopy.HelperPatience
+	filecopy.HelperPatience = patience
+	t.Cleanup(func() { filecopy.HelperPatience = was })
 }

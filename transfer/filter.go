@@ -120,7 +120,7 @@ func (f *syncFilter) readIgnore(d *directory) error {
 	if err == nil {
 		d.ignore, err = filter.NewIgnore(d.ignore, d.rel, text)
 	}
-	return ofSource(err)
+	return endpoint.OfSource(err)
 }
 
 // A reach is a SyncWithin in a form that is quick to ask, however many changes there are.

@@ -65,7 +65,7 @@ func (f *fold) ask(d *directory, spelled, otherwise string, open func()) (bool, 
 	if !f.asked {
 		f.asked = true
 		if open(); d.tree.inPlace(d) == nil {
-			f.is, f.err = folds(&d.tree.into, d.rel, d.tree.token, spelled, otherwise)
+			f.is, f.err = folds(&d.tree.into, d.rel, d.tree.copies.Token, spelled, otherwise)
 		}
 	}
 	return f.is, f.err

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 )
 
 // gone establishes that the source does not have what a sync is about to delete. A listing alone
@@ -94,7 +95,7 @@ func (g *gone) confirm(present, dir string, names []string, dirs bool) ([]string
 			t.warn(t.route.Source, t.root.target,
 				"nothing is deleted where something vanished from the source while it was read")
 		})
-		return nil, errKept
+		return nil, filecopy.ErrKept
 	}
 	err := g.stands(present)
 	taken := make([]bool, len(names))

@@ -16,7 +16,7 @@ const lockBack = 5 * time.Second
 // need not wait for the answers. The caller says that times are not set if it is comparing them.
 func (v *inventories) probe(comparing bool) {
 	s := v.sync
-	conn, into := s.tree.dst.conn(), s.tree.into
+	conn, into := s.tree.dst.Conn(), s.tree.into
 	if conn == nil || s.lock == nil || private.OfClient(conn.Host().Client).WorksInOrder() {
 		return
 	}
@@ -45,7 +45,7 @@ func (v *inventories) probe(comparing bool) {
 		unset.Times, unset.Modes = unset.Times || pretended.Times, unset.Modes || pretended.Modes
 	}
 	unset.Times = unset.Times && !comparing
-	s.options.tell(unset, func(why string) {
+	s.tree.copies.Options.Tell(unset, func(why string) {
 		s.tree.warn(s.tree.route.Source, into.path, why)
 	})
 }

@@ -89,8 +89,8 @@ type inventories struct {
 	big    sync.Mutex // held by the walker that has a large inventory: only one may at a time
 
 	sync  *syncing
-	asked once      // what the target sets, when that first matters
-	told  sync.Once // that times are not compared
+	asked endpoint.Once // what the target sets, when that first matters
+	told  sync.Once     // that times are not compared
 }
 
 func (v *inventories) keepsTimes() bool {
@@ -109,7 +109,7 @@ func (v *inventories) keepsModes() bool {
 func (v *inventories) keeps() (times, modes bool) {
 	s := v.sync
 	times, modes = !s.options.NoTimes, !s.options.NoModes
-	if conn := s.tree.dst.conn(); conn != nil {
+	if conn := s.tree.dst.Conn(); conn != nil {
 		q := quirksOf(conn)
 		times, modes = times && !q.NoTimes.Load(), modes && !q.NoModes.Load()
 	}

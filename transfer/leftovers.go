@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/journal"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -73,16 +74,16 @@ var mostNames int64 = 1 << 17
 // openNotes records this run's token, and finds the notes of earlier runs of the same copy.
 func (t *tree) openNotes() {
 	l := &t.leftovers
-	key := t.journalKey("tree", t.route.Source, t.route.Target)
+	key := t.copies.JournalKey("tree", t.route.Source, t.route.Target)
 	if key == "" {
 		return
 	}
-	prefix := strings.TrimSuffix(key, treeSuffix) + "."
+	prefix := strings.TrimSuffix(key, journal.TreeSuffix) + "."
 	if os.MkdirAll(t.options.Journal, 0o700) != nil {
 		return
 	}
 	_, l.root, _ = t.dst.Identity(t.root.target)
-	if l.own = openRunNote(prefix + string(t.token) + runSuffix); l.own == nil {
+	if l.own = openRunNote(prefix + string(t.copies.Token) + runSuffix); l.own == nil {
 		return
 	}
 	l.own.Roots = append(l.own.Roots, l.root)
@@ -98,7 +99,7 @@ func (t *tree) openNotes() {
 			continue
 		}
 		if n := openRunNote(name); n != nil {
-			json.NewDecoder(io.LimitReader(n.file, longestMark)).Decode(n)
+			json.NewDecoder(io.LimitReader(n.file, journal.Longest)).Decode(n)
 			n.token = localfs.TempToken(strings.TrimSuffix(strings.TrimPrefix(name, prefix),
 				runSuffix))
 			l.dead = append(l.dead, n)
@@ -151,14 +152,14 @@ func (n *runNote) close(keep bool) {
 }
 
 // readMarks finds the marks of dead runs in the journal.
-func (l *leftovers) readMarks(journal string, entries []fs.DirEntry) {
+func (l *leftovers) readMarks(dir string, entries []fs.DirEntry) {
 	l.marks = make(map[string]string)
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), fileSuffix) {
+		if !strings.HasSuffix(e.Name(), journal.FileSuffix) {
 			continue
 		}
-		name := filepath.Join(journal, e.Name())
-		m := readMark(name)
+		name := filepath.Join(dir, e.Name())
+		m := journal.Read(name)
 		if m == nil {
 			continue
 		}
@@ -167,15 +168,6 @@ func (l *leftovers) readMarks(journal string, entries []fs.DirEntry) {
 			l.marks[m.Temporary] = name
 		}
 	}
-}
-
-func readMark(name string) *mark {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	return decodeMark(f)
 }
 
 // sweep removes what dead runs left in a directory and in its counterparts below their targets,
@@ -364,7 +356,7 @@ func (l *leftovers) end(t *tree, whole bool) {
 // gone or names another file by now means that nothing will continue this one.
 func (l *leftovers) forget(t *tree, temporary, mark string) bool {
 	var held *os.File
-	if m := readMark(mark); m != nil && m.Temporary == temporary {
+	if m := journal.Read(mark); m != nil && m.Temporary == temporary {
 		f, err := localfs.OpenPrivate(mark)
 		if err != nil {
 			return false
@@ -409,7 +401,7 @@ func (t *tree) leftBehind() string {
 	if n > 1 {
 		what = fmt.Sprintf("up to %d temporary files", n)
 	}
-	what += fmt.Sprintf(" may be left, with names like .NAME.usftp-%sxxxx", t.token)
+	what += fmt.Sprintf(" may be left, with names like .NAME.usftp-%sxxxx", t.copies.Token)
 	if t.leftovers.own != nil {
 		what += "; the next run of the same copy removes what is"
 	}
@@ -419,27 +411,17 @@ func (t *tree) leftBehind() string {
 // Copying a tree creates its target; if the target exists already, the copy goes into it. So
 // repeating the same command, after an interruption or to make sure, would mean another place. The
 // journal therefore records that the target is the copy itself: an empty file from before it is
-// created until everything is done, and a non-empty one for completeAge after that.
+// created until everything is done, and a non-empty one for CompleteAge after that.
 
-const (
-	// completeAge and mostComplete limit for how long, and how many, completed trees are
-	// remembered.
-	completeAge  = 24 * time.Hour
-	mostComplete = 1000
-
-	// unfinishedAge limits for how long repeating the same command goes on with an unfinished tree
-	// without being asked to resume: its target may be somebody else's by then.
-	unfinishedAge = 7 * 24 * time.Hour
-
-	treeSuffix = ".tree.json"
-	fileSuffix = ".file.json"
-)
+// unfinishedAge limits for how long repeating the same command goes on with an unfinished tree
+// without being asked to resume: its target may be somebody else's by then.
+const unfinishedAge = 7 * 24 * time.Hour
 
 // treeMark is the name of that file, "" if no journal is kept.
 type treeMark string
 
 func (t *tree) madeMark() treeMark {
-	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
+	return treeMark(t.copies.JournalKey("tree", t.route.Source, t.route.Target))
 }
 
 // continues reports whether the target is the copy itself because an earlier run created it. If
@@ -449,7 +431,8 @@ func (m treeMark) continues(resume bool) bool {
 		return false
 	}
 	info, err := os.Lstat(string(m))
-	if err != nil || info.Size() > 0 && (!resume || time.Since(info.ModTime()) > completeAge) ||
+	if err != nil ||
+		info.Size() > 0 && (!resume || time.Since(info.ModTime()) > journal.CompleteAge) ||
 		!resume && time.Since(info.ModTime()) > unfinishedAge {
 		return false
 	}
@@ -471,7 +454,7 @@ func (m treeMark) write(state string) {
 	if m == "" || os.MkdirAll(filepath.Dir(string(m)), 0o700) != nil {
 		return
 	}
-	sweepJournal(filepath.Dir(string(m)))
+	journal.Sweep(filepath.Dir(string(m)))
 	f, err := localfs.OpenPrivate(string(m))
 	if err != nil {
 		return
@@ -487,39 +470,4 @@ func (m treeMark) forget() {
 	if m != "" {
 		os.Remove(string(m))
 	}
-}
-
-// A file that was written in place and did not become complete may look complete: with the source's
-// size, and a time that only happens to be the source's, or is not compared. So the journal has a
-// mark for each from before it is written to until it is complete.
-
-// halfways are the names of the marks that were in the journal when they were first needed.
-type halfways struct {
-	once  sync.Once
-	names map[string]bool
-}
-
-// has reports whether an earlier run wrote a target in place and did not complete it.
-func (h *halfways) has(j *copyRun, source, target string) bool {
-	h.once.Do(func() {
-		if j.options.Journal == "" {
-			return
-		}
-		h.names = make(map[string]bool)
-		entries, _ := os.ReadDir(j.options.Journal)
-		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), fileSuffix) {
-				h.names[e.Name()] = true
-			}
-		}
-	})
-	if len(h.names) == 0 {
-		return false
-	}
-	name := j.journalKey("file", source, target)
-	if !h.names[filepath.Base(name)] {
-		return false
-	}
-	m := readMark(name)
-	return m != nil && m.InPlace
 }

@@ -17,7 +17,7 @@ import (
 func (w *walk) copyLink(e *entry) {
 	t := w.tree
 	to, err := t.readLink(e)
-	err = ofSource(err)
+	err = endpoint.OfSource(err)
 	if err == nil {
 		err = t.makeLink(e, to)
 	}
@@ -37,7 +37,7 @@ func (w *walk) copyLink(e *entry) {
 // readLink returns what a link of the source says. A server that answers READLINK with where the
 // link leads names a path that means nothing elsewhere: within the source it becomes relative.
 func (t *tree) readLink(e *entry) (string, error) {
-	conn := t.src.conn()
+	conn := t.src.Conn()
 	if conn == nil || !private.OfClient(conn.Host().Client).ResolvesLinks() {
 		return t.src.ReadLink(e.source())
 	}
@@ -59,7 +59,7 @@ func (t *tree) readLink(e *entry) (string, error) {
 func (w *walk) finishLink(e *entry) error {
 	t := w.tree
 	var set usftp.NewAttrs
-	if err := t.options.addOwner(&set, e.info.Owner); err != nil {
+	if err := t.copies.Options.AddOwner(&set, e.info.Owner); err != nil {
 		return err
 	}
 	if t.options.Preserve && !t.options.NoTimes && e.info.HasTimes {
@@ -91,7 +91,7 @@ func (t *tree) makeLink(e *entry, to string) error {
 	if err != nil && !e.dir.fresh {
 		err = t.replaceByLink(e, to, err)
 	}
-	if conn := t.dst.conn(); err != nil && conn != nil && pool.Lost(conn.Host().Client) {
+	if conn := t.dst.Conn(); err != nil && conn != nil && pool.Lost(conn.Host().Client) {
 		t.leftovers.leaves(false)
 	}
 	return err
@@ -113,7 +113,7 @@ func (t *tree) replaceByLink(e *entry, to string, failed error) error {
 		}
 	}
 	return e.backups().exchange(e, func(bool) error {
-		return t.into.ReplaceByLink(to, name, path.Join(e.dir.rel, t.token.Name(e.name)),
-			path.Join(e.dir.rel, t.token.OldName(e.name)))
+		return t.into.ReplaceByLink(to, name, path.Join(e.dir.rel, t.copies.Token.Name(e.name)),
+			path.Join(e.dir.rel, t.copies.Token.OldName(e.name)))
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private"
@@ -162,8 +163,8 @@ func newLock(s *syncing) (*lock, error) {
 				return nil, &LockedError{Holder: holder}
 			}
 			if l.keepsAll() && strings.HasPrefix(holder.ID, noRename) {
-				quirksOf(l.tree.dst.conn()).NoRename.Store(true)
-				l.tree.warn(l.tree.route.Source, l.tree.root.target, renamesNone)
+				quirksOf(l.tree.dst.Conn()).NoRename.Store(true)
+				l.tree.warn(l.tree.route.Source, l.tree.root.target, filecopy.RenamesNone)
 			}
 			break
 		}
@@ -301,13 +302,13 @@ func (h *Holder) released() bool {
 
 // removesNothing reports whether the target is known to remove no file.
 func removesNothing(t *tree) bool {
-	conn := t.dst.conn()
+	conn := t.dst.Conn()
 	return conn != nil && quirksOf(conn).NoRemove.Load()
 }
 
 // keepsAll records that the host removes no file, and reports whether that is new.
 func (l *lock) keepsAll() bool {
-	conn := l.tree.dst.conn()
+	conn := l.tree.dst.Conn()
 	return conn != nil && !quirksOf(conn).NoRemove.Swap(true)
 }
 
@@ -357,7 +358,7 @@ func (l *lock) release() {
 	if context.Cause(l.tree.ctx) == errLockLost {
 		return
 	}
-	err, conn := l.files.Remove(lockName, false), l.tree.dst.conn()
+	err, conn := l.files.Remove(lockName, false), l.tree.dst.Conn()
 	if err == nil && conn != nil {
 		quirksOf(conn).NoRemove.Store(false) // it was refused for a while
 	}

@@ -69,14 +69,14 @@ func (o *overlap) check(dir string) error {
 	if dir == "" {
 		return nil
 	}
-	if t.src.conn() == t.dst.conn() {
+	if t.src.Conn() == t.dst.Conn() {
 		return t.rules.apart
 	}
 	var probe string
 	var remove func() error
 	for ; ; dir = path.Dir(dir) {
 		var err error
-		probe = path.Join(dir, t.token.Name("probe"))
+		probe = path.Join(dir, t.copies.Token.Name("probe"))
 		if remove, err = t.do.touch(t, probe); !errors.Is(err, fs.ErrNotExist) ||
 			dir == path.Dir(dir) {
 			break
@@ -112,7 +112,7 @@ func touch(dst target, name string) (remove func() error, err error) {
 	// Without an answer it may exist: the connection was lost, or the run has ended meanwhile, for
 	// example since a walker has met the file.
 	if err == nil || errors.Is(err, endpoint.ErrRepeated) ||
-		dst.conn() != nil && !endpoint.Refused(err) {
+		dst.Conn() != nil && !endpoint.Refused(err) {
 		remove = func() error {
 			err := dst.Remove(name, false)
 			if err != nil && !endpoint.Refused(err) {
@@ -134,7 +134,7 @@ func touch(dst target, name string) (remove func() error, err error) {
 // near reports whether both ends may be on the same file system. It takes one round trip.
 func (o *overlap) near() bool {
 	t := o.t
-	if t.src.conn() == t.dst.conn() {
+	if t.src.Conn() == t.dst.Conn() {
 		return false
 	}
 	target := path.Clean(filepath.ToSlash(t.route.Target))
@@ -155,7 +155,7 @@ func (o *overlap) near() bool {
 // mark places a marker file in the copy, which may lie in the source, until unmark is called.
 func (o *overlap) mark() {
 	t := o.t
-	name := t.token.Name("probe")
+	name := t.copies.Token.Name("probe")
 	remove, _ := t.do.touch(t, t.dst.Join(t.root.target, name))
 	if remove == nil { // writing there will fail with the reason
 		return

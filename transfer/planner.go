@@ -4,6 +4,7 @@ import (
 	"io/fs"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 )
 
 // A planner decides what becomes of a tree: CopyTree copies it, Sync compares it with the target
@@ -57,16 +58,13 @@ type treeRules struct {
 	apart  error
 	mutual bool
 
-	relinks bool   // files with several names are replaced, not written in place
-	keeps   bool   // Options.Resume keeps files of the source's size and time
+	filecopy.Rules
 	partial bool   // not all of the source is walked
 	judges  bool   // what limits the rate is found out
 	counts  bool   // a large source is counted before all of it is found
 	walkers int    // directories listed at once, where servers allow it; more over a long link
 	last    Phase  // when all files have been copied, if anything is done then
 	failed  string // what a summary says of entries that failed
-	resume  string // what errors say about resuming
-	inPlace string // what errors say about writing in place, "" if nothing
 }
 
 // An executor carries out what a planner has decided. A run's executor changes the target; that of

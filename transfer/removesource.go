@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 )
 
 // What has been copied and proved is removed from the source if that is wanted, by a name in the
@@ -35,7 +36,7 @@ func (s *sourceRoot) open(j *job) error {
 	s.once.Do(func() {
 		dir := j.route.Source
 		if j.tree == nil {
-			dir = above(j.src, dir)
+			dir = filecopy.Above(j.src, dir)
 		}
 		if s.Root, s.err = j.src.Below(dir); s.err == nil {
 			s.err = s.Unmoved(".")
@@ -124,8 +125,8 @@ func notAbsent(err error) error {
 // apart fails if the source may be its own copy: then what is made beside the one is seen beside
 // the other.
 func (j *job) apart(o *origin) error {
-	name := j.token.Name(path.Base(o.rel))
-	remove, err := touch(j.dst, j.dst.Join(above(j.dst, o.target), name))
+	name := j.copies.Token.Name(path.Base(o.rel))
+	remove, err := touch(j.dst, j.dst.Join(filecopy.Above(j.dst, o.target), name))
 	if remove == nil {
 		return fmt.Errorf("whether it is its own copy cannot be told: %w", notAbsent(err))
 	}
@@ -147,35 +148,28 @@ func (o *origin) unchanged(j *job) error {
 	case err != nil:
 		return err
 	case now.Mode.Type() != o.Mode.Type(), o.Local != nil && !os.SameFile(o.Local, now.Local):
-		return changedf("it is another file now")
+		return fmt.Errorf("%w: it is another file now", ErrSourceChanged)
 	case !o.Mode.IsRegular():
 		return nil
-	case j.src.conn() != nil && o.HasTimes && o.Mtime.After(o.began.Add(-racyFor)):
+	case j.src.Conn() != nil && o.HasTimes && o.Mtime.After(o.began.Add(-filecopy.RacyFor)):
 		return errRecent
 	}
-	return unchanged(&o.Info, &now, o.size)
-}
-
-// newOrigin returns what was read for a copy that is about to get its name.
-func newOrigin(c *fileCopy, in *input, out *output) *origin {
-	o := &origin{Info: *in.info(), rel: c.src.Base(c.source), began: c.began,
-		before: out.info != nil || out.untold}
-	if c.listed != nil {
-		o.rel = c.rel()
-	}
-	return o
+	return filecopy.Unchanged(&o.Info, &now, o.size)
 }
 
 // removeCopied removes the source of a file that was copied, and returns the error to report.
 func (t *fileTask) removeCopied() error {
-	o := t.known.origin
-	o.target, o.size = t.result.Target, t.result.Bytes
-	o.proved = t.result.Verified != ""
+	r := &t.Result
+	o := &origin{Info: r.Origin.Info, rel: t.Rel, target: r.Target, began: t.Began, size: r.Bytes,
+		before: r.Origin.Before, proved: r.Verified != 0}
+	if t.entry == nil {
+		o.rel = t.job.src.Base(t.Source)
+	}
 	err := t.job.removeSource(o)
-	if t.result.Removed = err == nil; t.result.Removed {
+	if t.removed = err == nil; t.removed {
 		return nil
 	}
-	e := newError(t.job, t.source, t.result.Target, err)
+	e := newError(t.job, t.Source, r.Target, err)
 	e.op = opRemove
 	return e
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/pool"
 )
 
 // Shared lets copies that run at the same time read a common source once: a file or a tree that
@@ -215,8 +217,8 @@ type sharedSource struct {
 	host   *SharedHost // nil for this machine
 }
 
-func (s *sharedSource) opener(on *session) endpoint.Opener {
-	return &sharedOpener{s.end.opener(on), s.shared, s.host}
+func (s *sharedSource) Opener(on *pool.Host) endpoint.Opener {
+	return &sharedOpener{s.end.Opener(on), s.shared, s.host}
 }
 
 func (s *sharedSource) limits() (limits, error) {
@@ -318,7 +320,7 @@ func (o *sharedOpener) key(name string, f *endpoint.Info) fileKey {
 // changing reports whether a small file was written to since it was listed, or on a host so
 // recently that its time, in whole seconds, would not show another write.
 func (o *sharedOpener) changing(name string, now *endpoint.Info, listed fileKey) bool {
-	return o.host != nil && (o.key(name, now) != listed || time.Since(now.Mtime) < racyFor)
+	return o.host != nil && (o.key(name, now) != listed || time.Since(now.Mtime) < filecopy.RacyFor)
 }
 
 // sharedReader is an open file that is read through a Shared.
@@ -332,6 +334,12 @@ type sharedReader struct {
 	off             int64     // of the next Read
 	oldest          time.Time // when the first part of it was asked for, by any copy
 }
+
+// Own implements [filecopy.SharedReader].
+func (f *sharedReader) Own() endpoint.Reader { return f.Reader }
+
+// Oldest implements [filecopy.SharedReader].
+func (f *sharedReader) Oldest() time.Time { return f.oldest }
 
 func (f *sharedReader) Close() error {
 	if f.ahead != nil {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 )
@@ -16,8 +18,8 @@ type SharedHost struct {
 	renewing chan struct{} // holds a token while the connection is being replaced
 
 	mu      sync.Mutex
-	host    pool.Host  // with the current connection
-	handles *allowance // for files of trees; nil until the host was asked
+	host    pool.Host           // with the current connection
+	handles *semaphore.Weighted // for files of trees; nil until the host was asked
 }
 
 // Host returns a host whose files are read once for all copies of them to other hosts. What one
@@ -80,7 +82,7 @@ func (h *SharedHost) limit(handles int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.handles == nil {
-		h.handles = newAllowance(handles)
+		h.handles = semaphore.NewWeighted(handles)
 	}
 }
 
@@ -95,8 +97,8 @@ func (h *SharedHost) take() (free func()) {
 	if handles == nil {
 		return func() {}
 	}
-	handles.take(1)
-	return func() { handles.give(1) }
+	handles.Acquire(context.Background(), 1) // all files give back what they have
+	return func() { handles.Release(1) }
 }
 
 // A sharedAhead is a stream of a file on a host that runs ahead of the copies. It belongs to one of

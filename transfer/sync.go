@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/localfs"
 )
 
@@ -215,18 +216,19 @@ func newSyncing(t *tree, options SyncOptions) error {
 		saved:  backups{dir: options.BackupDir}}
 	s.differ = differ{s}
 	s.extras.sync, s.saved.sync, s.gone.sync, s.inventories.sync = s, s, s, s
-	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.conn() == nil }
+	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.Conn() == nil }
 	s.foldsLetters = sync.OnceValue(func() bool {
-		if t.dst.conn() == nil && !localfs.FoldsCase || removesNothing(t) {
+		if t.dst.Conn() == nil && !localfs.FoldsCase || removesNothing(t) {
 			return false // the last would leave a file in each run, and deletes nothing
 		}
-		is, err := folds(&t.into, ".", t.token, composed, decomposed)
+		is, err := folds(&t.into, ".", t.copies.Token, composed, decomposed)
 		return is && err == nil
 	})
-	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, relinks: true, judges: true,
+	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, judges: true,
 		partial: options.Within != nil, walkers: syncWalkers, failed: copyRules.failed,
 		counts: options.Only == SyncOnly{} && !options.Update && options.Within == nil,
-		resume: "the same call continues from there"}
+		Rules:  filecopy.Rules{Relinks: true, Resume: "the same call continues from there"}}
+	t.copies.Rules = t.rules.Rules
 	if options.Delete {
 		t.rules.last = PhaseDeleting
 	}
@@ -267,16 +269,16 @@ func (s *syncing) start() error {
 // walkers returns how many directories to list at once: a listing takes a few round trips.
 func (s *syncing) walkers(from, to limits) int {
 	switch {
-	case s.tree.src.conn() == nil:
+	case s.tree.src.Conn() == nil:
 		return to.listings
-	case s.tree.dst.conn() == nil:
+	case s.tree.dst.Conn() == nil:
 		return from.listings
 	}
 	return max(1, min(from.listings, to.listings)/2) // they may be the same host
 }
 
 func (s *syncing) file() error {
-	return ofSource(&fs.PathError{Op: "sync", Path: s.tree.route.Source,
+	return endpoint.OfSource(&fs.PathError{Op: "sync", Path: s.tree.route.Source,
 		Err: endpoint.ErrNotDirectory})
 }
 
@@ -514,7 +516,7 @@ func (s *syncing) wants(e *entry) bool {
 		}
 		return true
 	}
-	if regular && s.tree.halfways.has(&s.tree.copyRun, e.source(), e.target()) {
+	if regular && s.tree.copies.IsHalfway(e.source(), e.target()) {
 		e.reason = ReasonHash
 		return true
 	}
@@ -546,7 +548,7 @@ func (s *syncing) wants(e *entry) bool {
 		e.reason = ReasonTime
 	case !sameTime:
 		e.reason = ReasonTouch
-	case existing.perm() != o.perm(f) && f.HasMode && s.inventories.keepsModes():
+	case existing.perm() != s.tree.copies.Options.Perm(f) && f.HasMode && s.inventories.keepsModes():
 		e.reason = ReasonMode
 	}
 	if e.reason == "" && o.Owners && !existing.sameOwner(f, &s.inventories.owners) {
@@ -633,7 +635,7 @@ func (s *syncing) makeWay(e *entry) error {
 // asStored returns what the target shows of a source that has been copied.
 func (s *syncing) asStored(f *endpoint.Info) *endpoint.Info {
 	_, at := f.Times()
-	if s.tree.dst.conn() != nil && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
+	if s.tree.dst.Conn() != nil && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
 		at = endpoint.Nearest(at)
 	}
 	if at.Equal(f.Mtime) {
@@ -656,7 +658,7 @@ func (s *syncing) sameDirectory(d *directory) bool {
 // vanished reports whether an error means that an entry is gone from the source, and counts it.
 func (s *syncing) vanished(source string, err error) bool {
 	failure, ok := errors.AsType[*Error](err)
-	ours := ok && failure.ofSource || isOfSource(err)
+	ours := ok && failure.ofSource || endpoint.IsOfSource(err)
 	if source == s.tree.route.Source || !ours || !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -684,7 +686,7 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 	defer s.tree.into.leave(d.rel)
 	s.tree.into.entries(d.rel, func() {}, func(string, *endpoint.Info) error {
 		found = true
-		return errKept
+		return filecopy.ErrKept
 	})
 	return found
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 )
@@ -28,7 +29,7 @@ type targetDir struct {
 func (t *localTarget) begin(source endpoint.Info, base string,
 	inside func() error) (to targetDir, err error) {
 	to.path = t.job.route.Target
-	err = t.job.checkBase(base, localfs.CheckName)
+	err = t.job.copies.CheckBase(base, localfs.CheckName)
 	if err == nil {
 		err = t.notInside(base, source.Local)
 	}
@@ -62,8 +63,8 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 			return to, err
 		}
 	}
-	t.root = endpoint.NewLocalRoot(top, at)
-	to.Root = t.job.tree.do.root(t.root)
+	t.Root = endpoint.NewLocalRoot(top, at)
+	to.Root = t.job.tree.do.root(t.Root)
 	return to, nil
 }
 
@@ -110,7 +111,7 @@ func liesIn(name string, dir fs.FileInfo) bool {
 // check refuses names that the system takes for others, and a link made by the source to stand for
 // a directory of the same name.
 func (t *localTarget) check(d *directory, name string) error {
-	if t.job.tree.options.KeepDirLinks && t.job.src.conn() != nil && !d.names.addExactly(name) {
+	if t.job.tree.options.KeepDirLinks && t.job.src.Conn() != nil && !d.names.addExactly(name) {
 		return errTwice
 	}
 	return localfs.CheckName(name)
@@ -119,14 +120,16 @@ func (t *localTarget) check(d *directory, name string) error {
 func (t *remoteTarget) begin(_ endpoint.Info, base string,
 	inside func() error) (to targetDir, err error) {
 	to.path = t.job.route.Target
-	if err := t.job.checkBase(base, t.checkName); err != nil {
+	if err := t.job.copies.CheckBase(base, func(name string) error {
+		return t.CheckName(name, t.job.src.Conn() != nil)
+	}); err != nil {
 		return to, err
 	}
 	to.path = cmp.Or(to.path, ".")
 	there, err := t.Stat(to.path)
 	untold := private.Untold(err)
 	switch {
-	case err == nil && there.Mode.IsDir(), untold && (meansDirectory(to.path) ||
+	case err == nil && there.Mode.IsDir(), untold && (filecopy.MeansDirectory(to.path) ||
 		strings.HasSuffix(to.path, "/") && !errors.Is(err, usftp.ErrSSHFxFailure)): // it is missing
 		to.path = path.Join(to.path, base)
 		to.exists = base == "."
@@ -138,8 +141,8 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 	if err := inside(); err != nil {
 		return to, err
 	}
-	t.root = endpoint.NewHostRoot(t.Host, to.path)
-	to.Root = t.job.tree.do.root(t.root)
+	t.Root = endpoint.NewHostRoot(t.Host, to.path)
+	to.Root = t.job.tree.do.root(t.Root)
 	return to, nil
 }
 
@@ -148,71 +151,21 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	if strings.ContainsAny(name, "/\x00") {
 		return ErrBadName
 	}
-	if err := t.checkName(name); err != nil || t.job.src.conn() == nil {
+	foreign := t.job.src.Conn() != nil
+	if err := t.CheckName(name, foreign); err != nil || !foreign {
 		return err
 	}
 	// Writing in place follows whatever the name leads to, and so do some servers' renames, and
 	// links that stand for directories: the source must not have turned it into a link with an
 	// earlier entry.
 	if (t.job.options.Placement == PlaceDirect || t.job.tree.options.KeepDirLinks ||
-		!private.OfClient(t.link.Host().Client).KnowsLinks()) && !d.names.addExactly(name) {
+		!private.OfClient(t.Conn().Host().Client).KnowsLinks()) && !d.names.addExactly(name) {
 		return errTwice
 	}
 	return nil
 }
 
-// checkName refuses names that a source server must not choose, and those that the host takes for
-// others.
-func (t *remoteTarget) checkName(name string) error {
-	if t.job.src.conn() != nil {
-		if err := localfs.CheckForeignName(name); err != nil {
-			return err
-		}
-	}
-	return t.checkReserved(name)
-}
-
 var errTwice = errors.New("server sent the same file name twice")
-
-// checkBase checks the name that a copy gets in a directory.
-func (r *copyRun) checkBase(base string, valid func(string) error) error {
-	if base == "." {
-		return nil
-	}
-	if err := valid(base); err != nil {
-		return &fs.PathError{Op: "copy", Path: r.route.Source, Err: err}
-	}
-	return nil
-}
-
-// meansDirectory reports whether a path can only be a directory's.
-func meansDirectory(name string) bool {
-	base := path.Base(name)
-	return base == "." || base == ".." || base == "/"
-}
-
-// makePath makes the directories above a target that are missing, and with itself also that.
-func (r *copyRun) makePath(target string, itself bool) error {
-	at, missing := r.dst.Join(target, "."), ""
-	if !itself {
-		at = above(r.dst, at)
-	}
-	for ; at != above(r.dst, at); at = above(r.dst, at) {
-		if _, err := r.dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
-			break // if it is no directory, or cannot be looked at, making one in it will tell
-		}
-		missing = path.Join(r.dst.Base(at), missing)
-	}
-	if missing == "" {
-		return nil
-	}
-	root, err := r.dst.Below(at)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return (&targetDir{Root: root}).mkdirAll(missing)
-}
 
 // mayMake tells a dry run whether makePath would fail, as far as can be told.
 func (j *job) mayMake(target string, itself bool) error {
@@ -236,14 +189,14 @@ func (j *job) mayMake(target string, itself bool) error {
 		if is, err := j.dst.Stat(at); at != target && err == nil && !is.Mode.IsDir() {
 			return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
 		}
-		at = above(j.dst, at)
+		at = filecopy.Above(j.dst, at)
 	}
-	for ; ; at = above(j.dst, at) {
+	for ; ; at = filecopy.Above(j.dst, at) {
 		is, err := j.dst.Stat(at)
 		switch {
 		case err == nil && !is.Mode.IsDir():
 			return &fs.PathError{Op: "write", Path: at, Err: endpoint.ErrNotDirectory}
-		case !errors.Is(err, fs.ErrNotExist) || at == above(j.dst, at):
+		case !errors.Is(err, fs.ErrNotExist) || at == filecopy.Above(j.dst, at):
 			return nil
 		case !j.options.MakePath:
 			return &fs.PathError{Op: "mkdir", Path: target, Err: fs.ErrNotExist}
@@ -299,15 +252,4 @@ func (t *targetDir) leave(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		t.Leave(dir)
 	}
-}
-
-// mkdirAll makes a directory and those above it.
-func (t *targetDir) mkdirAll(dir string) error {
-	_, err := t.Mkdir(dir, 0o777)
-	if above := path.Dir(dir); errors.Is(err, fs.ErrNotExist) && above != "." {
-		if err = t.mkdirAll(above); err == nil {
-			_, err = t.Mkdir(dir, 0o777)
-		}
-	}
-	return err
 }

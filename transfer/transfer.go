@@ -16,17 +16,13 @@ package transfer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"io/fs"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/pool"
@@ -39,6 +35,21 @@ const (
 	PlaceAuto   Placement = iota // atomically, or in place where that is impossible
 	PlaceDirect                  // always in place
 	PlaceAtomic                  // atomically, or fail
+)
+
+// Delta selects whether a file that replaces an older one is sent as its differences. The end that
+// has the old file then copies what both have in common into the temporary file, and a hash of the
+// whole file is compared before the file gets its name. If the hashes differ, the file is copied
+// whole.
+//
+// It needs a host whose server lists the chunks of files, as usftp's own does ([pool.Host.Helper]
+// may start one), and a file on this machine at the other end.
+type Delta int
+
+const (
+	DeltaNever  Delta = iota // always send the whole file
+	DeltaAuto                // where that is likely to be faster
+	DeltaAlways              // wherever the host can
 )
 
 // Attributes select which of the source's attributes a target gets.
@@ -233,13 +244,23 @@ func Copy(ctx context.Context, dst, src Endpoint, options Options) (Result, erro
 		err = c.copy()
 	}
 	_, err = c.ended(err)
-	return c.result.Result, err
+	r := &c.Result
+	return Result{Outcome: c.outcome(), Target: r.Target, Bytes: r.Bytes, Resumed: r.Resumed,
+		Elapsed: r.Elapsed, Stripes: r.Stripes, InPlace: r.InPlace}, err
 }
 
 // A job is one Copy, CopyTree, Sync or Check.
 type job struct {
-	copyRun
+	ctx      context.Context
 	cancel   context.CancelCauseFunc
+	options  Options
+	route    Route
+	src      end
+	dst      target
+	rules    treeRules
+	op       op                         // for messages
+	copies   filecopy.Run               // what the copies of its files share
+	once     func(*filecopy.Copy) error // one attempt at a file
 	began    time.Time
 	tree     *tree       // nil for a single file
 	listener *listener   // nil without Options.Events
@@ -256,7 +277,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	done = func() {
 		stop()
 		cancel(nil)
-		j.work.Wait()
+		j.copies.Work.Wait()
 		if options.RemoveSource {
 			j.sources.close()
 		}
@@ -265,12 +286,13 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	if options.List != nil {
 		options.Hash = options.List.Algorithm()
 	}
-	j = &job{cancel: cancel, began: time.Now(), listener: l, sources: new(sourceRoot),
-		copyRun: copyRun{ctx: ctx, options: options, token: localfs.NewTempToken(),
-			once: (*fileCopy).copyOnce, rules: copyRules, common: &common{pauses: pauses},
-			limiter: pace.NewLimiter(ctx, options.RateLimit),
-			route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
-				Target: dst.path}}}
+	j = &job{ctx: ctx, cancel: cancel, options: options, rules: copyRules, once: filecopy.Once,
+		began: time.Now(), listener: l, sources: new(sourceRoot),
+		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host, Target: dst.path},
+		copies: filecopy.Run{Ctx: ctx, Options: options.ofFiles(), Rules: copyRules.Rules,
+			TargetHost: dst.host, Token: localfs.NewTempToken(),
+			Limiter: pace.NewLimiter(ctx, options.RateLimit),
+			Common:  &filecopy.Common{Pauses: pauses}}}
 	if j.src, err = src.from(j); err == nil {
 		j.dst, err = dst.to(j)
 	}
@@ -279,56 +301,23 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	}
 	if err == nil {
 		j.route.Source, err = resolved(j.src, j.route.Source)
-		err = ofSource(err)
+		err = endpoint.OfSource(err)
 	}
 	if err == nil {
 		j.route.Target, err = resolved(j.dst, j.route.Target)
 	}
 	if err == nil {
+		j.copies.Src, j.copies.Dst, j.copies.SourcePath = j.src, j.dst, j.route.Source
 		pauses.Of(j.stalledSince)
 	}
 	return j, done, err
 }
 
-// conns returns the run's connections, the target's first.
-func (r *copyRun) conns() []*pool.Conn { return present(r.dst.conn(), r.src.conn()) }
-
-// present returns the target's and the source's connection, without nil ones, and once if they are
-// the same.
-func present[T any](to, from *T) (all []*T) {
-	if to != nil {
-		all = append(all, to)
-	}
-	if from != nil && from != to {
-		all = append(all, from)
-	}
-	return all
+// ofFiles returns what concerns the copy of a single file.
+func (o *Options) ofFiles() filecopy.Options {
+	return filecopy.Options{Placement: filecopy.Placement(o.Placement),
+		Destination: filecopy.Destination(o.Destination),
+		Attributes:  endpoint.Attributes(o.Attributes), Contents: filecopy.Contents(o.Contents),
+		Delta: filecopy.Delta(o.Delta), Sync: o.Sync, Resume: o.Resume, Verify: o.Verify,
+		Hash: o.Hash, List: o.List, Journal: o.Journal, RateLimit: o.RateLimit}
 }
-
-// journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
-// endpoint is a stream.
-func (r *copyRun) journalKey(kind, source, target string) string {
-	from, source, isFile := r.src.Identity(source)
-	to, target, isToFile := r.dst.Identity(target)
-	if r.options.Journal == "" || !isFile || !isToFile {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
-	return filepath.Join(r.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
-}
-
-// nearest replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
-// it has. It reports whether that is to be told, once in a run.
-func (r *copyRun) nearest(set *usftp.NewAttrs) (news bool) {
-	if !set.SetTimes || r.dst.conn() == nil {
-		return false
-	}
-	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
-	if mtime.Unix() != set.Mtime.Unix() {
-		r.oldTimes.Do(func() { news = true })
-	}
-	set.Atime, set.Mtime = atime, mtime
-	return news
-}
-
-const noSuchTimes = "SFTP has no times before 1970 or after 2106: the nearest is set"

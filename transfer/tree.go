@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp/internal/bottleneck"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
@@ -207,8 +208,8 @@ func (t *tree) run(err error) (Summary, error) {
 	t.do.openNotes(t)
 	stop := t.reportTotals()
 	var w *bottleneck.Sampler
-	if conns := t.conns(); len(conns) > 0 && t.rules.judges {
-		w = bottleneck.NewSampler(t.ctx, conns[0].Host().Client, t.pauses, t.limiter)
+	if conns := t.copies.Conns(); len(conns) > 0 && t.rules.judges {
+		w = bottleneck.NewSampler(t.ctx, conns[0].Host().Client, t.copies.Pauses, t.copies.Limiter)
 	}
 	t.walk.run()
 	t.treeReport.conclude()
@@ -235,9 +236,8 @@ func (t *tree) prepare() (err error) {
 		}
 		t.filter.listed = newListed(list)
 	}
-	if conns := t.conns(); len(conns) > 0 && t.options.Verify {
-		s := &session{client: conns[0].Host().Client}
-		if err := verifiable(s); err != nil {
+	if conns := t.copies.Conns(); len(conns) > 0 && t.options.Verify {
+		if err := filecopy.Verifiable(conns[0].Host().Client); err != nil {
 			return err
 		}
 	}
@@ -250,9 +250,9 @@ func (t *tree) prepare() (err error) {
 		t.options.MinAge == 0: // it cannot be listed, so it may be a file
 		return nil
 	case err != nil:
-		return ofSource(err)
+		return endpoint.OfSource(err)
 	case !found.Mode.IsDir() && t.filter.listed != nil:
-		return ofSource(&fs.PathError{Op: "list", Path: t.route.Source,
+		return endpoint.OfSource(&fs.PathError{Op: "list", Path: t.route.Source,
 			Err: endpoint.ErrNotDirectory})
 	case !found.Mode.IsDir():
 		t.young(&found)
@@ -267,7 +267,7 @@ func (t *tree) prepare() (err error) {
 		if mark.continues(t.options.Resume) {
 			t.base, t.resumed = ".", resumed
 			if !t.options.Resume {
-				t.resumed, t.options.Resume, t.job.options.Resume = repeated, true, true
+				t.resumed, t.options.Resume, t.copies.Options.Resume = repeated, true, true
 			}
 		}
 		fresh = t.resumed == notResumed
@@ -277,16 +277,16 @@ func (t *tree) prepare() (err error) {
 	root.pending.Store(1)
 	// both ask the hosts at the same time as begin does
 	inside, near := make(chan string, 1), make(chan bool, 1)
-	if t.rules.apart == nil || len(t.conns()) == 0 {
+	if t.rules.apart == nil || len(t.copies.Conns()) == 0 {
 		inside <- ""
 		near <- false
 	} else {
-		t.work.Go(func() { inside <- t.overlap.inside() })
-		t.work.Go(func() { near <- t.overlap.near() })
+		t.copies.Work.Go(func() { inside <- t.overlap.inside() })
+		t.copies.Work.Go(func() { near <- t.overlap.near() })
 	}
 	t.into, err = t.dst.begin(root.info, t.base, func() error {
 		dir := <-inside
-		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool {
+		if slices.ContainsFunc(t.copies.Conns(), func(c *pool.Conn) bool {
 			return pool.Lost(c.Host().Client)
 		}) {
 			dir = t.overlap.inside()
@@ -347,7 +347,7 @@ func (t *tree) single() (Summary, error) {
 			Message: fmt.Sprintf("it was modified less than %v ago", t.options.MinAge)})
 		return s, nil
 	}
-	j.tree, j.rules = nil, copyRules
+	j.tree, j.rules, j.copies.Rules = nil, copyRules, copyRules.Rules
 	return t.do.single(newFileTask(j, nil, j.route.Source, j.route.Target))
 }
 
@@ -355,8 +355,9 @@ func (t *tree) single() (Summary, error) {
 func alone(c *fileTask, err error) (Summary, error) {
 	kept, err := c.ended(err)
 	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
-		Bytes: c.result.Bytes},
-		Target: c.result.Target, Elapsed: c.result.Elapsed, Bottleneck: c.result.Bottleneck}
+		Bytes: c.Result.Bytes},
+		Target: c.Result.Target, Elapsed: c.Result.Elapsed,
+		Bottleneck: Bottleneck(c.Result.Bottleneck)}
 	if err != nil {
 		s.Failed = 1
 		return s, &TreeError{Failed: 1, First: err}
@@ -382,7 +383,7 @@ func (performing) makeAbove(t *tree) error {
 	if !t.options.MakePath {
 		return nil
 	}
-	return t.makePath(t.route.Target, false)
+	return t.copies.MakePath(t.route.Target, false)
 }
 
 func (performing) makeTop(name string, perm fs.FileMode) (made bool, err error) {
@@ -405,10 +406,11 @@ func (performing) touch(t *tree, name string) (remove func() error, err error) {
 func (performing) single(c *fileTask) (Summary, error) { return alone(c, c.copy()) }
 
 // copyRules are those of CopyTree and of single files.
-var copyRules = treeRules{apart: errIntoItself, keeps: true, judges: true, counts: true,
-	failed:  "could not be copied",
-	resume:  "the same call with transfer.Options.Resume continues from there",
-	inPlace: "; transfer.PlaceDirect writes the target itself"}
+var copyRules = treeRules{apart: errIntoItself, judges: true, counts: true,
+	failed: "could not be copied",
+	Rules: filecopy.Rules{Keeps: true,
+		Resume:  "the same call with transfer.Options.Resume continues from there",
+		InPlace: "; transfer.PlaceDirect writes the target itself"}}
 
 // copying is the planner of CopyTree.
 type copying struct{ tree *tree }
@@ -470,7 +472,7 @@ func (p copying) found(e *entry) bool {
 
 // met reports whether an entry is this run's own temporary file, and ends the run then.
 func (t *tree) met(e *entry) bool {
-	met := localfs.TempTokenOf(e.name) == t.token
+	met := localfs.TempTokenOf(e.name) == t.copies.Token
 	if met {
 		t.overlap.met()
 	}

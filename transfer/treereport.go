@@ -111,7 +111,7 @@ func (r *treeReport) bottleneck(w *bottleneck.Sampler) Bottleneck {
 		return ""
 	}
 	bytes := r.totals().Bytes
-	w.Far, w.Limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
+	w.Far, w.Limit = t.copies.Budget.Trip >= flow.StripeTrip, t.options.RateLimit
 	whole := Bottleneck(w.End(bytes))
 	if whole == BottleneckRateLimit {
 		return whole
@@ -137,7 +137,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 		first = newError(t.job, t.route.Source, t.root.target, ErrVanished)
 	}
 	e := &Event{Kind: Ended, Size: s.PlannedBytes, Position: Position{Bytes: s.Bytes,
-		Elapsed: s.Elapsed, Paused: t.pauses.Sum()},
+		Elapsed: s.Elapsed, Paused: t.copies.Pauses.Sum()},
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
 		left := t.leftBehind()
@@ -189,7 +189,7 @@ func (r *treeReport) phase() Phase {
 func (r *treeReport) conclude() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.concludes = cmp.Or(r.t.rules.last, r.t.settling())
+	r.concludes = cmp.Or(r.t.rules.last, phases[r.t.copies.Settling()])
 }
 
 // count adds to one of r.sums.
@@ -221,7 +221,7 @@ func (r *treeReport) reportTotals() (stop func()) {
 		totals := r.totals()
 		e := &Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
 			Position: Position{Bytes: totals.Bytes, Phase: r.phase(),
-				Elapsed: time.Since(t.began), Paused: t.pauses.Sum()}}
+				Elapsed: time.Since(t.began), Paused: t.copies.Pauses.Sum()}}
 		e.addStall(t.job)
 		r.tellTotals(e)
 	})
@@ -238,7 +238,7 @@ func (r *treeReport) watch(c *fileTask, position func() int64) (stop func()) {
 	defer r.mu.Unlock()
 	a := c.activity
 	if a == nil {
-		a = &activity{name: c.source}
+		a = &activity{name: c.Source}
 		c.activity = a
 		r.active = append(r.active, a)
 	}
@@ -260,7 +260,7 @@ func (r *treeReport) finishes(c *fileTask) (stop func()) {
 			c.activity.phase = phase
 		}
 	}
-	finishes(c.now)
+	finishes(c.phase)
 	return func() { finishes(nil) }
 }
 
@@ -329,14 +329,14 @@ func (r *treeReport) ending(err error) bool {
 	if t.ctx.Err() != nil {
 		return true
 	}
-	conns := t.conns()
+	conns := t.copies.Conns()
 	if !slices.ContainsFunc(conns, func(c *pool.Conn) bool { return pools.OfConn(c).Ended() }) {
 		return false
 	}
 	for i := len(conns) - 1; i >= 0; i-- {
 		if gaveUp := conns[i].Why(err); gaveUp != err {
 			if err = gaveUp; i > 0 {
-				err = ofSource(err)
+				err = endpoint.OfSource(err)
 			}
 			break
 		}

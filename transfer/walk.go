@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
@@ -28,6 +29,7 @@ type walk struct {
 
 	walkers    int
 	most       int // workers for small files
+	stepwise   int // the largest file for them that is sent in steps; see limits
 	workers    atomic.Int64
 	spread     spread
 	working    sync.WaitGroup
@@ -137,7 +139,7 @@ func (w *walk) visit(d *directory) {
 		t.fail("", d.source, d.target, err)
 		return
 	}
-	if t.src.conn() != nil && t.ctx.Err() == nil {
+	if t.src.Conn() != nil && t.ctx.Err() == nil {
 		w.working.Go(func() { w.lookAgain(d) }) // the next directory need not wait for the answer
 	}
 	t.leftovers.sweepRest(d)
@@ -156,7 +158,7 @@ func (w *walk) lookAgain(d *directory) {
 	if err == nil || endpoint.Refused(err) && !isAbsent(err) || t.ctx.Err() != nil {
 		return // if both are refused, nothing shows
 	}
-	if err = ofSource(err); isAbsent(err) { // not as of the source, where sync expects it
+	if err = endpoint.OfSource(err); isAbsent(err) { // not as of the source, where sync expects it
 		err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
 	}
 	t.fail("", d.source, d.target, err)
@@ -198,7 +200,7 @@ func (w *walk) found(e *entry) {
 	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
 		w.hand(e)
 	default:
-		t.skip(e.source(), "it is "+kindOf(mode)+", which is not copied")
+		t.skip(e.source(), "it is "+endpoint.KindOf(mode)+", which is not copied")
 	}
 }
 
@@ -220,7 +222,7 @@ func (w *walk) link(e *entry) bool {
 	case LinksFollow:
 		found, err := t.src.Stat(e.source())
 		if err != nil {
-			t.fail("", e.source(), e.target(), ofSource(err))
+			t.fail("", e.source(), e.target(), endpoint.OfSource(err))
 			return false
 		}
 		e.info = found
@@ -291,8 +293,8 @@ func (w *walk) hand(e *entry) {
 func (w *walk) queue(e *entry) {
 	t := w.tree
 	e.dir.pending.Add(1)
-	if e.info.Mode.IsRegular() && !t.budget.isSmall(e.info.Size) &&
-		(e.info.Size < 0 || e.info.Size > int64(t.budget.stepwise)) {
+	if e.info.Mode.IsRegular() && !t.copies.Budget.IsSmall(e.info.Size) &&
+		(e.info.Size < 0 || e.info.Size > int64(w.stepwise)) {
 		w.spread.share(w, e.info.Size)
 		w.large <- e
 		return
@@ -356,15 +358,14 @@ func (w *walk) copy(e *entry) {
 // copied counts a file that was copied, kept or failed.
 func (w *walk) copied(c *fileTask, err error) {
 	t := w.tree
-	c.slot.free()
-	keeps := errors.Is(err, errKept)
-	bytes := c.result.Bytes
-	if err != nil && !c.result.resumable {
+	keeps := errors.Is(err, filecopy.ErrKept)
+	bytes := c.Result.Bytes
+	if err != nil && !c.Result.Resumable {
 		bytes = 0
 	}
 	t.finished(c, bytes)
 	if err == nil || keeps {
-		for _, conn := range t.conns() {
+		for _, conn := range t.copies.Conns() {
 			conn.Arrived()
 		}
 	}
@@ -372,17 +373,17 @@ func (w *walk) copied(c *fileTask, err error) {
 	case err == nil:
 		t.count(&t.sums.Files, 1)
 		c.tellEnd(nil)
-		t.bottlenecks.Add(string(c.result.Bottleneck), c.result.Bytes)
+		t.bottlenecks.Add(c.Result.Bottleneck, c.Result.Bytes)
 	case keeps:
-		t.kept(c.listed)
+		t.kept(c.Listed)
 		c.tellKept()
-	case t.plan.vanished(c.source, err):
-	case t.ending(err) && (c.result.LeftBehind == "" || c.small):
-		if c.result.unsure { // how many files is reported once, at the end
+	case t.plan.vanished(c.Source, err):
+	case t.ending(err) && (c.Result.LeftBehind == "" || c.Small):
+		if c.Result.Unsure { // how many files is reported once, at the end
 			t.leftovers.leaves(false)
 		}
 	default:
-		if c.result.unsure {
+		if c.Result.Unsure {
 			t.leftovers.leaves(true)
 		}
 		t.count(&t.sums.Failed, 1)
@@ -436,28 +437,24 @@ type spread struct {
 	none   chan struct{} // closed when no large file waits, nor will
 }
 
-const (
-	fewFiles = 4 // once this few are left, each large file may use several sessions
-
-	// perSession is how many large files are in progress per session, so that it is never idle
-	// while one of them is opened or closed.
-	perSession = 2
-)
+// perSession is how many large files are in progress per session, so that it is never idle
+// while one of them is opened or closed.
+const perSession = 2
 
 // share counts a large file, and opens connections if all those found so far are worth it.
 func (s *spread) share(w *walk, size int64) {
 	t := w.tree
 	s.files.Add(1)
 	bytes := s.bytes.Add(max(0, size))
-	if t.limiter != nil || !flow.WorthStriping(bytes, t.budget.trip) {
+	if t.copies.Limiter != nil || !flow.WorthStriping(bytes, t.copies.Budget.Trip) {
 		return
 	}
-	for _, conn := range t.conns() {
+	for _, conn := range t.copies.Conns() {
 		pool := conn.Host().Pool
 		if pools.OfPool(pool).Size() < 2 {
 			continue
 		}
-		pool.Want(flow.FirstConnections(bytes, t.budget.trip), 0)
+		pool.Want(flow.FirstConnections(bytes, t.copies.Budget.Trip), 0)
 		if _, hired := s.hiring.LoadOrStore(pool, true); !hired {
 			w.working.Go(func() { w.hireLarge(pool) })
 		}

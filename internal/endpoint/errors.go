@@ -3,7 +3,11 @@ package endpoint
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/usftp/usftp"
@@ -14,6 +18,9 @@ var (
 	// ErrLinkInWay reports that a link is where a directory below a Root was or should be.
 	ErrLinkInWay = errors.New(
 		"a symbolic link is in the way, and links below the target are not followed")
+
+	// ErrIsDirectory reports that the source or the target is a directory.
+	ErrIsDirectory = errors.New("is a directory")
 
 	// ErrNotDirectory and ErrNotRegular report that something else is there.
 	ErrNotDirectory = errors.New("not a directory")
@@ -110,3 +117,150 @@ func ExplainFailure(err error, client *usftp.Client, host, dir string) error {
 // fullBelow is the free space below which a failed write is put down to a full disk: it may have
 // been less than a packet.
 const fullBelow = 1 << 20
+
+// A sourceError marks an error as the source's. Unmarked errors may be either end's.
+type sourceError struct{ error }
+
+func (e *sourceError) Unwrap() error { return e.error }
+
+// OfSource marks an error as the source's.
+func OfSource(err error) error {
+	if err == nil || err == io.EOF || IsOfSource(err) {
+		return err
+	}
+	return &sourceError{err}
+}
+
+// IsOfSource reports whether an error is marked as the source's.
+func IsOfSource(err error) bool {
+	return errors.As(err, new(*sourceError))
+}
+
+// Unmarked returns what was marked as the source's.
+func Unmarked(err error) error {
+	if s, ok := err.(*sourceError); ok {
+		return s.error
+	}
+	return err
+}
+
+// Shown returns a path on a host, "" for this machine, as users write it.
+func Shown(host, path string) string {
+	if host == "" {
+		return path
+	}
+	return host + ":" + path
+}
+
+// Plain returns an error's text, or a better one where Go's would puzzle users.
+func Plain(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrClosed):
+		return "the file was closed in the meantime"
+	case err == syscall.ENOSPC, isDiskFull(err): // in the words in which it is said of a host
+		return "no space left on this machine"
+	}
+	if _, system := err.(syscall.Errno); system && runtime.GOOS == "windows" {
+		// Its own words are whole sentences, in the language of the system.
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return "no such file or directory"
+		case errors.Is(err, fs.ErrPermission):
+			return "permission denied"
+		case err == syscall.Errno(32): // ERROR_SHARING_VIOLATION
+			return "another program has it open"
+		}
+		return strings.TrimSuffix(err.Error(), ".")
+	}
+	return err.Error()
+}
+
+// NoSuchName is what to know about a name for which BadName holds.
+const NoSuchName = "the host cannot have this name, or it is too long"
+
+// BadName reports whether a host refused a name, and may take others.
+func BadName(err error) bool {
+	status, ok := errors.AsType[*usftp.StatusError](err)
+	return ok && slices.Contains([]wire.Code{wire.BadMessage, wire.InvalidFilename},
+		wire.Code(status.Code))
+}
+
+// NameRefused reports whether a file could not be created because of its name, or because nothing
+// may be created there. Only then may the target itself be written instead: any other problem (a
+// full file system, a quota, too many open files, a bad disk) would hit the new contents too, once
+// they have replaced some of the old ones.
+//
+// OpenSSH's sftp-server answers PERMISSION_DENIED for EACCES and EPERM, BAD_MESSAGE for
+// ENAMETOOLONG and EINVAL, and FAILURE for everything else, including ENOSPC, EDQUOT, EMFILE and
+// EIO. So a FAILURE counts only if its message names the reason.
+func NameRefused(err error) bool {
+	if status, ok := errors.AsType[*usftp.StatusError](err); ok {
+		switch wire.Code(status.Code) {
+		case wire.PermissionDenied, wire.WriteProtect, wire.BadMessage, wire.InvalidFilename:
+			return true
+		case wire.Failure:
+			message := strings.ToLower(status.Message)
+			for _, reason := range []string{"name too long", "permission denied",
+				"operation not permitted", "read-only file system"} {
+				if strings.Contains(message, reason) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for _, reason := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENAMETOOLONG,
+		syscall.EINVAL} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	var code syscall.Errno
+	if runtime.GOOS == "windows" && errors.As(err, &code) {
+		switch code {
+		case 19, 123, 206: // ERROR_WRITE_PROTECT, ERROR_INVALID_NAME, ERROR_FILENAME_EXCED_RANGE
+			return true
+		}
+	}
+	return false
+}
+
+// InTheWay returns an error for a target that cannot be replaced.
+func InTheWay(name string, mode fs.FileMode) error {
+	why := ErrIsDirectory
+	if !mode.IsDir() {
+		why = errors.New(KindOf(mode) + " is in the way")
+	}
+	return &fs.PathError{Op: "write", Path: name, Err: why}
+}
+
+// KindOf names the type of a file that cannot be copied.
+func KindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeCharDevice != 0:
+		return "a character device"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	case mode.Type() == fs.ModeIrregular && runtime.GOOS == "windows":
+		return "a junction or the like"
+	}
+	return "not a file, directory or link"
+}
+
+// NoRoom reports whether the target's file system, its owner's quota or a limit of this process
+// left no room for the file.
+func NoRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		errors.Is(err, syscall.EFBIG) || isDiskFull(err)
+}
+
+// isDiskFull reports whether an error is Windows' for a full disk or quota.
+func isDiskFull(err error) bool {
+	code, ok := errors.AsType[syscall.Errno](err)
+	// ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL, ERROR_DISK_QUOTA_EXCEEDED
+	return ok && runtime.GOOS == "windows" && (code == 39 || code == 112 || code == 1295)
+}

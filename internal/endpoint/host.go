@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,8 +42,11 @@ func NewHost(ctx context.Context, conn *pool.Conn, retry func(name string, a poo
 		turns: turns{turn: make(chan struct{}, 1)}}
 }
 
-// Conn returns the connection, which is replaced when it is lost.
+// Conn implements Place.
 func (h *Host) Conn() *pool.Conn { return h.conn }
+
+// Opener implements Place.
+func (h *Host) Opener(on *pool.Host) Opener { return OnHost{Host: on} }
 
 // Pooled returns the host with its current connection.
 func (h *Host) Pooled() pools.Host {
@@ -83,8 +87,8 @@ func askPath[T any](h *Host, name string,
 	})
 }
 
-// look asks what a path refers to.
-func (h *Host) look(name string,
+// lookAt asks what a path refers to.
+func lookAt(h *Host, name string,
 	question func(*usftp.Client, string) (fs.FileInfo, error)) (Info, error) {
 	return seen(askPath(h, name, question))
 }
@@ -118,7 +122,7 @@ func (h *Host) Identity(name string) (host, path string, ok bool) {
 // Stat implements Place. It takes the answer to the first request if that asked about the path.
 func (h *Host) Stat(name string) (Info, error) {
 	began := time.Now()
-	i, err := h.look(name, func(*usftp.Client, string) (fs.FileInfo, error) {
+	i, err := lookAt(h, name, func(*usftp.Client, string) (fs.FileInfo, error) {
 		return h.Pooled().Stat(h.ctx, name)
 	})
 	h.trip.CompareAndSwap(0, int64(time.Since(began)))
@@ -126,7 +130,7 @@ func (h *Host) Stat(name string) (Info, error) {
 }
 
 // Lstat implements FS.
-func (h *Host) Lstat(name string) (Info, error) { return h.look(name, unfollowed) }
+func (h *Host) Lstat(name string) (Info, error) { return lookAt(h, name, unfollowed) }
 
 // unfollowed looks at a name and follows no link, whatever the server.
 func unfollowed(client *usftp.Client, name string) (fs.FileInfo, error) {
@@ -157,7 +161,7 @@ func (h *Host) Mark(dir string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	i, err := h.look(dir, (*usftp.Client).Stat)
+	i, err := lookAt(h, dir, (*usftp.Client).Stat)
 	if err != nil {
 		return "", err
 	}
@@ -417,4 +421,28 @@ func (n *names) again() {
 		}
 	}
 	n.added = nil
+}
+
+// A Once is a sync.Once for what asks a host. Those who wait do so for a channel and not for a lock,
+// which package testing/synctest would not take for waiting.
+type Once struct {
+	mu   sync.Mutex
+	done chan struct{}
+}
+
+// Do calls f, unless it was called, and returns once that has returned.
+func (o *Once) Do(f func()) {
+	o.mu.Lock()
+	done, first := o.done, o.done == nil
+	if first {
+		done = make(chan struct{})
+		o.done = done
+	}
+	o.mu.Unlock()
+	if !first {
+		<-done
+		return
+	}
+	defer close(done)
+	f()
 }

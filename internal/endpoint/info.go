@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"errors"
 	"io/fs"
 	"math"
 	"time"
@@ -109,3 +110,46 @@ func (f *Info) Times() (atime, mtime time.Time) {
 func Nearest(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
 }
+
+// Attributes select which of a file's attributes its copy gets. Package transfer describes them.
+type Attributes struct {
+	Preserve         bool
+	NoTimes, NoModes bool
+	Chmod            func(mode fs.FileMode) fs.FileMode
+	Owners           bool
+}
+
+// Perm returns the permissions of a file for its copy. Directories have them from when they are
+// found.
+func (a *Attributes) Perm(f *Info) fs.FileMode {
+	if a.Chmod != nil {
+		return a.Chmod(f.Mode).Perm()
+	}
+	return f.Mode.Perm()
+}
+
+// PreservesMode reports whether a copy gets its source's permissions without the umask. Streams
+// have none, and some servers tell none.
+func (a *Attributes) PreservesMode(of *Info) bool {
+	return a.Preserve && !a.NoModes && of.HasMode
+}
+
+// Tell says what a host does not set, unless that is not wanted anyway.
+func (a *Attributes) Tell(unset Unset, say func(string)) {
+	unset.Times, unset.Modes = unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
+	unset.Say(say)
+}
+
+// AddOwner adds the source's owner to the attributes of a copy if Owners is set.
+func (a *Attributes) AddOwner(set *usftp.NewAttrs, to localfs.Owner) error {
+	switch {
+	case !a.Owners:
+		return nil
+	case !to.Known:
+		return errNoOwner
+	}
+	set.SetOwner, set.UID, set.GID = true, to.UID, to.GID
+	return nil
+}
+
+var errNoOwner = errors.New("the source's owner is not known")

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/pool"
 )
 
 // Local is this machine as a Place.
@@ -18,6 +19,12 @@ type Local struct{}
 
 // Join implements Place.
 func (Local) Join(dir, name string) string { return filepath.Join(dir, name) }
+
+// Conn implements Place.
+func (Local) Conn() *pool.Conn { return nil }
+
+// Opener implements Place.
+func (Local) Opener(*pool.Host) Opener { return Local{} }
 
 // Base implements Place.
 func (Local) Base(name string) string {

@@ -9,7 +9,9 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 	"io/fs"
+	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -17,6 +19,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/pool"
 )
 
 // FS is what a Place and a Root have in common. In a Place names are paths; in a Root they are
@@ -84,6 +87,12 @@ type Place interface {
 
 	// Below returns what lies below an existing directory. It follows links to it.
 	Below(dir string) (Root, error)
+
+	// Conn returns the connection to the host, which is replaced when it is lost; nil on this
+	// machine. Opener returns how files are opened, over the connection that on has, if they are on
+	// a host.
+	Conn() *pool.Conn
+	Opener(on *pool.Host) Opener
 }
 
 // A Root is what lies below one directory, called the root.
@@ -138,6 +147,17 @@ type Root interface {
 	// the directory no longer has its name, so that what was put there is elsewhere: ErrWentAlong.
 	Leave(dir string) error
 	Close()
+}
+
+// MkdirAll makes a directory and those above it.
+func MkdirAll(in Root, dir string) error {
+	_, err := in.Mkdir(dir, 0o777)
+	if above := path.Dir(dir); errors.Is(err, fs.ErrNotExist) && above != "." {
+		if err = MkdirAll(in, above); err == nil {
+			_, err = in.Mkdir(dir, 0o777)
+		}
+	}
+	return err
 }
 
 // Unset says which attributes a host was found not to set for any file, or with Dirs for

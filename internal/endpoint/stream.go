@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/usftp/usftp/pool"
 )
 
 // ErrStream reports that a stream has no files.
@@ -29,6 +31,8 @@ func (Stream) List(string, *Info, func(), func(string, Info, error) bool) error 
 
 func (Stream) ReadSmall(string, int64) ([]byte, Info, error) { return nil, Info{}, ErrStream }
 func (Stream) Below(string) (Root, error)                    { return nil, ErrStream }
+func (Stream) Conn() *pool.Conn                              { return nil }
+func (s Stream) Opener(*pool.Host) Opener                    { return s }
 
 func (Stream) Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return Local{}.Cleanup(ctx)

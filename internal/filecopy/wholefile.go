@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // to be committed. If the host refuses any of it, the next attempt takes the steps one by one, and
 // deals with what is refused.
 type whole struct {
-	budget *budget // that lends the memory for it; nil if the file takes the steps
+	budget *Budget // that lends the memory for it; nil if the file takes the steps
 	held   int64   // of the memory
 	perm   fs.FileMode
 	client *usftp.Client
@@ -28,32 +28,32 @@ var errNotWhole = errors.New("the host does not take the file in one request")
 
 // goesWhole reports whether a file may be sent in one request, as far as is known before it is
 // read. What is looked at, or proved, between its contents and its name takes the steps.
-func (o onHost) goesWhole(c *fileCopy) bool {
+func (o onHost) goesWhole(c *Copy) bool {
 	const runsAs = fs.ModeSetuid | fs.ModeSetgid // whether these stay depends on the new file
 	return c.known.tried[stepped] == 0 &&
-		c.listed.Size <= wire.LargestFile &&
+		c.Listed.Size <= wire.LargestFile &&
 		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
 		(o.info == nil || o.info.Mode()&runsAs == 0) && c.to != c.from &&
-		!c.verifies() && c.options.List == nil && !c.keepsOld()
+		!c.verifies() && c.Options.List == nil && !c.KeepsOld()
 }
 
 // begin chooses who puts the file, and its temporary name, if it needs one. It returns false if it
 // takes the steps.
-func (w *whole) begin(c *fileCopy, o *output) bool {
-	if w.client, w.helped = (onHost{o}).puts(c); w.client == nil {
+func (w *whole) begin(c *Copy, o *output) bool {
+	if w.client, w.helped = puts(c, onHost{o}); w.client == nil {
 		return false
 	}
 	if o.hidden = o.hides(c); !o.hidden {
-		o.temp = c.dst.Join(above(c.dst, o.name), c.token.Name(c.dst.Base(o.name)))
+		o.temp = c.Dst.Join(Above(c.Dst, o.name), c.Token.Name(c.Dst.Base(o.name)))
 	}
-	w.budget, w.perm = c.budget, 0o666
+	w.budget, w.perm = c.Budget, 0o666
 	c.slot.free() // it needs none
 	return true
 }
 
 // load reads the file.
-func (w *whole) load(c *fileCopy, in *input) error {
-	size := c.listed.Size
+func (w *whole) load(c *Copy, in *input) error {
+	size := c.Listed.Size
 	w.budget.memory.take(size)
 	w.held = size
 	same, err := in.load()
@@ -64,15 +64,15 @@ func (w *whole) load(c *fileCopy, in *input) error {
 		return err
 	}
 	c.hashing.small(c, in.small.data)
-	c.result.Bytes = size
-	return c.limiter.Wait(int(size))
+	c.Result.Bytes = size
+	return c.Limiter.Wait(int(size))
 }
 
 // put sends the file, and waits until it is in place.
-func (w *whole) put(c *fileCopy, o onHost, in *input) error {
+func (w *whole) put(c *Copy, o onHost, in *input) error {
 	source := in.info()
 	if source.HasMode {
-		w.perm = c.options.perm(source)
+		w.perm = c.Options.Perm(source)
 	}
 	w.perm = o.until(c, source, w.perm)
 	set, err := finisher{o.output, c}.attrs(source)
@@ -81,16 +81,16 @@ func (w *whole) put(c *fileCopy, o onHost, in *input) error {
 	}
 	temporary := ""
 	if c.known.made = o.temp; o.temp != "" { // which stays if the connection is lost
-		temporary = c.dst.Base(o.temp)
+		temporary = c.Dst.Base(o.temp)
 	}
 	client, name := w.client, o.name
 	if w.helped != nil {
-		ctx, cancel := w.helped.patient(c.ctx)
+		ctx, cancel := w.helped.patient(c.Ctx)
 		defer cancel()
 		client, name = client.WithContext(ctx), w.helped.at(name)
 	}
 	wait := private.OfClient(client).StartPut(name, temporary, in.small.data, w.perm, set,
-		c.options.Sync)
+		c.Options.Sync)
 	in.small.release()
 	err = wait()
 	if w.helped != nil {

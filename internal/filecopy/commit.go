@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ type commitState struct {
 }
 
 // giveName gives the temporary file the target's name.
-func (o onHost) giveName(c *fileCopy, in *input) error {
+func (o onHost) giveName(c *Copy, in *input) error {
 	switch {
 	case !o.atomic():
 		return nil
@@ -40,7 +40,7 @@ func (o onHost) giveName(c *fileCopy, in *input) error {
 		return nil
 	}
 	if c.known.committing == nil {
-		c.known.committing = &commitState{temporary: o.temp, size: c.result.Bytes}
+		c.known.committing = &commitState{temporary: o.temp, size: c.Result.Bytes}
 	}
 	err := c.known.committing.rename(c, o)
 	if err == nil {
@@ -54,15 +54,15 @@ func (o onHost) giveName(c *fileCopy, in *input) error {
 }
 
 // rename renames the temporary file, replacing an existing target.
-func (p *commitState) rename(c *fileCopy, o onHost) error {
-	ctx, cancel := lateContext(c.ctx, c.dst)
+func (p *commitState) rename(c *Copy, o onHost) error {
+	ctx, cancel := lateContext(c.Ctx, c.Dst)
 	defer cancel()
 	client := o.client().WithContext(ctx)
 	var err error
 	switch {
 	case o.link && !o.freed:
 		err = private.OfClient(client).Move(p.temporary, o.name, true)
-	case client.HasPosixRename() && !(o.untold && c.repeats):
+	case client.HasPosixRename() && !(o.untold && c.Repeats):
 		err = client.PosixRename(p.temporary, o.name)
 		if endpoint.Refused(err) && c.delta.close() { // Windows does not replace open files
 			err = client.PosixRename(p.temporary, o.name)
@@ -77,40 +77,40 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 		c.known.committing = nil
 		return nil
 	}
-	if badName(err) && p.aside == "" {
-		if _, lookErr := client.Lstat(o.name); badName(lookErr) && p.drop(c, client) {
-			c.known.committing, c.result.detail = nil, noSuchName
+	if endpoint.BadName(err) && p.aside == "" {
+		if _, lookErr := client.Lstat(o.name); endpoint.BadName(lookErr) && p.drop(c, client) {
+			c.known.committing, c.Result.Detail = nil, endpoint.NoSuchName
 			if slices.Contains(c.known.strays, p.temporary) { // it could not be removed
-				c.result.LeftBehind = p.temporary
+				c.Result.LeftBehind = p.temporary
 			}
 			return lookErr // which names the target alone
 		}
 	}
-	c.result.LeftBehind = p.temporary
-	c.result.detail = "all of the data is in " + c.shown(p.temporary)
+	c.Result.LeftBehind = p.temporary
+	c.Result.Detail = "all of the data is in " + c.shown(p.temporary)
 	if !endpoint.Refused(err) {
-		c.result.detail += ", or has its name already"
+		c.Result.Detail += ", or has its name already"
 	}
 	if p.aside != "" {
-		c.result.detail += "; the file that it replaces may be " + c.shown(p.aside)
+		c.Result.Detail += "; the file that it replaces may be " + c.shown(p.aside)
 	}
 	if endpoint.Refused(err) {
 		if p.aside == "" {
 			c.known.committing = nil
 		}
 		inPlace := c.known.notRenamed || o.quirks.NoRename.Load()
-		if !c.behindLink() {
+		if !c.BehindLink() {
 			inPlace = p.refused(c, o, client, err) || inPlace
 		}
 		if inPlace && !o.tries(c) && p.aside == "" && p.forgone(c, o) {
-			c.result.LeftBehind, c.result.detail = "", ""
+			c.Result.LeftBehind, c.Result.Detail = "", ""
 			c.journal.noteBefore(c, p.temporary) // there is nothing to continue
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
-		c.result.detail += c.rules.inPlace
+		c.Result.Detail += c.Rules.InPlace
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
-			c.result.LeftBehind = ""
-			c.result.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
+			c.Result.LeftBehind = ""
+			c.Result.Detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
 		}
 	}
 	return err
@@ -119,21 +119,21 @@ func (p *commitState) rename(c *fileCopy, o onHost) error {
 // refused reports whether the target itself is to be written after a refused rename: if nothing has
 // its name, or if nothing in its directory, or on this host, can be renamed. The status does not
 // tell: many servers have only FAILURE, also for a target that is open, or a disk that is full.
-func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client, err error) bool {
-	if p.aside != "" || c.options.Placement == PlaceAtomic || noRoom(err) {
+func (p *commitState) refused(c *Copy, o onHost, client *usftp.Client, err error) bool {
+	if p.aside != "" || c.Options.Placement == PlaceAtomic || endpoint.NoRoom(err) {
 		return false
 	}
 	if p.renamesNothing(c, o, client, path.Dir(o.name)) {
-		if c.listed != nil {
-			root, dir := c.paths()
+		if c.Listed != nil {
+			root, dir := c.Paths()
 			if dir != "." && !p.renamesNothing(c, o, client, root) { // only this directory is like that
-				c.found().noTemporary.Store(true)
+				c.Findings().noTemporary.Store(true)
 				o.report(c, "the host renames no files in some directories: they are written in place")
 				return true
 			}
 		}
 		o.quirks.NoRename.Store(true)
-		o.reportNoRename(c)
+		o.report(c, RenamesNone)
 		return true
 	}
 	if o.info == nil && isFree(client, o.name) {
@@ -145,14 +145,14 @@ func (p *commitState) refused(c *fileCopy, o onHost, client *usftp.Client, err e
 // renamesNothing reports whether an empty file of this run's own can be made in a directory, so
 // that there is room for names, and cannot be given another name. The contents of the target then
 // get the room that the temporary file had. Files that wait for the answer share it.
-func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client,
+func (p *commitState) renamesNothing(c *Copy, o onHost, client *usftp.Client,
 	dir string) bool {
 	o.quirks.Renaming.Lock()
 	defer o.quirks.Renaming.Unlock()
 	if o.quirks.NoRename.Load() {
 		return true
 	}
-	own := func() string { return path.Join(dir, c.token.Name(path.Base(o.name))) }
+	own := func() string { return path.Join(dir, c.Token.Name(path.Base(o.name))) }
 	name, other := own(), own()
 	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -177,12 +177,12 @@ func (p *commitState) renamesNothing(c *fileCopy, o onHost, client *usftp.Client
 	case err != nil:
 		c.known.addStray(name)
 	}
-	return endpoint.Refused(refusal) && !noRoom(refusal)
+	return endpoint.Refused(refusal) && !endpoint.NoRoom(refusal)
 }
 
 // drop removes the temporary file, and reports whether the target can be written instead. A host
 // that lets nobody rename may let nobody remove either.
-func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
+func (p *commitState) drop(c *Copy, client *usftp.Client) bool {
 	err := client.Remove(p.temporary)
 	switch {
 	case err == nil:
@@ -196,8 +196,8 @@ func (p *commitState) drop(c *fileCopy, client *usftp.Client) bool {
 }
 
 // leaves says that a file of this run's own cannot be removed.
-func leaves(c *fileCopy, name string) {
-	c.warn("the host does not remove files either: " + c.shown(name) + " is left behind")
+func leaves(c *Copy, name string) {
+	c.Warn("the host does not remove files either: " + c.shown(name) + " is left behind")
 }
 
 // forgone reports whether another attempt can do without the temporary file, or copy that: on the
@@ -205,43 +205,43 @@ func leaves(c *fileCopy, name string) {
 // thousands of files small.
 //
 //go:noinline
-func (p *commitState) forgone(c *fileCopy, o onHost) bool {
+func (p *commitState) forgone(c *Copy, o onHost) bool {
 	if !c.known.spent {
 		return p.drop(c, o.client())
 	}
 	if c.to.oneHandle() {
 		return false
 	}
-	there, r := *c.copyRun, c.request
-	there.src, r.copyRun, r.source = c.dst.asSource(), &there, p.temporary
+	there, r := *c.Run, c.Request
+	there.Src, r.Run, r.Source = c.Dst.AsSource(), &there, p.temporary
 	// a stream has no attributes, and no name that the copy could get in a directory
-	there.options.Attributes, there.options.NoTargetDirectory = Attributes{}, true
-	c.known.stored = &stored{p.temporary, c.request}
-	c.request, c.known.spent = r, false
+	there.Options.Attributes, there.Options.NoTargetDirectory = endpoint.Attributes{}, true
+	c.known.stored = &stored{p.temporary, c.Request}
+	c.Request, c.known.spent = r, false
 	return true
 }
 
 // stored is what could be read only once. It is copied on the host, from its temporary name.
 type stored struct {
 	temporary string
-	asked     request // that this stands in for
+	asked     Request // that this stands in for
 }
 
 // dropStored removes the temporary file that was copied on the host, or says where it is.
-func dropStored(c *fileCopy, err error) {
+func dropStored(c *Copy, err error) {
 	stored := c.known.stored.temporary
-	c.request = c.known.stored.asked
+	c.Request = c.known.stored.asked
 	if err == nil {
-		if err = c.dst.Remove(stored, false); err != nil {
-			c.result.LeftBehind = stored
-			c.warn("the temporary file " + c.shown(stored) + " could not be removed")
+		if err = c.Dst.Remove(stored, false); err != nil {
+			c.Result.LeftBehind = stored
+			c.Warn("the temporary file " + c.shown(stored) + " could not be removed")
 		}
-	} else if _, lookErr := c.dst.Lstat(stored); !errors.Is(lookErr, fs.ErrNotExist) {
-		c.result.LeftBehind = stored
-		if c.result.detail != "" {
-			c.result.detail += "; "
+	} else if _, lookErr := c.Dst.Lstat(stored); !errors.Is(lookErr, fs.ErrNotExist) {
+		c.Result.LeftBehind = stored
+		if c.Result.Detail != "" {
+			c.Result.Detail += "; "
 		}
-		c.result.detail += "all of the data is in " + c.shown(stored)
+		c.Result.Detail += "all of the data is in " + c.shown(stored)
 	}
 }
 
@@ -257,10 +257,10 @@ func isFree(client *usftp.Client, name string) bool {
 // replace stands in for posix-rename on servers without it: RENAME fails if the name exists
 // (draft-ietf-secsh-filexfer-02, section 6.5), so the old file is moved aside until the new one is
 // in place. It continues what an earlier attempt began.
-func (p *commitState) replace(c *fileCopy, o onHost, client *usftp.Client) error {
+func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 	stepped := false
 	if p.aside == "" {
-		p.aside = path.Join(path.Dir(o.name), c.token.OldName(path.Base(o.name)))
+		p.aside = path.Join(path.Dir(o.name), c.Token.OldName(path.Base(o.name)))
 	} else if _, err := client.Lstat(p.aside); err == nil {
 		stepped = true
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -287,7 +287,7 @@ func (p *commitState) replace(c *fileCopy, o onHost, client *usftp.Client) error
 }
 
 // removeAside removes the replaced file.
-func (p *commitState) removeAside(c *fileCopy, o onHost, client *usftp.Client) error {
+func (p *commitState) removeAside(c *Copy, o onHost, client *usftp.Client) error {
 	if p.aside == "" {
 		return nil
 	}
@@ -298,7 +298,7 @@ func (p *commitState) removeAside(c *fileCopy, o onHost, client *usftp.Client) e
 	case c.to.lost() && pools.OfConn(c.to.conn).Renews():
 		return err // the next attempt will look at it again
 	}
-	c.warn(fmt.Sprintf("the file that was replaced could not be removed: it is %s", p.aside))
+	c.Warn(fmt.Sprintf("the file that was replaced could not be removed: it is %s", p.aside))
 	return nil
 }
 
@@ -307,7 +307,7 @@ func (p *commitState) removeAside(c *fileCopy, o onHost, client *usftp.Client) e
 //
 // If the temporary name is gone, the rename was done, since nobody else knows that name; the target
 // must then have the right size.
-func finishCommit(c *fileCopy, o onHost) (done bool, err error) {
+func finishCommit(c *Copy, o onHost) (done bool, err error) {
 	t, client := &c.known, o.client()
 	if t.made != "" && (t.committing == nil || t.committing.temporary != t.made) &&
 		(c.journal.left == nil || c.journal.left.Temporary != t.made) {
@@ -348,12 +348,12 @@ func finishCommit(c *fileCopy, o onHost) (done bool, err error) {
 			return false, err
 		}
 	}
-	c.result.Bytes = p.size
+	c.Result.Bytes = p.size
 	return true, nil
 }
 
 // giveUp ends a commit that cannot be completed, and gives the old file its name back.
-func (p *commitState) giveUp(c *fileCopy, o onHost) error {
+func (p *commitState) giveUp(c *Copy, o onHost) error {
 	if p.aside != "" {
 		if err := endpoint.TakeBack(o.client(), p.aside, o.name); err != nil {
 			return err
@@ -371,7 +371,7 @@ func (p *commitState) giveUp(c *fileCopy, o onHost) error {
 }
 
 // wasRenamed checks whether a rename was refused because it had already been done.
-func (p *commitState) wasRenamed(c *fileCopy, o onHost, refusal error) (done bool, err error) {
+func (p *commitState) wasRenamed(c *Copy, o onHost, refusal error) (done bool, err error) {
 	if _, err := o.client().Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
 		return false, refusal
 	}
@@ -379,11 +379,11 @@ func (p *commitState) wasRenamed(c *fileCopy, o onHost, refusal error) (done boo
 	if err != nil || stat.Size() != p.size {
 		return false, refusal
 	}
-	c.result = fileResult{Result: Result{Target: o.name, Bytes: p.size}}
+	c.Result = Result{Target: o.name, Bytes: p.size}
 	return true, nil
 }
 
-func restore(c *fileCopy, o onHost, aside string) error {
+func restore(c *Copy, o onHost, aside string) error {
 	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(c, aside) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ var errStrange = errors.New("not what the interrupted run of this copy left ther
 // ofEarlierRun fails unless replacing what is at the target of a repeated copy loses nothing: it
 // has the source's size and time, or it is the beginning of the source, as on a host that keeps no
 // times or that is written in place. What several handles had not written yet is holes.
-func (l *location) ofEarlierRun(c *fileCopy, in *input) error {
-	size := c.listed.Size
+func (l *location) ofEarlierRun(c *Copy, in *input) error {
+	size := c.Listed.Size
 	switch {
 	case l.info == nil || c.journal.isHalfway(c) || sameSizeAndTime(c, l.info) && !c.hashes():
 		return nil
@@ -29,7 +29,7 @@ func (l *location) ofEarlierRun(c *fileCopy, in *input) error {
 	if again == nil { // it can be read only once
 		return errStrange
 	}
-	there, err := c.dst.opener(c.to).Open(c.ctx, l.name, endpoint.Regular|endpoint.NoFollow)
+	there, err := c.Dst.Opener(c.to.pool()).Open(c.Ctx, l.name, endpoint.Regular|endpoint.NoFollow)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (l *location) ofEarlierRun(c *fileCopy, in *input) error {
 		return err
 	}
 	defer free()
-	return compareBeginning(source, io.NewSectionReader(there, 0, l.info.Size()), c.limiter)
+	return compareBeginning(source, io.NewSectionReader(there, 0, l.info.Size()), c.Limiter)
 }
 
 // hole is what the lengths and offsets of WRITEs are multiples of.
@@ -63,7 +63,7 @@ func compareBeginning(source io.ReaderAt, r io.Reader, limit *pace.Limiter) erro
 			if err == io.EOF { // it has become shorter
 				return errStrange
 			}
-			return ofSource(err)
+			return endpoint.OfSource(err)
 		}
 		for at := 0; at < n; at += hole {
 			piece := have[at:min(at+hole, n)]

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"errors"
@@ -7,6 +7,11 @@ import (
 	"syscall"
 	"testing"
 )
+
+// unheard is a Reporter that nobody listens to.
+type unheard struct{ Reporter }
+
+func (unheard) Note(string) {}
 
 // TestNoRoomDuringDelta: where a delta finds no room, for the file or for its owner, a whole copy
 // would find none either, so none is made. After any other error one is made.
@@ -21,8 +26,8 @@ func TestNoRoomDuringDelta(t *testing.T) {
 		{syscall.EIO, true},
 	} {
 		t.Run(test.why.Error(), func(t *testing.T) {
-			c := newFileTask(&job{copyRun: copyRun{ctx: t.Context()}}, nil, "source", "target")
-			d := &delta{copy: &c.fileCopy}
+			c := &Copy{Request: Request{Run: &Run{Ctx: t.Context()}, Reporter: unheard{}}}
+			d := &delta{copy: c}
 			err := &fs.PathError{Op: "write", Path: "target", Err: test.why}
 			if got := d.failed(err); errors.Is(got, errNoDelta) != test.whole {
 				t.Errorf("on this machine: %v", got)

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"cmp"
@@ -27,6 +27,14 @@ type session struct {
 	client  *usftp.Client
 	trip    time.Duration // the round trip, if one was measured
 	release func()
+}
+
+// pool returns what files are opened over, nil on this machine.
+func (s *session) pool() *pool.Host {
+	if s == nil {
+		return nil
+	}
+	return &s.host
 }
 
 func (s *session) lost() bool { return s != nil && pool.Lost(s.client) }
@@ -100,46 +108,46 @@ func (s *session) measure(ctx context.Context, size int64) {
 // that count reads a file is opened once, as on hosts whose times change while a file is read: its
 // handles would seem to have different files. On hosts where handles do not see each other's writes
 // it is written through one.
-func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
-	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.limiter != nil || c.budget.spreads() ||
+func (s *session) worthStriping(c *Copy, size int64, reads bool) bool {
+	if s == nil || pools.OfPool(s.host.Pool).Size() < 2 || c.Limiter != nil || c.Budget.spreads() ||
 		s.oneHandle() {
 		return false
 	}
 	client, quirks := private.OfClient(s.client), s.quirks()
-	if reads && (c.options.Changing || client.ReadsOnce() || client.Touches() ||
+	if reads && (c.Options.Changing || client.ReadsOnce() || client.Touches() ||
 		quirks.Touches.Load()) ||
 		!reads && quirks.Separate.Load() {
 		return false
 	}
-	s.measure(c.ctx, size)
+	s.measure(c.Ctx, size)
 	return size >= worthTrial || flow.WorthStriping(size, s.trip)
 }
 
-// newSpare is replaced by tests.
-var newSpare = machine.NewSpare
+// NewSpare is replaced by tests.
+var NewSpare = machine.NewSpare
 
 // stripe starts to open handles for a transfer; see [endpoint.NewStriper].
-func (s *session) stripe(c *fileCopy, first *usftp.File, how endpoint.Striping) *endpoint.Striper {
-	how.Pool, how.Trip, how.Quirks, how.Spare = s.host.Pool, s.trip, s.quirks(), newSpare
-	return endpoint.NewStriper(c.ctx, first, how)
+func (s *session) stripe(c *Copy, first *usftp.File, how endpoint.Striping) *endpoint.Striper {
+	how.Pool, how.Trip, how.Quirks, how.Spare = s.host.Pool, s.trip, s.quirks(), NewSpare
+	return endpoint.NewStriper(c.Ctx, first, how)
 }
 
 // judge runs copyAll, which copies a file's contents over some lanes, and determines what limited
 // it.
-func (s *session) judge(c *fileCopy, f *usftp.File,
+func (s *session) judge(c *Copy, f *usftp.File,
 	copyAll func() (n int64, lanes int, err error)) (int64, error) {
 	waited := private.OfFile(f).Waited()
-	w := bottleneck.NewSampler(c.ctx, s.client, c.pauses, c.limiter)
+	w := bottleneck.NewSampler(c.Ctx, s.client, c.Pauses, c.Limiter)
 	n, lanes, err := copyAll()
 	if err != nil {
 		w.Stop() // sampling a lost connection would take long
 		return n, err
 	}
 	w.Local = w.Moving() - (private.OfFile(f).Waited() - waited)
-	w.Limit = c.options.RateLimit
+	w.Limit = c.Options.RateLimit
 	w.Far = s.trip >= flow.StripeTrip
 	w.Windows = float64(lanes) * flow.SSHWindow / max(s.trip, 1).Seconds()
-	c.result.Bottleneck = Bottleneck(w.End(n))
+	c.Result.Bottleneck = w.End(n)
 	if n >= leastDelta {
 		pools.OfConn(s.conn).NoteRate(float64(n) / w.Elapsed.Seconds())
 	}
@@ -154,15 +162,15 @@ const worthTrial = 4 << 20
 type ends struct{ from, to *session }
 
 // connect chooses the connections of an attempt.
-func (e *ends) connect(c *fileCopy) (release func()) {
-	from, to := c.src.conn(), c.dst.conn()
+func (e *ends) connect(c *Copy) (release func()) {
+	from, to := c.Src.Conn(), c.Dst.Conn()
 	e.to = newSession(c, to)
 	if e.from = e.to; from != to {
 		e.from = newSession(c, from)
 	}
 	leave, pass := func() {}, func() {}
 	if s := e.main(); s != nil {
-		leave = pools.OfConn(s.conn).AcquireSlot(!c.isSmall())
+		leave = pools.OfConn(s.conn).AcquireSlot(!c.IsSmall())
 	}
 	// otherwise one file could hold the source's only handle and wait for the target's, while
 	// another one does the opposite; the second host may be found out later
@@ -181,19 +189,19 @@ func (e *ends) connect(c *fileCopy) (release func()) {
 
 // newSession returns a host's connection, or one of its other sessions if many large files of a
 // tree are under way.
-func newSession(c *fileCopy, conn *pool.Conn) *session {
+func newSession(c *Copy, conn *pool.Conn) *session {
 	if conn == nil {
 		return nil
 	}
 	host := conn.Host()
 	s := &session{conn: conn, host: host, client: host.Client, release: func() {}}
-	if c.budget != nil {
-		s.trip = c.budget.trip
+	if c.Budget != nil {
+		s.trip = c.Budget.Trip
 	}
-	if c.budget.spreads() && !c.isSmall() {
+	if c.Budget.spreads() && !c.IsSmall() {
 		var lent *usftp.Client
 		if lent, s.release = host.Pool.Acquire(); lent != nil {
-			s.client = lent.WithContext(c.ctx)
+			s.client = lent.WithContext(c.Ctx)
 			s.host.Client = s.client
 		}
 	}
@@ -218,13 +226,13 @@ func (e *ends) hasOpen(source bool) bool {
 }
 
 // renew replaces the connections that were lost. It reports whether any was, and all could be.
-func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
+func (e *ends) renew(c *Copy, err error) (renewed bool) {
 	for _, s := range e.all() {
 		if !s.lost() {
 			continue
 		}
 		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
-			c.retried(a)
+			c.Retried(a)
 		}) {
 			return false
 		}
@@ -238,7 +246,7 @@ func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
 func (e *ends) why(err error) error {
 	if e.from != e.to {
 		if gaveUp := e.from.why(err); gaveUp != err {
-			return ofSource(gaveUp)
+			return endpoint.OfSource(gaveUp)
 		}
 	}
 	return e.to.why(err)

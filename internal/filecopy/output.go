@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/journal"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -47,7 +48,7 @@ func (o *output) close() {
 	}
 }
 
-func (o *output) open(c *fileCopy, name string, flag int, perm fs.FileMode) (err error) {
+func (o *output) open(c *Copy, name string, flag int, perm fs.FileMode) (err error) {
 	o.writer, err = o.files.Open(name, flag, perm)
 	if err == nil && c.to != nil {
 		c.slot.opened(false)
@@ -57,7 +58,7 @@ func (o *output) open(c *fileCopy, name string, flag int, perm fs.FileMode) (err
 
 // explain says more about why the file could not be made or written.
 func (o *output) explain(err error) error {
-	if err == nil || isOfSource(err) {
+	if err == nil || endpoint.IsOfSource(err) {
 		return err
 	}
 	return o.files.Explain(err, o.name)
@@ -65,7 +66,7 @@ func (o *output) explain(err error) error {
 
 // rereads returns how to read again what is here or, on a host, the source; nil if that is
 // impossible.
-func (o *output) rereads(c *fileCopy, in *input) reopen {
+func (o *output) rereads(c *Copy, in *input) reopen {
 	switch {
 	case c.to != nil:
 		return in.reopen()
@@ -85,7 +86,7 @@ func (o onDisk) stored() (io.ReaderAt, func(), error) {
 }
 
 // verify compares what is stored with what was copied.
-func (o *output) verify(c *fileCopy, in *input) error {
+func (o *output) verify(c *Copy, in *input) error {
 	if c.to != nil {
 		return c.to.prover().verify(c, o.written(), nil, in.reopen())
 	}
@@ -94,19 +95,19 @@ func (o *output) verify(c *fileCopy, in *input) error {
 
 // holds reports whether the host's file matches the hash of the other end; known is false if that
 // cannot be told. What no host can hash for a comparison is copied again.
-func (o *output) holds(c *fileCopy) (same, known bool) {
+func (o *output) holds(c *Copy) (same, known bool) {
 	switch {
 	case c.to != nil:
 		return c.to.prover().holds(c.hashing.digests, o.name, nil)
 	case c.from != nil:
-		return c.from.prover().holds(c.hashing.digests, c.source, nil)
+		return c.from.prover().holds(c.hashing.digests, c.Source, nil)
 	}
 	return false, true
 }
 
 // resume opens what an interrupted copy left and returns where to continue, or why it cannot.
-func (o *output) resume(c *fileCopy, in *input, m *mark) (offset int64, why error) {
-	temporary := c.dst.Join(above(c.dst, o.name), c.dst.Base(m.Temporary))
+func (o *output) resume(c *Copy, in *input, m *journal.Mark) (offset int64, why error) {
+	temporary := c.Dst.Join(Above(c.Dst, o.name), c.Dst.Base(m.Temporary))
 	if err := o.open(c, temporary, os.O_RDWR, 0); err != nil {
 		return 0, fmt.Errorf("cannot be opened: %w", err)
 	}
@@ -114,7 +115,7 @@ func (o *output) resume(c *fileCopy, in *input, m *mark) (offset int64, why erro
 		offset, why = o.prove(c, in, m) // which may cut it
 	}
 	if why != nil {
-		o.writer.Abandon(c.ctx)
+		o.writer.Abandon(c.Ctx)
 		return 0, why
 	}
 	if o.hidden = m.Hidden; !m.Hidden {
@@ -124,18 +125,18 @@ func (o *output) resume(c *fileCopy, in *input, m *mark) (offset int64, why erro
 }
 
 // create creates the temporary file, or opens the target if it is to be written in place.
-func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
+func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 	if o.stream {
 		return streamed{o}.start(c, source)
 	}
-	if c.to != nil && c.isSmall() && (c.to.host.Helper != nil ||
+	if c.to != nil && c.IsSmall() && (c.to.host.Helper != nil ||
 		private.OfClient(c.to.client).PutsFiles()) &&
 		(onHost{o}).goesWhole(c) && o.whole.begin(c, o) {
 		return nil
 	}
 	perm, denied := fs.FileMode(0o666), false
 	if source.HasMode {
-		perm = c.options.perm(source)
+		perm = c.Options.Perm(source)
 	}
 	if o.hides(c) {
 		// With EXCL it follows no link, and replaces nothing that has come since. If it is refused,
@@ -149,7 +150,7 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 		}
 	}
 	if !o.direct && o.tries(c) {
-		temporary := c.dst.Join(above(c.dst, o.name), c.token.Name(c.dst.Base(o.name)))
+		temporary := c.Dst.Join(Above(c.Dst, o.name), c.Token.Name(c.Dst.Base(o.name)))
 		c.journal.noteBefore(c, temporary)
 		lost := c.to.lost()
 		err = o.open(c, temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, o.until(c, source, perm))
@@ -163,7 +164,7 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 		}
 		if c.interrupted() || sharesHandle(err) {
 			if !lost { // the server may have created it
-				ctx, cancel := c.dst.Cleanup(c.ctx)
+				ctx, cancel := c.Dst.Cleanup(c.Ctx)
 				defer cancel()
 				removeTemporary(ctx, c, temporary, o.files.Remove)
 			}
@@ -175,7 +176,7 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 		c.slot.inVain(err)
 		denied = true
 	}
-	if c.options.Placement == PlaceAtomic {
+	if c.Options.Placement == PlaceAtomic {
 		return o.notAtomic()
 	}
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
@@ -190,14 +191,14 @@ func (o *output) create(c *fileCopy, source *endpoint.Info) (err error) {
 // file when it is closed, and keeps what has come of it if it never is; see docs/uploads.md. One
 // that replaces another could not be gone on with; one that is proved after it was closed, by its
 // hash, needs a name for that.
-func (o *output) hides(c *fileCopy) bool {
+func (o *output) hides(c *Copy) bool {
 	return c.to != nil && o.info == nil && !o.untold && !o.link && !o.direct && o.tries(c) &&
-		!c.verifies() && c.options.List == nil && private.OfClient(c.to.client).KeepsUploads()
+		!c.verifies() && c.Options.List == nil && private.OfClient(c.to.client).KeepsUploads()
 }
 
 // stillUpload returns an error if what was just opened to go on with may be a file that everybody
 // sees: it was completed, or somebody else has made one.
-func stillUpload(c *fileCopy, m *mark) error {
+func stillUpload(c *Copy, m *journal.Mark) error {
 	if !m.Hidden {
 		return nil
 	}
@@ -206,8 +207,8 @@ func stillUpload(c *fileCopy, m *mark) error {
 }
 
 // until returns the permissions of a temporary file until it gets its final ones.
-func (o *output) until(c *fileCopy, source *endpoint.Info, perm fs.FileMode) fs.FileMode {
-	preserves := c.options.preservesMode(source)
+func (o *output) until(c *Copy, source *endpoint.Info, perm fs.FileMode) fs.FileMode {
+	preserves := c.Options.PreservesMode(source)
 	switch noModes := o.quirks.NoModes.Load(); {
 	case o.info == nil && !preserves:
 	case !noModes:
@@ -220,7 +221,7 @@ func (o *output) until(c *fileCopy, source *endpoint.Info, perm fs.FileMode) fs.
 }
 
 // fill copies the contents.
-func (o *output) fill(c *fileCopy, in *input) error {
+func (o *output) fill(c *Copy, in *input) error {
 	switch {
 	case c.to != nil:
 		return onHost{o}.upload(c, in)
@@ -228,7 +229,7 @@ func (o *output) fill(c *fileCopy, in *input) error {
 		return streamed{o}.pour(c, in)
 	}
 	file := o.writer.(*endpoint.LocalWriter)
-	file.Sparse, file.Over = c.options.Sparse, o.over > 0
+	file.Sparse, file.Over = c.Options.Sparse, o.over > 0
 	to := sink{Writer: file.File, file: file, reread: onDisk{o}.stored}
 	if o.temp != "" && o.info != nil {
 		to.old = func() (*os.File, error) {
@@ -236,18 +237,18 @@ func (o *output) fill(c *fileCopy, in *input) error {
 		}
 	}
 	n, err := pour(in, to)
-	c.result.Bytes = c.result.Resumed + n
+	c.Result.Bytes = c.Result.Resumed + n
 	return err
 }
 
 // finalize makes the file what it is to be, before it is verified. One on this machine gets its
 // attributes only when it gets its name: it may deny to be read, and reading changes its times.
-func (o *output) finalize(c *fileCopy, in *input) error {
+func (o *output) finalize(c *Copy, in *input) error {
 	switch {
 	case c.to != nil && !o.finished:
 		return finisher{o, c}.finish(in.info())
 	case c.to == nil && o.over > 0:
-		return o.writer.(*endpoint.LocalWriter).Truncate(c.result.Bytes)
+		return o.writer.(*endpoint.LocalWriter).Truncate(c.Result.Bytes)
 	}
 	return nil
 }
@@ -255,7 +256,7 @@ func (o *output) finalize(c *fileCopy, in *input) error {
 // A finisher gives the file that is written what it is to have besides its contents.
 type finisher struct {
 	*output
-	c *fileCopy
+	c *Copy
 }
 
 // errPrivate reports that a file would stay readable for its owner alone.
@@ -263,13 +264,13 @@ var errPrivate = errors.New("the host does not change the permissions of a file"
 
 // finish finishes the file and closes it.
 func (o finisher) finish(source *endpoint.Info) (err error) {
-	f := endpoint.Finish{Truncate: o.c.result.Bytes < o.over, Size: o.c.result.Bytes, Own: o.own(),
-		Flush: o.c.options.Sync || o.c.options.Verify && o.c.to != nil && o.c.to.prover().syncs(o.c)}
+	f := endpoint.Finish{Truncate: o.c.Result.Bytes < o.over, Size: o.c.Result.Bytes, Own: o.own(),
+		Flush: o.c.Options.Sync || o.c.Options.Verify && o.c.to != nil && o.c.to.prover().syncs(o.c)}
 	if f.Set, err = o.attrs(source); err != nil {
 		return err
 	}
 	o.looks(f.Set)
-	done, err := o.writer.Finish(o.c.ctx, &f)
+	done, err := o.writer.Finish(o.c.Ctx, &f)
 	if err = o.explain(err); err == nil {
 		err = o.told(done)
 	}
@@ -283,19 +284,19 @@ func (o finisher) finish(source *endpoint.Info) (err error) {
 func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
 	atime, mtime := source.Times()
 	exists := o.c.to == nil || endpoint.Nearest(mtime).Unix() == mtime.Unix()
-	if source.HasTimes && !o.c.options.NoTimes &&
-		(o.c.options.Preserve || o.c.listed != nil && exists) {
+	if source.HasTimes && !o.c.Options.NoTimes &&
+		(o.c.Options.Preserve || o.c.Listed != nil && exists) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
-		if o.c.nearest(&set) {
-			o.c.warn(noSuchTimes)
+		if o.c.Nearest(&set) {
+			o.c.Warn(NoSuchTimes)
 		}
 	}
-	if err := o.c.options.addOwner(&set, source.Owner); err != nil {
+	if err := o.c.Options.AddOwner(&set, source.Owner); err != nil {
 		return set, err
 	}
-	if o.c.options.preservesMode(source) {
+	if o.c.Options.PreservesMode(source) {
 		// without setuid and setgid: the copy would run as the user who made it
-		set.SetMode, set.Mode = true, o.c.options.perm(source)
+		set.SetMode, set.Mode = true, o.c.Options.Perm(source)
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, o.inherit()
 		if set.SetOwner { // its new owner may never have agreed to that
@@ -308,9 +309,9 @@ func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
 
 // inherit gives the new file what it keeps of the old one besides the mode, and returns that.
 func (o finisher) inherit() fs.FileMode {
-	mode, lost := o.files.Inherit(o.writer, o.name, o.info, o.c.options.Owners)
+	mode, lost := o.files.Inherit(o.writer, o.name, o.info, o.c.Options.Owners)
 	for _, why := range lost {
-		o.c.warn(why)
+		o.c.Warn(why)
 	}
 	return mode
 }
@@ -318,11 +319,11 @@ func (o finisher) inherit() fs.FileMode {
 // told says which attributes the file did not get. Unless they were asked for, that is no error.
 func (o finisher) told(done endpoint.Finished) error {
 	say := func(string) {} // nobody has asked for it
-	if o.c.options.Preserve || o.info != nil {
-		say = o.c.warn
+	if o.c.Options.Preserve || o.info != nil {
+		say = o.c.Warn
 	}
-	o.c.options.tell(done.Unset, say)
-	if done.Times && !o.c.options.Preserve {
+	o.c.Options.Tell(done.Unset, say)
+	if done.Times && !o.c.Options.Preserve {
 		return nil
 	}
 	return o.refused(done.NotSet)
@@ -330,11 +331,11 @@ func (o finisher) told(done endpoint.Finished) error {
 
 // refused returns err unless the attributes are optional and were merely refused.
 func (o finisher) refused(err error) error {
-	if err == nil || o.c.options.Preserve || o.c.options.Owners || !endpoint.Refused(err) {
+	if err == nil || o.c.Options.Preserve || o.c.Options.Owners || !endpoint.Refused(err) {
 		return err
 	}
 	if o.info != nil {
-		o.c.warn("the new file cannot be given the permissions of the old one: " + err.Error())
+		o.c.Warn("the new file cannot be given the permissions of the old one: " + err.Error())
 	}
 	return nil
 }
@@ -343,7 +344,7 @@ func (o finisher) refused(err error) error {
 // OpenSSH's server is believed. Copies that nobody asked to have attributes need no look,
 // unless they replace something that not everybody may read.
 func (o finisher) looks(set usftp.NewAttrs) {
-	if o.c.to != nil && (o.c.options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
+	if o.c.to != nil && (o.c.Options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
 		!private.OfClient(onHost{o.output}.client()).WorksInOrder() && !o.quirks.Proved.Swap(true) {
 		given := set // most files need none
 		o.given = &given
@@ -378,11 +379,11 @@ func (o finisher) lookAtGiven() {
 	}, func(set usftp.NewAttrs) error {
 		return endpoint.SetUnfollowed(onHost{o.output}.client(), o.written(), set, 0, true)
 	})
-	o.c.options.tell(unset, o.c.warn)
+	o.c.Options.Tell(unset, o.c.Warn)
 }
 
 // commit gives the copy its name. On this machine it finishes the file before.
-func (o *output) commit(c *fileCopy, in *input) error {
+func (o *output) commit(c *Copy, in *input) error {
 	switch {
 	case o.stream:
 		return streamed{o}.flush(c)
@@ -394,16 +395,16 @@ func (o *output) commit(c *fileCopy, in *input) error {
 	}
 	files := o.files.(*endpoint.LocalFiles)
 	if err := files.Replace(o.temp, o.name); err != nil {
-		c.result.LeftBehind = o.temp
-		c.result.detail = "all of the data is in " + o.temp
+		c.Result.LeftBehind = o.temp
+		c.Result.Detail = "all of the data is in " + o.temp
 		// most likely the directory was removed
 		if _, lookErr := files.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
-			c.result.LeftBehind = ""
-			c.result.detail = "all of the data was in " + o.temp + ", which is gone"
+			c.Result.LeftBehind = ""
+			c.Result.Detail = "all of the data was in " + o.temp + ", which is gone"
 		}
 		return err
 	}
-	if dir := filepath.Dir(o.name); c.listed == nil && files.Moved(dir) { // a tree's are left
+	if dir := filepath.Dir(o.name); c.Listed == nil && files.Moved(dir) { // a tree's are left
 		return &fs.PathError{Op: "write", Path: dir, Err: endpoint.ErrWentAlong}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"os"
@@ -15,13 +15,13 @@ func (o onHost) client() *usftp.Client { return o.files.(*endpoint.HostFiles).Cl
 func (o onHost) host() *endpoint.HostWriter { return o.writer.(*endpoint.HostWriter) }
 
 // upload copies the contents to a host, over several handles where that helps.
-func (o onHost) upload(c *fileCopy, in *input) error {
+func (o onHost) upload(c *Copy, in *input) error {
 	if o.whole.budget != nil {
 		o.finished = true
 		return o.whole.load(c, in)
 	}
-	if c.isSmall() {
-		if o.over <= c.listed.Size && !c.options.Sync { // otherwise it has to be truncated
+	if c.IsSmall() {
+		if o.over <= c.Listed.Size && !c.Options.Sync { // otherwise it has to be truncated
 			done, err := o.fillSmall(c, in)
 			if done || err != nil {
 				return o.explain(err)
@@ -34,17 +34,17 @@ func (o onHost) upload(c *fileCopy, in *input) error {
 	}
 	c.hashing.start(c, in.reopen())
 	n, err := o.send(c, in)
-	c.result.Bytes = c.result.Resumed + n
+	c.Result.Bytes = c.Result.Resumed + n
 	return o.explain(err)
 }
 
-func (o onHost) send(c *fileCopy, in *input) (int64, error) {
+func (o onHost) send(c *Copy, in *input) (int64, error) {
 	if o.info != nil && o.temp != "" {
 		if n, done, err := o.sendDelta(c, in); done || err != nil {
 			return n, err
 		}
 	}
-	f, resumed := o.host().File, c.result.Resumed
+	f, resumed := o.host().File, c.Result.Resumed
 	defer c.watch(func() int64 { return resumed + f.Progress() })()
 	if n, done, err := in.copyOn(f); done {
 		return n, err
@@ -71,14 +71,14 @@ func (o onHost) send(c *fileCopy, in *input) (int64, error) {
 		n, err := s.ReadFromAt(in)
 		return n, 1 + s.Count(), err
 	})
-	c.result.Stripes = s.Joined()
+	c.Result.Stripes = s.Joined()
 	return n, err
 }
 
 // fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer
 // as listed.
-func (o onHost) fillSmall(c *fileCopy, in *input) (done bool, err error) {
-	size, memory := c.listed.Size, c.budget.memory
+func (o onHost) fillSmall(c *Copy, in *input) (done bool, err error) {
+	size, memory := c.Listed.Size, c.Budget.memory
 	memory.take(size)
 	defer memory.give(size)
 	wait, err := o.startSmall(c, in)
@@ -97,17 +97,17 @@ func (o onHost) fillSmall(c *fileCopy, in *input) (done bool, err error) {
 		return true, err
 	}
 	o.finished = true
-	c.result.Bytes = size
-	return true, c.limiter.Wait(int(size))
+	c.Result.Bytes = size
+	return true, c.Limiter.Wait(int(size))
 }
 
 // smallRefused sets a small file's attributes by its path after they were refused. It is not
 // inlined, to keep the stacks of thousands of files small.
 //
 //go:noinline
-func (o onHost) smallRefused(c *fileCopy, refusal error, source *endpoint.Info) error {
+func (o onHost) smallRefused(c *Copy, refusal error, source *endpoint.Info) error {
 	if !endpoint.Refused(refusal) {
-		if c.options.Preserve || c.options.Owners {
+		if c.Options.Preserve || c.Options.Owners {
 			return refusal
 		}
 		return nil
@@ -123,7 +123,7 @@ func (o onHost) smallRefused(c *fileCopy, refusal error, source *endpoint.Info) 
 // startSmall reads a small file and starts writing it. It frees the memory for that before it
 // returns, since the client holds what is in flight. wait is nil if the file is no longer as
 // listed.
-func (o onHost) startSmall(c *fileCopy, in *input) (wait func() (notSet, err error),
+func (o onHost) startSmall(c *Copy, in *input) (wait func() (notSet, err error),
 	err error) {
 	if same, err := in.load(); err != nil || !same {
 		return nil, err

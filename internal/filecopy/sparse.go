@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ const leastHole = 64 << 10
 // sparseSource is a local file whose holes are skipped. The hash pipe reads holes by itself.
 type sparseSource struct {
 	io.ReaderAt // the file's data
-	copy        *fileCopy
+	copy        *Copy
 	file        *os.File
 	holes       *localfs.Holes
 	size        int64
@@ -31,8 +31,8 @@ const mostLooks = 1000
 
 // findHoles returns a source whose holes are skipped, nil if it has none or they must be sent:
 // unwritten parts read as zeros only in a new file that nobody else writes.
-func findHoles(c *fileCopy, in *input, local *endpoint.LocalFile) *sparseSource {
-	if c.result.InPlace || c.known.tried[dense] > 0 {
+func findHoles(c *Copy, in *input, local *endpoint.LocalFile) *sparseSource {
+	if c.Result.InPlace || c.known.tried[dense] > 0 {
 		return nil
 	}
 	file := local.File
@@ -41,14 +41,14 @@ func findHoles(c *fileCopy, in *input, local *endpoint.LocalFile) *sparseSource 
 		return nil
 	}
 	s := &sparseSource{ReaderAt: in, copy: c, file: file, holes: holes, size: in.info().Size}
-	off := c.result.Resumed
+	off := c.Result.Resumed
 	for range mostLooks {
 		to, hole := s.extent(off)
 		if hole {
 			return s
 		}
 		if off = to; off >= s.size { // no holes, merely stored compactly
-			s.file.Seek(c.result.Resumed, io.SeekStart)
+			s.file.Seek(c.Result.Resumed, io.SeekStart)
 			return nil
 		}
 	}
@@ -59,7 +59,7 @@ func findHoles(c *fileCopy, in *input, local *endpoint.LocalFile) *sparseSource 
 // piece.
 func (s *sparseSource) Extent(off int64) (to int64, hole bool) {
 	to, hole = s.extent(off)
-	if l := s.copy.limiter; l != nil && !hole {
+	if l := s.copy.Limiter; l != nil && !hole {
 		to = min(to, off+int64(l.Piece))
 	}
 	return to, hole
@@ -93,9 +93,9 @@ func (s *sparseSource) extent(off int64) (to int64, hole bool) {
 var errParts = errors.New("the host does not accept a file in parts")
 
 // sendSparse copies a file without its holes.
-func (o onHost) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
+func (o onHost) sendSparse(c *Copy, s *sparseSource) (int64, error) {
 	n, err := o.sendParts(c, s)
-	resumed := c.result.Resumed
+	resumed := c.Result.Resumed
 	if err != nil {
 		safe := max(0, s.holes.DataBefore(resumed+n)-resumed)
 		if endpoint.Refused(err) && safe < n { // it failed after a hole
@@ -103,7 +103,7 @@ func (o onHost) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
 		}
 		return safe, err // the hole before what is missing may not have been created
 	}
-	if c.result.Stripes > 0 { // the Striper looks at the size
+	if c.Result.Stripes > 0 { // the Striper looks at the size
 		return n, nil
 	}
 	info, err := o.host().Stat()
@@ -114,7 +114,7 @@ func (o onHost) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
 }
 
 // sendParts sends the data, over several handles if there is enough of it; holes do not count.
-func (o onHost) sendParts(c *fileCopy, s *sparseSource) (n int64, err error) {
+func (o onHost) sendParts(c *Copy, s *sparseSource) (n int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return 0, err
@@ -124,8 +124,8 @@ func (o onHost) sendParts(c *fileCopy, s *sparseSource) (n int64, err error) {
 	}
 	w := o.host()
 	w.Striper = c.to.stripe(c, w.File,
-		endpoint.Striping{Flag: os.O_WRONLY, From: c.result.Resumed, Size: s.size})
+		endpoint.Striping{Flag: os.O_WRONLY, From: c.Result.Resumed, Size: s.size})
 	n, err = w.Striper.ReadFromAt(s)
-	c.result.Stripes = w.Striper.Joined()
+	c.Result.Stripes = w.Striper.Joined()
 	return n, err
 }

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"errors"
@@ -16,9 +16,9 @@ import (
 // openInPlace opens the target itself. Below the target of a tree it must still be what can be
 // written, and a link is replaced by the file, as a rename would. A new file is created
 // exclusively; an existing regular file may stem from an earlier attempt.
-func (o *output) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMode) error {
+func (o *output) openInPlace(c *Copy, source *endpoint.Info, perm fs.FileMode) error {
 	old, flag := o.info, os.O_WRONLY|os.O_CREATE
-	if c.listed != nil {
+	if c.Listed != nil {
 		var err error
 		freed := false
 		switch old, err = o.files.Lstat(o.name); {
@@ -29,10 +29,10 @@ func (o *output) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMod
 		case err != nil:
 			return err
 		case !old.Mode().IsRegular() && old.Mode()&fs.ModeSymlink == 0:
-			return inTheWay(o.name, old.Mode())
+			return endpoint.InTheWay(o.name, old.Mode())
 		default:
-			freed, err = c.aside(old.Mode(),
-				func() error { return o.files.Remove(c.ctx, o.name) })
+			freed, err = c.Aside(old.Mode(),
+				func() error { return o.files.Remove(c.Ctx, o.name) })
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ func (o *output) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMod
 			old, flag = nil, flag|os.O_EXCL
 		}
 	}
-	if old == nil && !o.untold && c.isSmall() || old != nil && !old.Mode().IsRegular() {
+	if old == nil && !o.untold && c.IsSmall() || old != nil && !old.Mode().IsRegular() {
 		return o.overwrite(c, source, old, flag, perm) // it stays smaller, or keeps nothing
 	}
 	c.journal.noteInPlace(c, o.name)
@@ -50,7 +50,7 @@ func (o *output) openInPlace(c *fileCopy, source *endpoint.Info, perm fs.FileMod
 	return err
 }
 
-func (o *output) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+func (o *output) overwrite(c *Copy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) error {
 	if c.to != nil {
 		return onHost{o}.overwriteThere(c, source, old, flag, perm)
@@ -61,16 +61,16 @@ func (o *output) overwrite(c *fileCopy, source *endpoint.Info, old fs.FileInfo, 
 // overwriteHere opens no other file than old below the target of a tree, whoever put it there: a
 // hostile server may send a link and then a file of the same name. os.Root alone would keep writes
 // inside the target, but follow links within it.
-func (o onDisk) overwriteHere(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+func (o onDisk) overwriteHere(c *Copy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) (err error) {
-	if c.listed != nil && old != nil {
+	if c.Listed != nil && old != nil {
 		flag, perm = os.O_WRONLY, 0
 	}
 	if err = o.open(c, o.name, flag, perm); err != nil {
 		return err
 	}
-	if o.direct && c.options.Placement != PlaceDirect {
-		c.warn("the target has other names (hard links): it is written in place")
+	if o.direct && c.Options.Placement != PlaceDirect {
+		c.Warn("the target has other names (hard links): it is written in place")
 	}
 	return o.opened(c, source, old)
 }
@@ -78,13 +78,13 @@ func (o onDisk) overwriteHere(c *fileCopy, source *endpoint.Info, old fs.FileInf
 // opened looks at the file that was opened to be written in place. An old file is emptied only if
 // the source is a file of this machine and another one. The source on a host may be this very file:
 // then it must keep its contents, and finalize truncates it to its new size.
-func (o onDisk) opened(c *fileCopy, source *endpoint.Info, old fs.FileInfo) error {
+func (o onDisk) opened(c *Copy, source *endpoint.Info, old fs.FileInfo) error {
 	file := o.writer.(*endpoint.LocalWriter)
 	now, err := file.Stat()
 	switch {
 	case err != nil:
 		return err
-	case c.listed != nil && old != nil &&
+	case c.Listed != nil && old != nil &&
 		(!os.SameFile(now, old) || o.info != nil && !os.SameFile(now, o.info)):
 		return &fs.PathError{Op: "write", Path: o.name, Err: endpoint.ErrReplaced}
 	case source.Local != nil && os.SameFile(now, source.Local):
@@ -101,19 +101,19 @@ func (o onDisk) opened(c *fileCopy, source *endpoint.Info, old fs.FileInfo) erro
 // overwriteThere opens the target itself. Version 3 has no flag that stops OPEN from following
 // links (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the
 // host could still put a link in the file's place; the source cannot.
-func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileInfo, flag int,
+func (o onHost) overwriteThere(c *Copy, source *endpoint.Info, old fs.FileInfo, flag int,
 	perm fs.FileMode) error {
 	switch {
-	case o.untold && c.options.Placement != PlaceDirect:
+	case o.untold && c.Options.Placement != PlaceDirect:
 		err := o.open(c, o.name, flag|os.O_EXCL, perm)
-		if endpoint.Refused(err) && !badName(err) && o.quirks.NoRename.Load() {
+		if endpoint.Refused(err) && !endpoint.BadName(err) && o.quirks.NoRename.Load() {
 			err = o.openOver(c, source, nil, perm) // there is no other way to replace it
 		}
-		if badName(err) {
-			c.result.detail = noSuchName
+		if endpoint.BadName(err) {
+			c.Result.Detail = endpoint.NoSuchName
 		} else if endpoint.Refused(err) {
-			c.result.detail = "the host does not say what has this name: a directory's must end in /" +
-				c.rules.inPlace
+			c.Result.Detail = "the host does not say what has this name: a directory's must end in /" +
+				c.Rules.InPlace
 		}
 		return err
 	case old == nil && c.known.notRenamed: // what has come since keeps its contents
@@ -131,7 +131,7 @@ func (o onHost) overwriteThere(c *fileCopy, source *endpoint.Info, old fs.FileIn
 // its new size. On hosts that take only whole files, it is emptied if it is certainly not the
 // source: an attempt that wrote to it would have changed that. old is nil if the host does not
 // tell.
-func (o onHost) openOver(c *fileCopy, source *endpoint.Info, old fs.FileInfo,
+func (o onHost) openOver(c *Copy, source *endpoint.Info, old fs.FileInfo,
 	perm fs.FileMode) (err error) {
 	// what can be read only once is no file
 	other := c.known.spent || c.known.tried[emptied] > 0 || old != nil && isOther(source, old)

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"cmp"
@@ -11,15 +11,37 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private/pools"
 )
 
-// A fileCopy copies one file. It knows no more about it than its request says.
-type fileCopy struct {
-	request
-	listName string // the request's name, or that in the directory which is the target
-	size     int64  // of the source, -1 if unknown
+var (
+	// ErrSourceChanged reports that the source was written to while it was read.
+	ErrSourceChanged = errors.New("the source changed while it was copied")
+
+	// ErrVerify reports that the stored file differs from what was copied.
+	ErrVerify = errors.New("what was stored differs from the source")
+
+	// ErrKept ends the copy of a file that is already up to date.
+	ErrKept = errors.New("already exists")
+
+	// ErrPanicked is why a run ends of which nothing is to be kept.
+	ErrPanicked = errors.New("the Events function panicked")
+
+	errSameFile = errors.New("source and target are the same file")
+)
+
+func changedf(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrSourceChanged}, args...)...)
+}
+
+// A Copy copies one file. It knows no more about it than its request says.
+type Copy struct {
+	Request
+	ListName string // that by which lists know the file
+	Size     int64  // of the source, -1 if unknown
+	Result   Result // of the current attempt, or the last one
 
 	known known
 	slot  slot // among those that have something open on the hosts
@@ -27,19 +49,52 @@ type fileCopy struct {
 
 	// of the current attempt, or the last one
 	ends
-	result  fileResult
-	journal journal
+	journal record
 	hashing hashing
 	delta   *delta // nil if the whole file is sent
 }
 
-// A fileResult is what has become of a file.
-type fileResult struct {
-	Result
-	detail    string // for the error: the state of the target
-	temporary string // what the target was called last
-	resumable bool   // a later run can continue
-	unsure    bool   // it may have left something behind
+// Start sets what to copy. name is that by which lists know the file.
+func (c *Copy) Start(r *Request, name string) {
+	c.Request, c.ListName, c.Size, c.Result.Target = *r, name, -1, r.Target
+}
+
+// A Result is what has become of a file.
+type Result struct {
+	Target         string
+	Bytes, Resumed int64 // copied; of these, by earlier runs
+	Reused         int64 // bytes taken from the old file
+	Elapsed        time.Duration
+	Stripes        int    // handles used besides the first
+	InPlace        bool   // the target itself was written
+	Bottleneck     string // see package bottleneck
+	Hash           checksum.Hash
+	Verified       Verification
+	Origin         *Origin // with Options.RemoveSource
+	Remains
+}
+
+// Verification says how a file was verified, if it was.
+type Verification uint8
+
+const (
+	ByHash    Verification = iota + 1 // the host hashed what it stores
+	ByReading                         // everything was read back
+)
+
+// Remains are what an attempt has left.
+type Remains struct {
+	LeftBehind string // a temporary file
+	Detail     string // for the error: the state of the target
+	Temporary  string // what the target was called last
+	Resumable  bool   // a later run can continue
+	Unsure     bool   // it may have left something behind
+}
+
+// An Origin is a source as it was when it was read.
+type Origin struct {
+	endpoint.Info
+	Before bool // something had the target's name, or may have
 }
 
 // known is what the attempts at one file tell the next: each continues what the last one left.
@@ -53,7 +108,7 @@ type known struct {
 	poured     *endpoint.Info // the source as it was when the Writer was given data
 	delta      bool           // some of it came from the old file, so it must be verified
 	device     device         // a target that is no file
-	origin     *origin        // what was read, if it is to be removed
+	origin     *Origin        // what was read, if it is to be removed
 }
 
 // detours are what the next attempt does otherwise.
@@ -68,7 +123,7 @@ type progress struct {
 	began   bool  // one of them came as far as to copy
 	arrived bool  // all of it has arrived and was counted
 	reached int64 // how far the last attempt came
-	found   int64 // where the first that began continued from
+	found   int64 // where the first that began continued from; see Copy.Found
 	ends    [2]pools.Progress
 }
 
@@ -94,12 +149,12 @@ func (t *temporaries) addStray(name string) {
 	}
 }
 
-// copy copies the file.
-func (c *fileCopy) copy() error {
+// Do makes attempts at the file until one succeeds, or another one would not.
+func (c *Copy) Do(attempt func(*Copy) error) error {
 	defer c.journal.release(false) // in case the user's code panics
 	for {
-		c.slot.take(c.budget)
-		if err := c.once(c); err == nil || !c.again(err) {
+		c.slot.take(c.Budget)
+		if err := attempt(c); err == nil || !c.again(err) {
 			return c.conclude(err)
 		}
 	}
@@ -109,34 +164,36 @@ func (c *fileCopy) copy() error {
 // of files small.
 //
 //go:noinline
-func (c *fileCopy) conclude(err error) error {
+func (c *Copy) conclude(err error) error {
 	j, t := &c.journal, &c.known
 	if t.device.file != nil {
 		t.device.close()
 	}
 	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
-		c.result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
+		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
 	if err != nil && j.left != nil && !j.resumable && markName(c) == "" &&
-		c.dst.dispose(j.left.Temporary) {
-		c.result.LeftBehind, c.result.detail = "", "" // there will be no attempt to use it
+		c.Dst.dispose(j.left.Temporary) {
+		c.Result.LeftBehind, c.Result.Detail = "", "" // there will be no attempt to use it
 	}
 	c.hashing.stop()
-	c.result.Elapsed = time.Since(c.began)
+	c.Result.Elapsed = time.Since(c.Began)
 	// these may stem from an earlier attempt, if this one only had to rename
-	c.result.Hash, c.result.Verified = c.hashing.hash, c.hashing.verified
-	if errors.Is(err, os.ErrDeadlineExceeded) && c.ctx.Err() != nil {
-		err = context.Cause(c.ctx) // see localfs.Interruptible
+	c.Result.Hash, c.Result.Verified = c.hashing.hash, c.hashing.verified
+	c.Result.Origin = t.origin
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.Ctx.Err() != nil {
+		err = context.Cause(c.Ctx) // see localfs.Interruptible
 	}
 	if t.stored != nil {
 		dropStored(c, err)
 	}
-	c.result.resumable, c.result.temporary = j.resumable, cmp.Or(t.made, c.result.LeftBehind)
-	c.result.unsure = c.result.LeftBehind != "" ||
+	c.Result.Resumable, c.Result.Temporary = j.resumable, cmp.Or(t.made, c.Result.LeftBehind)
+	c.Result.Unsure = c.Result.LeftBehind != "" ||
 		c.to.lost() && (t.made != "" || len(t.strays) > 0)
+	c.slot.inVain(err)
+	c.slot.free()
 	if err != nil {
-		c.slot.inVain(err)
-		if c.result.detail == "" && errors.Is(err, ErrSourceChanged) {
-			c.result.detail = "transfer.Options.Changing accepts what is read up to the end"
+		if c.Result.Detail == "" && errors.Is(err, ErrSourceChanged) {
+			c.Result.Detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
 		c.hashing.meetList(c)
 		return c.why(err)
@@ -144,14 +201,14 @@ func (c *fileCopy) conclude(err error) error {
 	return nil
 }
 
-// copyOnce makes one attempt: open, place, fill, verify, and commit or abandon.
-func (c *fileCopy) copyOnce() error {
+// Once makes one attempt: open, place, fill, verify, and commit or abandon.
+func Once(c *Copy) error {
 	defer c.ends.connect(c)()
 	if c.to == c.from && c.to.oneHandle() {
 		return errWithinHost
 	}
-	if c.options.Verify {
-		if err := verifiable(c.main()); err != nil {
+	if s := c.main(); s != nil && c.Options.Verify {
+		if err := Verifiable(s.client); err != nil {
 			return err
 		}
 	}
@@ -160,16 +217,16 @@ func (c *fileCopy) copyOnce() error {
 	if err != nil {
 		return err
 	}
-	out, err := c.dst.place(c, in)
+	out, err := c.Dst.place(c, in)
 	if err != nil {
 		return err
 	}
 	defer out.close()
-	c.result.Target = out.name
-	if c.kept(in, out) {
-		return errKept
+	c.Result.Target = out.name
+	if kept(c, in, out) {
+		return ErrKept
 	}
-	if c.repeats {
+	if c.Repeats {
 		if err := out.ofEarlierRun(c, in); err != nil {
 			return err
 		}
@@ -177,13 +234,13 @@ func (c *fileCopy) copyOnce() error {
 	if err := out.apart(c, in); err != nil {
 		return err
 	}
-	c.say(Started, "")
+	c.Started()
 	if c.to != nil {
 		if done, err := finishCommit(c, onHost{out}); done || err != nil {
 			return err
 		}
 	}
-	if c.to == nil || !c.isSmall() {
+	if c.to == nil || !c.IsSmall() {
 		if err := in.ready(); err != nil {
 			return err
 		}
@@ -194,8 +251,19 @@ func (c *fileCopy) copyOnce() error {
 	return c.move(in, out)
 }
 
+// OpenOnce makes one attempt to open the source, and no more.
+func OpenOnce(c *Copy) error {
+	defer c.ends.connect(c)()
+	in, err := openInput(c)
+	if err != nil {
+		return endpoint.OfSource(err)
+	}
+	in.close()
+	return nil
+}
+
 // prepare continues what an earlier run or attempt left, or starts over.
-func (c *fileCopy) prepare(in *input, out *output) error {
+func (c *Copy) prepare(in *input, out *output) error {
 	offset, err := c.journal.resume(c, in, out)
 	if err != nil {
 		return err
@@ -213,18 +281,18 @@ func (c *fileCopy) prepare(in *input, out *output) error {
 			return err
 		}
 	}
-	if c.result.Resumed > 0 {
-		if _, err := in.Seek(c.result.Resumed, io.SeekStart); err != nil {
+	if c.Result.Resumed > 0 {
+		if _, err := in.Seek(c.Result.Resumed, io.SeekStart); err != nil {
 			return err
 		}
 	}
-	c.result.InPlace = !out.atomic() && !(out.stream && out.info == nil)
+	c.Result.InPlace = !out.atomic() && !(out.stream && out.info == nil)
 	c.journal.mark, c.journal.earlier = newMark(in, out), false
 	return nil
 }
 
 // move copies the contents, verifies them, and gives the copy its name.
-func (c *fileCopy) move(in *input, out *output) (err error) {
+func (c *Copy) move(in *input, out *output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
@@ -238,13 +306,13 @@ func (c *fileCopy) move(in *input, out *output) (err error) {
 	moved = true
 	if err == nil {
 		c.settles()
-		defer c.finishing()()
+		defer c.Finishing()()
 	}
 	if err == nil {
-		err = accepted(c, ofSource(in.unchanged(c.result.Bytes, out.rereads(c, in))))
+		err = accepted(c, endpoint.OfSource(in.unchanged(c.Result.Bytes, out.rereads(c, in))))
 	}
 	if err == nil && out.hidden { // CLOSE gives it its name
-		err = c.mayCommit()
+		err = c.MayCommit()
 	}
 	if err == nil {
 		err = out.finalize(c, in)
@@ -253,18 +321,18 @@ func (c *fileCopy) move(in *input, out *output) (err error) {
 		err = c.hashing.finish(c)
 	}
 	if err == nil && c.verifies() {
-		c.enters(PhaseVerifying)
+		c.enters(Verifying)
 		err = out.verify(c, in)
 		c.settles()
 	}
 	if err == nil {
-		err = c.mayCommit()
+		err = c.MayCommit()
 	}
-	if c.options.RemoveSource {
-		c.known.origin = newOrigin(c, in, out)
+	if c.Options.RemoveSource {
+		c.known.origin = &Origin{*in.info(), out.info != nil || out.untold}
 	}
-	if err == nil && out.temp != "" && c.keepsOld() {
-		err = c.exchange(func(freed bool) error {
+	if err == nil && out.temp != "" && c.KeepsOld() {
+		err = c.Exchange(func(freed bool) error {
 			out.freed = freed
 			return out.commit(c, in)
 		})
@@ -278,20 +346,20 @@ func (c *fileCopy) move(in *input, out *output) (err error) {
 }
 
 // accepted returns err, unless it is that the source changed and Options.Changing accepts that.
-func accepted(c *fileCopy, err error) error {
-	if !errors.Is(err, ErrSourceChanged) || !c.options.Changing {
+func accepted(c *Copy, err error) error {
+	if !errors.Is(err, ErrSourceChanged) || !c.Options.Changing {
 		return err
 	}
-	c.warn(fmt.Sprintf("%v; the copy has the %d bytes that were read up to the end", err,
-		c.result.Bytes))
+	c.Warn(fmt.Sprintf("%v; the copy has the %d bytes that were read up to the end", err,
+		c.Result.Bytes))
 	return nil
 }
 
 // abandon ends a failed copy. After an interruption it truncates the temporary file to the
 // contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
 // copy on this machine keeps nothing: proving what is there would take as long as copying it.
-func (c *fileCopy) abandon(out *output, err error) {
-	if c.result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
+func (c *Copy) abandon(out *output, err error) {
+	if c.Result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
 		return // all of it is there, only its name is missing; or that was removed
 	}
 	at, w := &out.location, out.writer
@@ -301,28 +369,28 @@ func (c *fileCopy) abandon(out *output, err error) {
 	if w == nil {
 		return
 	}
-	ctx, cancel := c.dst.Cleanup(c.ctx)
+	ctx, cancel := c.Dst.Cleanup(c.Ctx)
 	defer cancel()
 	if !at.atomic() {
-		c.result.detail = "the target was written in place and is not complete"
+		c.Result.Detail = "the target was written in place and is not complete"
 		if errors.Is(err, errTouched) && at.info != nil {
-			c.result.detail = "the target was written in place; it may be the source itself, under " +
+			c.Result.Detail = "the target was written in place; it may be the source itself, under " +
 				"another name"
 		}
 		w.Abandon(ctx)
 		return
 	}
 	lost, synced := c.to.lost(), false
-	keeps := c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !notResumable(c.ctx, err) &&
+	keeps := c.main() != nil && c.interrupted() && c.Result.Bytes > 0 && !notResumable(c.Ctx, err) &&
 		c.journal.mayContinue(c)
 	if keeps && !lost { // otherwise whoever continues it has to cut it
-		keeps, synced = w.Keep(ctx, c.result.Bytes)
+		keeps, synced = w.Keep(ctx, c.Result.Bytes)
 	}
 	if keeps || lost {
-		c.result.LeftBehind = at.temp
-		c.result.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(at.temp))
+		c.Result.LeftBehind = at.temp
+		c.Result.Detail = fmt.Sprintf("%d bytes of it are left in %s", c.Result.Bytes, c.shown(at.temp))
 		if at.hidden {
-			c.result.detail = fmt.Sprintf("the host keeps %d bytes of it, which nobody sees", c.result.Bytes)
+			c.Result.Detail = fmt.Sprintf("the host keeps %d bytes of it, which nobody sees", c.Result.Bytes)
 		}
 		if keeps {
 			c.journal.keep(c, synced)
@@ -339,18 +407,18 @@ func (c *fileCopy) abandon(out *output, err error) {
 }
 
 // removeTemporary removes a useless temporary file, or reports that it is left.
-func removeTemporary(ctx context.Context, c *fileCopy, temporary string,
+func removeTemporary(ctx context.Context, c *Copy, temporary string,
 	discard func(ctx context.Context, name string) error) {
 	if endpoint.IgnoreMissing(discard(ctx, temporary)) != nil {
-		c.result.LeftBehind = temporary
-		c.result.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
+		c.Result.LeftBehind = temporary
+		c.Result.Detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
 	}
 }
 
 // startAt records where an attempt begins. What was there before this run does not count towards
 // the rate.
-func (c *fileCopy) startAt(offset int64) {
-	c.result.Resumed = offset
+func (c *Copy) startAt(offset int64) {
+	c.Result.Resumed = offset
 	if offset == 0 {
 		c.known.again = reread{}
 		if p := c.known.prefix; p != nil {
@@ -362,8 +430,11 @@ func (c *fileCopy) startAt(offset int64) {
 		return
 	}
 	c.known.began, c.known.found = true, offset
-	c.resumed(offset)
+	c.Resumed(offset)
 }
+
+// Found returns where the first attempt that began continued from.
+func (c *Copy) Found() int64 { return c.known.found }
 
 // A way is what an attempt does otherwise than the one before it.
 type way uint8
@@ -384,31 +455,31 @@ const (
 // remedies say after which error a file is copied in another way, and how often.
 var remedies = [ways]struct {
 	after   []error
-	unless  func(error) bool     // nil if nothing speaks against it
-	suits   func(*fileCopy) bool // nil for all files
+	unless  func(error) bool // nil if nothing speaks against it
+	suits   func(*Copy) bool // nil for all files
 	most    uint8
-	note    string          // what the user is told
-	prepare func(*fileCopy) // nil if there is nothing to do
+	note    string      // what the user is told
+	prepare func(*Copy) // nil if there is nothing to do
 }{
 	dense: {after: []error{errParts}, most: 1, note: "its holes are sent too"},
-	entire: {after: []error{errNoDelta}, unless: noRoom, most: 1, note: "all of it is copied",
-		prepare: func(c *fileCopy) { c.known.delta = false }},
+	entire: {after: []error{errNoDelta}, unless: endpoint.NoRoom, most: 1, note: "all of it is copied",
+		prepare: func(c *Copy) { c.known.delta = false }},
 	stepped: {after: []error{errNotWhole}, most: 1}, // and finds out what is refused
 	emptied: {after: []error{endpoint.ErrNotTruncated}, suits: rereadable, most: 1},
 	unnamed: {after: []error{errNotRenamed}, most: 1},
 	public:  {after: []error{errPrivate}, most: 1},
-	prefixed: {after: []error{errTouched}, suits: func(c *fileCopy) bool { return c.to != nil },
-		most: 1, prepare: func(c *fileCopy) { c.known.prefix = new(prefixHash) }},
+	prefixed: {after: []error{errTouched}, suits: func(c *Copy) bool { return c.to != nil },
+		most: 1, prepare: func(c *Copy) { c.known.prefix = new(prefixHash) }},
 	// part of it may be in another file, or another's in this one
 	apart: {after: []error{usftp.ErrSharedHandle, usftp.ErrOneHandle}, suits: rereadable,
 		most: pools.MostShared},
 }
 
 // rereadable reports whether what was read can be read again.
-func rereadable(c *fileCopy) bool { return !c.known.spent }
+func rereadable(c *Copy) bool { return !c.known.spent }
 
 // another returns the way to try after err, or sameWay.
-func (d *detours) another(c *fileCopy, err error) way {
+func (d *detours) another(c *Copy, err error) way {
 	for w := range remedies {
 		r, tried := &remedies[w], &d.tried[w]
 		fits := slices.ContainsFunc(r.after, func(is error) bool { return errors.Is(err, is) })
@@ -417,7 +488,7 @@ func (d *detours) another(c *fileCopy, err error) way {
 			continue
 		}
 		if *tried++; r.note != "" {
-			c.note(err.Error() + ": " + r.note)
+			c.Note(err.Error() + ": " + r.note)
 		}
 		if r.prepare != nil {
 			r.prepare(c)
@@ -429,19 +500,19 @@ func (d *detours) another(c *fileCopy, err error) way {
 
 // again prepares for another attempt after err, if one may succeed: in another way, once there is
 // room for it, or over a new connection.
-func (c *fileCopy) again(err error) bool {
+func (c *Copy) again(err error) bool {
 	c.slot.closed()
 	removed := true // what the attempt made
 	switch w := c.known.another(c, err); {
 	case w != sameWay:
 		removed = w != apart
 	case c.slot.crowded(err):
-		if !c.slot.makeRoom(c.ctx, err, c.ends.hasOpen(isOfSource(err))) {
+		if !c.slot.makeRoom(c.Ctx, err, c.ends.hasOpen(endpoint.IsOfSource(err))) {
 			return false
 		}
 	case !c.known.spent && c.ends.renew(c, err):
 		removed = false
-		c.known.reached = c.result.Bytes
+		c.known.reached = c.Result.Bytes
 		c.journal.resumable = false
 	default:
 		return false
@@ -457,27 +528,27 @@ func (c *fileCopy) again(err error) bool {
 // small.
 //
 //go:noinline
-func (c *fileCopy) reset() {
-	c.result, c.delta = fileResult{Result: Result{Target: c.result.Target}}, nil
+func (c *Copy) reset() {
+	c.Result, c.delta = Result{Target: c.Result.Target}, nil
 }
 
 // interrupted reports whether the copy ended because its context or a connection did: what it has
 // written may then be of use.
-func (c *fileCopy) interrupted() bool { return c.ctx.Err() != nil || c.lost() }
+func (c *Copy) interrupted() bool { return c.Ctx.Err() != nil || c.lost() }
 
 // notResumable reports whether what was written is useless to a later run.
 func notResumable(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrSourceChanged) || sharesHandle(err) ||
-		context.Cause(ctx) == errListener
+		context.Cause(ctx) == ErrPanicked
 }
 
 // settles begins the phase in which whoever keeps the copy finishes it.
-func (c *fileCopy) settles() { c.enters(c.settling()) }
+func (c *Copy) settles() { c.enters(c.Settling()) }
 
 // watch reports progress, counts it for reconnecting, and records it in the journal until stop is
 // called.
-func (c *fileCopy) watch(position func() int64) (stop func()) {
-	stops := []func(){c.journal.markProgress(c, position), c.report(position),
+func (c *Copy) watch(position func() int64) (stop func()) {
+	stops := []func(){c.journal.markProgress(c, position), c.Report(position),
 		c.known.racy.watch(&c.ends, position)}
 	for i, s := range c.ends.all() {
 		stops = append(stops, pools.OfConn(s.conn).Follow(&c.known.progress.ends[i], position))
@@ -489,30 +560,30 @@ func (c *fileCopy) watch(position func() int64) (stop func()) {
 	}
 }
 
-// isSmall reports whether the file is sent in one piece.
-func (c *fileCopy) isSmall() bool { return c.small && !c.known.large }
+// IsSmall reports whether the file is sent in one piece.
+func (c *Copy) IsSmall() bool { return c.Small && !c.known.large }
 
 // kept reports whether the target is already up to date.
-func (c *fileCopy) kept(in *input, out *output) bool {
+func kept(c *Copy, in *input, out *output) bool {
 	before := out.info
 	if before == nil || c.journal.isHalfway(c) {
 		return false
 	}
-	if c.options.Update && c.rules.keeps &&
+	if c.Options.Update && c.Rules.Keeps &&
 		before.Mode().IsRegular() && !isOlder(c, before, in.info()) {
 		return true
 	}
-	if c.listed == nil || !c.rules.keeps || !c.options.Resume ||
-		!before.Mode().IsRegular() || c.options.RemoveSource { // which has to be proved
+	if c.Listed == nil || !c.Rules.Keeps || !c.Options.Resume ||
+		!before.Mode().IsRegular() || c.Options.RemoveSource { // which has to be proved
 		return false
 	}
 	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
 }
 
 // isOlder reports whether a file at the target is older than the source, as far as is known.
-func isOlder(c *fileCopy, before os.FileInfo, source *endpoint.Info) bool {
+func isOlder(c *Copy, before os.FileInfo, source *endpoint.Info) bool {
 	_, mtime := source.Times()
-	if c.src.conn() != nil || c.dst.conn() != nil {
+	if c.Src.Conn() != nil || c.Dst.Conn() != nil {
 		mtime = mtime.Truncate(time.Second)
 	}
 	have := before.ModTime()
@@ -525,8 +596,8 @@ func isOlder(c *fileCopy, before os.FileInfo, source *endpoint.Info) bool {
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. The target's
 // time is the source's as exactly as its file system keeps it, and in whole seconds on a host.
-func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
-	f := c.listed
+func sameSizeAndTime(c *Copy, before os.FileInfo) bool {
+	f := c.Listed
 	_, mtime := f.Times()
 	return f.HasTimes && before.Size() == f.Size &&
 		slices.ContainsFunc(granules, func(granule time.Duration) bool {
@@ -537,10 +608,10 @@ func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 // granules are how exactly file systems keep times: most, NTFS, old ones of Unix, exFAT, and HFS+.
 var granules = []time.Duration{1, 100, time.Microsecond, 10 * time.Millisecond, time.Second}
 
-// noDirectory is the container of a single file. What is not defined here is asked only of
+// NoDirectory is the Container of a single file. What is not defined here is asked only of
 // directories.
-type noDirectory struct{ container }
+type NoDirectory struct{ Container }
 
-func (noDirectory) behindLink() bool { return false }
-func (noDirectory) mayCommit() error { return nil }
-func (noDirectory) keepsOld() bool   { return false }
+func (NoDirectory) BehindLink() bool { return false }
+func (NoDirectory) MayCommit() error { return nil }
+func (NoDirectory) KeepsOld() bool   { return false }

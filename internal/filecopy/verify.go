@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"bytes"
@@ -28,9 +28,9 @@ var (
 	errDiffers = errors.New("differs from the source")
 )
 
-// verifiable fails, before anything is copied, if nothing can be verified on the host.
-func verifiable(s *session) error {
-	if s != nil && private.OfClient(s.client).ReadsOnce() && !s.client.HasCheckFile() {
+// Verifiable fails, before anything is copied, if nothing can be verified on the host.
+func Verifiable(client *usftp.Client) error {
+	if private.OfClient(client).ReadsOnce() && !client.HasCheckFile() {
 		return errReadOnce
 	}
 	return nil
@@ -39,16 +39,16 @@ func verifiable(s *session) error {
 // verify compares a file on a host with what was copied: by a delta's proof, by the host's hash if
 // it offers one, or by reading it back, unless the host counts reads. f is the file if it is
 // already open; local rereads the other end.
-func (s prover) verify(c *fileCopy, name string, f *usftp.File, local reopen) error {
+func (s prover) verify(c *Copy, name string, f *usftp.File, local reopen) error {
 	if c.delta != nil {
 		return c.delta.verify()
 	}
-	c.slot.take(c.budget)
+	c.slot.take(c.Budget)
 	if same, known := s.holds(c.hashing.digests, name, f); known {
 		if !same {
 			return ErrVerify
 		}
-		c.hashing.verified = VerifiedByHash
+		c.hashing.verified = ByHash
 		return nil
 	}
 	if private.OfClient(s.client).ReadsOnce() { // the host hashes, but not by the wanted algorithm
@@ -60,7 +60,7 @@ func (s prover) verify(c *fileCopy, name string, f *usftp.File, local reopen) er
 		}
 		return err
 	}
-	c.hashing.verified = VerifiedByReading
+	c.hashing.verified = ByReading
 	return nil
 }
 
@@ -101,12 +101,12 @@ func (s prover) hashes(name string, f *usftp.File,
 
 // readBack reads the host's file and hashes it like what was copied. A large file over a long link
 // is read over several connections in any order, and compared with the other end instead.
-func (s prover) readBack(c *fileCopy, name string, f *usftp.File, local reopen) error {
-	size := c.result.Bytes
+func (s prover) readBack(c *Copy, name string, f *usftp.File, local reopen) error {
+	size := c.Result.Bytes
 	ours := c.hashing.digests.Check()
 	theirs := checksum.NewDigest(ours.Algorithm, ours.Piece)
 	err := endpoint.ErrNotListed
-	if f == nil && c.isSmall() {
+	if f == nil && c.IsSmall() {
 		err = s.hashSmall(c, name, size, theirs)
 	}
 	if err == endpoint.ErrNotListed {
@@ -137,8 +137,8 @@ func (s prover) readBack(c *fileCopy, name string, f *usftp.File, local reopen) 
 // syncs reports whether the copy is flushed to the host's disk before it is verified. Without that,
 // a host that goes down while verifying may lose what has been verified. Once a connection was lost
 // while verifying, the next attempt flushes if it can.
-func (s prover) syncs(c *fileCopy) bool {
-	if c.options.Sync {
+func (s prover) syncs(c *Copy) bool {
+	if c.Options.Sync {
 		return true
 	}
 	_, offered := s.client.HasExtension(wire.ExtFsync)
@@ -163,21 +163,21 @@ func (r *reread) of(name string, algorithm checksum.Algorithm, piece int64) *che
 }
 
 // read hashes what copy writes to w: the file from an offset on.
-func (r *reread) read(c *fileCopy, s *session,
+func (r *reread) read(c *Copy, s *session,
 	copy func(w io.Writer, off int64) (int64, error)) error {
 	pipe := hashpipe.New(hashpipe.Digests{r.sum}, 0, nil, c.pipeBuffers())
 	from := r.done
 	position := func() int64 { return from + pipe.Progress() }
 	defer pools.OfConn(s.conn).Follow(&r.progress, position)()
 	defer c.checks(position)()
-	_, err := copy(pipe.Writer(c.limiter.Writer(io.Discard), 0), from)
+	_, err := copy(pipe.Writer(c.Limiter.Writer(io.Discard), 0), from)
 	r.done += pipe.Drain()
 	return err
 }
 
 // hashLarge hashes the rest of the file that c.known.again describes. It fails if the file's
 // size differs; a size below 0 accepts any.
-func (s prover) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
+func (s prover) hashLarge(c *Copy, f *usftp.File, size int64) error {
 	r := &c.known.again
 	err := r.read(c, s.session, func(w io.Writer, off int64) (int64, error) {
 		if size >= 0 {
@@ -199,12 +199,12 @@ func (s prover) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
 
 // hashSmall hashes a file read in one piece, in two round trips. The error is endpoint.ErrNotListed
 // if its size differs.
-func (s prover) hashSmall(c *fileCopy, name string, size int64, into *checksum.Digest) error {
-	file := &small{budget: c.budget, size: size, takes: true}
+func (s prover) hashSmall(c *Copy, name string, size int64, into *checksum.Digest) error {
+	file := &small{budget: c.Budget, size: size, takes: true}
 	defer file.release()
-	err := file.read(c.ctx, endpoint.OnHost{Host: &s.host}, name, 0, &endpoint.Info{Size: size})
+	err := file.read(c.Ctx, endpoint.OnHost{Host: &s.host}, name, 0, &endpoint.Info{Size: size})
 	if err == nil {
-		err = c.limiter.Wait(len(file.data))
+		err = c.Limiter.Wait(len(file.data))
 	}
 	if err == nil {
 		into.Write(file.data)
@@ -214,7 +214,7 @@ func (s prover) hashSmall(c *fileCopy, name string, size int64, into *checksum.D
 }
 
 // compare reads a file over several handles where that helps, and compares it with the other end.
-func (s prover) compare(c *fileCopy, name string, f *usftp.File, size int64, local reopen) error {
+func (s prover) compare(c *Copy, name string, f *usftp.File, size int64, local reopen) error {
 	file, free, err := local()
 	if err != nil {
 		return err
@@ -245,9 +245,9 @@ func verifyHere(in *input, target reopen) error {
 	c := in.copy
 	switch {
 	case in.host != nil:
-		return c.from.prover().verify(c, c.source, in.host.File, target)
+		return c.from.prover().verify(c, c.Source, in.host.File, target)
 	case c.from != nil:
-		return c.from.prover().verify(c, c.source, nil, target)
+		return c.from.prover().verify(c, c.Source, nil, target)
 	}
 	if target == nil || !in.known.Mode.IsRegular() {
 		return errNoReread
@@ -257,22 +257,22 @@ func verifyHere(in *input, target reopen) error {
 		return err
 	}
 	defer free()
-	same, err := matches(c, io.NewSectionReader(stored, 0, math.MaxInt64), in.file, c.result.Bytes)
+	same, err := matches(c, io.NewSectionReader(stored, 0, math.MaxInt64), in.file, c.Result.Bytes)
 	if err == nil && !same {
 		err = ErrVerify
 	}
 	if err == nil {
-		c.hashing.verified = VerifiedByReading
+		c.hashing.verified = ByReading
 	}
 	return err
 }
 
 // matches reports whether a reader yields exactly the first n bytes of a file on this machine.
-func matches(c *fileCopy, r io.Reader, file io.ReaderAt, n int64) (bool, error) {
+func matches(c *Copy, r io.Reader, file io.ReaderAt, n int64) (bool, error) {
 	var compared atomic.Int64
 	defer c.checks(compared.Load)()
 	to := counting{io.NewOffsetWriter(&comparer{at: file, size: n}, 0), &compared}
-	got, err := io.CopyBuffer(to, interruptibleReader{c.ctx, r}, make([]byte, min(n+1, 256<<10)))
+	got, err := io.CopyBuffer(to, interruptibleReader{c.Ctx, r}, make([]byte, min(n+1, 256<<10)))
 	if errors.Is(err, errDiffers) {
 		return false, nil
 	}

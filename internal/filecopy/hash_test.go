@@ -1,10 +1,10 @@
-package transfer
+package filecopy
 
 import "testing"
 
 // TestNoHashCostsNothing: without a hash nothing stands between source and target.
 func TestNoHashCostsNothing(t *testing.T) {
-	c := &fileCopy{request: request{copyRun: new(copyRun)}}
+	c := &Copy{Request: Request{Run: new(Run)}}
 	c.hashing.start(c, nil)
 	c.hashing.small(c, []byte("x"))
 	if c.hashing.pipe != nil || c.hashing.digests != nil {

@@ -1,10 +1,11 @@
-package transfer
+package filecopy
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/journal"
 	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
@@ -44,9 +46,9 @@ type racySource struct {
 }
 
 const (
-	// racyFor is how long a file may be racy after it was written to: the rest of a second, and a
+	// RacyFor is how long a file may be racy after it was written to: the rest of a second, and a
 	// second for clocks that disagree.
-	racyFor = 2 * time.Second
+	RacyFor = 2 * time.Second
 
 	// mostBehind is how far behind ours a host's clock may be for that to be noticed. Older sources
 	// are not racy; the beginning of all others is hashed if the data is not stored on this
@@ -68,7 +70,7 @@ func newRacySource(s *session, stat *usftp.FileStat) *racySource {
 		return nil
 	}
 	now := time.Now()
-	r := &racySource{first: stat, began: now, suspect: !stat.ModTime().Before(now.Add(-racyFor))}
+	r := &racySource{first: stat, began: now, suspect: !stat.ModTime().Before(now.Add(-RacyFor))}
 	r.readTo.Store(math.MaxInt64)
 	if !r.suspect && r.young() && private.OfClient(s.client).WorksInOrder() { // as OpenSSH's does
 		r.clock = &s.quirks().Clock
@@ -94,13 +96,13 @@ func (r *racySource) isRacy(ctx context.Context) bool {
 		return r != nil && r.suspect
 	}
 	behind, known, err := r.clock.Behind(ctx)
-	return err != nil || known && !r.first.ModTime().Before(r.began.Add(-behind-racyFor))
+	return err != nil || known && !r.first.ModTime().Before(r.began.Add(-behind-RacyFor))
 }
 
 // over returns when the second of the source's mtime is over: at most one second after it was seen,
 // whatever the time is on the host.
 func (r *racySource) over() time.Time {
-	over, agreed := r.began.Add(time.Second), r.first.ModTime().Add(racyFor)
+	over, agreed := r.began.Add(time.Second), r.first.ModTime().Add(RacyFor)
 	if agreed.Before(over) {
 		return agreed
 	}
@@ -124,14 +126,14 @@ func (r *racySource) everywhere() {
 func (r *racySource) since(when time.Time) {
 	if r != nil && when.Before(r.began) {
 		r.began = when
-		r.suspect = r.suspect || !r.first.ModTime().Before(when.Add(-racyFor))
+		r.suspect = r.suspect || !r.first.ModTime().Before(when.Add(-RacyFor))
 	}
 }
 
 // atOnce reports whether all n bytes that were read came in one reply. The server then read them at
 // one moment.
-func (r *racySource) atOnce(c *fileCopy, f *usftp.File, n int64) bool {
-	return c.result.Resumed == 0 && !r.shared && r.readTo.Load() >= n &&
+func (r *racySource) atOnce(c *Copy, f *usftp.File, n int64) bool {
+	return c.Result.Resumed == 0 && !r.shared && r.readTo.Load() >= n &&
 		private.OfFile(f).Answers() == 1
 }
 
@@ -147,7 +149,7 @@ func (r *racySource) watch(ends *ends, position func() int64) (stop func()) {
 		return func() {}
 	}
 	done := make(chan struct{})
-	timer := time.AfterFunc(time.Until(r.began.Add(racyFor)), func() {
+	timer := time.AfterFunc(time.Until(r.began.Add(RacyFor)), func() {
 		defer close(done)
 		ahead := int64(0)
 		for _, s := range ends.all() {
@@ -207,16 +209,16 @@ func (p *prefixHash) feed(data []byte, off int64) {
 // wait waits until the second of the source's mtime is over. It is for files that a host copies
 // itself, whose data does not pass through here.
 func (r *racySource) wait(ctx context.Context) error {
-	return pace.Sleep(ctx, time.Until(r.began.Add(racyFor)))
+	return pace.Sleep(ctx, time.Until(r.began.Add(RacyFor)))
 }
 
 // check compares what was read too early with what the source holds now. n bytes were copied; local
 // opens the copy, nil if it cannot be read again.
-func (r *racySource) check(c *fileCopy, f *usftp.File, n int64, local reopen) error {
+func (r *racySource) check(c *Copy, f *usftp.File, n int64, local reopen) error {
 	if r == nil || r.atOnce(c, f, n) {
 		return nil
 	}
-	r.suspect = r.isRacy(c.ctx)
+	r.suspect = r.isRacy(c.Ctx)
 	if after := f.FileStat(); !r.suspect && after.HasTimes() && after.Atime != r.first.Atime {
 		// the host's clock when the file was first seen was at least this
 		then := int64(after.Atime) - int64(time.Since(r.began)/time.Second) - 1
@@ -252,7 +254,7 @@ func (r *racySource) check(c *fileCopy, f *usftp.File, n int64, local reopen) er
 	case err != nil:
 		return err
 	case now == nil:
-		c.warn("the source was written to just before it was copied, and cannot be read again to check that it did not change")
+		c.Warn("the source was written to just before it was copied, and cannot be read again to check that it did not change")
 	case !bytes.Equal(sum, now):
 		return changedf("its contents changed within one second")
 	}
@@ -262,7 +264,7 @@ func (r *racySource) check(c *fileCopy, f *usftp.File, n int64, local reopen) er
 // hash hashes the first n bytes of a source as they are now, on the host if possible, otherwise by
 // reading them again. It returns nil if neither is possible. If the connection is lost, the next
 // attempt continues.
-func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
+func (r *reread) hash(c *Copy, f *usftp.File, n int64) ([]byte, error) {
 	client := f.Client()
 	if n <= hashPiece && client.HasCheckFile() {
 		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n})
@@ -273,7 +275,7 @@ func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	if private.OfClient(client).ReadsOnce() {
 		return nil, nil
 	}
-	c.enters(PhaseRereading)
+	c.enters(Rereading)
 	defer c.settles()
 	sum := r.of("", checksum.SHA256, 0)
 	err := r.read(c, c.from, func(w io.Writer, off int64) (int64, error) {
@@ -318,10 +320,10 @@ func (s *sameness) settle() error {
 		if float64(in.known.Size)/rate < left.Seconds() {
 			return nil
 		}
-		if pool := c.from.host.Pool; pool != nil && !c.budget.spreads() && c.limiter == nil {
+		if pool := c.from.host.Pool; pool != nil && !c.Budget.spreads() && c.Limiter == nil {
 			pools.OfPool(pool).Expect(in.known.Size, c.from.trip)
 		}
-		if err := pace.Sleep(c.ctx, left); err != nil {
+		if err := pace.Sleep(c.Ctx, left); err != nil {
 			return err
 		}
 	}
@@ -360,8 +362,8 @@ func (s *sameness) remembers() bool { return s.racy != nil || s.prefix != nil }
 
 // feed takes what was read at an offset.
 func (s *sameness) feed(data []byte, off int64) {
-	if shared := s.in.shared; shared != nil && !shared.oldest.IsZero() {
-		s.racy.since(shared.oldest)
+	if shared := s.in.shared; shared != nil && !shared.Oldest().IsZero() {
+		s.racy.since(shared.Oldest())
 	}
 	s.racy.feed(data, off)
 	s.prefix.feed(data, off)
@@ -382,7 +384,7 @@ func (s *sameness) unchanged(n int64, local reopen) error {
 	default:
 		now = in.known // a server without FSTAT offers nothing newer to compare with
 	}
-	if err := unchanged(&in.known, &now, n); err == errTouched && in.host != nil {
+	if err := Unchanged(&in.known, &now, n); err == errTouched && in.host != nil {
 		return s.onlyTouched(n, local)
 	} else if err != nil {
 		return err
@@ -419,15 +421,15 @@ func (s *sameness) onlyTouched(n int64, local reopen) error {
 	if !same {
 		return ErrSourceChanged
 	}
-	if c.listed != nil && c.listed.HasTimes { // restore the time from before it was read
-		in.known.Mtime, in.known.Atime = c.listed.Mtime, c.listed.Atime
+	if c.Listed != nil && c.Listed.HasTimes { // restore the time from before it was read
+		in.known.Mtime, in.known.Atime = c.Listed.Mtime, c.Listed.Atime
 	}
 	if !c.from.quirks().Touches.Swap(true) {
 		why := "some servers report the current time for files that are read"
-		if c.result.InPlace {
+		if c.Result.InPlace {
 			why += ", or the target is the source itself, under another name"
 		}
-		c.note("the time of the source changed while it was copied, and its contents did not: " +
+		c.Note("the time of the source changed while it was copied, and its contents did not: " +
 			why + " (reported once for all files of the host)")
 	}
 	return nil
@@ -436,7 +438,7 @@ func (s *sameness) onlyTouched(n int64, local reopen) error {
 // sameAs compares the first n bytes of the source with the copy on this machine.
 func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
 	c, f := s.in.copy, s.in.host.File
-	file, free, err := interruptible(c.ctx, local)()
+	file, free, err := interruptible(c.Ctx, local)()
 	if err != nil {
 		return false, err
 	}
@@ -446,20 +448,20 @@ func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
 	}
 	again := f.ReadRange(0, n)
 	defer again.Close()
-	return matches(c, io.TeeReader(again, c.limiter.Writer(io.Discard)), file, n)
+	return matches(c, io.TeeReader(again, c.Limiter.Writer(io.Discard)), file, n)
 }
 
 // inherit takes over from the journal what an earlier run could not establish.
-func (s *sameness) inherit(m *mark) {
+func (s *sameness) inherit(m *journal.Mark) {
 	in, c := s.in, s.in.copy
-	if in.host != nil && m.RacyBytes > 0 && !c.known.racy.isRacy(c.ctx) {
+	if in.host != nil && m.RacyBytes > 0 && !c.known.racy.isRacy(c.Ctx) {
 		c.known.racy = resumeRacySource(in.host.File.FileStat(), m.RacyBytes)
 	}
 }
 
-// unchanged compares a source as it was before reading with what it is afterwards, and with how
+// Unchanged compares a source as it was before reading with what it is afterwards, and with how
 // much was read. A file of size 0 may hold data all the same, as in /proc.
-func unchanged(before, after *endpoint.Info, read int64) error {
+func Unchanged(before, after *endpoint.Info, read int64) error {
 	switch {
 	case after.Size < before.Size:
 		return changedf("it shrank from %d bytes to %d", before.Size, after.Size)
@@ -474,4 +476,4 @@ func unchanged(before, after *endpoint.Info, read int64) error {
 }
 
 // errTouched reports that only a source's modification time changed.
-var errTouched = changedf("%w", endpoint.ErrTouched)
+var errTouched = fmt.Errorf("%w: %w", ErrSourceChanged, endpoint.ErrTouched)

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -20,14 +21,14 @@ import (
 // An input is the file that is copied, during one attempt. For a target on this machine, pour reads
 // it. A target on a host reads from it: everything once in order, and some pieces again.
 type input struct {
-	copy   *fileCopy
+	copy   *Copy
 	opener endpoint.Opener
 	how    endpoint.Opening
 	known  endpoint.Info // as listed, until it is opened or read
 
 	file   endpoint.Reader    // nil until it is open
 	host   *endpoint.HostFile // the same file if it is on a host
-	shared *sharedReader      // the same file if other copies read it too
+	shared SharedReader       // the same file if other copies read it too
 	off    int64              // of the next Read
 	sends  bool               // what is read is what is copied, not a piece to compare
 
@@ -35,20 +36,27 @@ type input struct {
 	same  sameness
 }
 
+// A SharedReader is an open file that other copies read, too.
+type SharedReader interface {
+	endpoint.Reader
+	Own() endpoint.Reader // the file itself
+	Oldest() time.Time    // when the first part of it was asked for, by any copy
+}
+
 // reopen opens a file for reading anywhere in it.
 type reopen func() (file io.ReaderAt, free func(), err error)
 
 // openInput returns the file to read, which must be closed even after an error. A file of a tree
 // stays closed until ready.
-func openInput(c *fileCopy) (*input, error) {
-	in := &input{copy: c, opener: c.src.opener(c.from), how: c.how}
+func openInput(c *Copy) (*input, error) {
+	in := &input{copy: c, opener: c.Src.Opener(c.from.pool()), how: c.How}
 	in.same.in = in
-	if c.listed == nil {
+	if c.Listed == nil {
 		return in, in.ready()
 	}
-	in.known = *c.listed
+	in.known = *c.Listed
 	in.sized()
-	in.small.budget, in.small.size = c.budget, in.known.Size
+	in.small.budget, in.small.size = c.Budget, in.known.Size
 	if c.from != nil {
 		in.small.counts = &c.slot
 	}
@@ -65,7 +73,7 @@ func (in *input) ready() error {
 	if in.file != nil || in.small.data != nil {
 		return nil
 	}
-	if c.from != nil && c.isSmall() {
+	if c.from != nil && c.IsSmall() {
 		in.small.takes = true
 		same, err := in.load()
 		if same {
@@ -78,37 +86,37 @@ func (in *input) ready() error {
 	}
 	err := in.open()
 	in.sized()
-	return ofSource(err)
+	return endpoint.OfSource(err)
 }
 
 // sized records the source's size, if it is known.
 func (in *input) sized() {
 	if in.known.IsRegular() {
-		in.copy.size = in.known.Size
+		in.copy.Size = in.known.Size
 	}
 }
 
 func (in *input) open() (err error) {
 	c := in.copy
-	if in.file, err = in.opener.Open(c.ctx, c.source, in.how); err != nil {
-		return changed(err)
+	if in.file, err = in.opener.Open(c.Ctx, c.Source, in.how); err != nil {
+		return Changed(err)
 	}
 	in.known = *in.file.Info()
-	in.shared, _ = in.file.(*sharedReader)
+	in.shared, _ = in.file.(SharedReader)
 	in.host, _ = in.own().(*endpoint.HostFile)
 	mode := in.known.Mode
 	switch {
 	case mode.IsDir():
-		return &fs.PathError{Op: "read", Path: c.source, Err: ErrIsDirectory}
+		return &fs.PathError{Op: "read", Path: c.Source, Err: endpoint.ErrIsDirectory}
 	case in.host != nil:
 		return in.openedOnHost()
 	case !in.known.HasMode: // a stream: what was read cannot be read again
 		c.known.spent = true
-		c.size = in.known.Size
+		c.Size = in.known.Size
 	case in.how&endpoint.NoFollow != 0 && !mode.IsRegular():
-		return &fs.PathError{Op: "read", Path: c.source,
-			Err: changedf("it is %s now", kindOf(mode))}
-	case c.options.Journal != "":
+		return &fs.PathError{Op: "read", Path: c.Source,
+			Err: changedf("it is %s now", endpoint.KindOf(mode))}
+	case c.Options.Journal != "":
 		in.known.ID = localfs.ID(in.known.Local)
 	}
 	return nil
@@ -117,7 +125,7 @@ func (in *input) open() (err error) {
 // own returns the open file itself, not as other copies read it too.
 func (in *input) own() endpoint.Reader {
 	if in.shared != nil {
-		return in.shared.Reader
+		return in.shared.Own()
 	}
 	return in.file
 }
@@ -175,7 +183,7 @@ type wide struct {
 
 func (w *wide) Close() error {
 	err := w.ReadCloser.Close()
-	if proof := changed(w.striper.Prove()); *w.mixed == nil {
+	if proof := Changed(w.striper.Prove()); *w.mixed == nil {
 		*w.mixed = proof
 	}
 	w.striper.Stop()
@@ -192,24 +200,24 @@ func (in *input) load() (same bool, err error) {
 	c := in.copy
 	opener := in.opener
 	if c.from != nil && c.from.host.Helper != nil {
-		opener = in.getter()
+		opener = getter(in)
 	}
-	err = in.small.read(c.ctx, opener, c.source, in.how, &in.known)
-	was, now := c.listed, &in.known
+	err = in.small.read(c.Ctx, opener, c.Source, in.how, &in.known)
+	was, now := c.Listed, &in.known
 	if same = err == nil && (c.from == nil || now.HasMode && (!was.HasTimes || !now.HasTimes ||
 		was.Mtime.Equal(now.Mtime))); same {
-		c.size = in.small.size
+		c.Size = in.small.size
 		return true, nil
 	}
 	in.small.release()
 	if err == endpoint.ErrNotListed {
 		err = nil
 	}
-	return false, ofSource(changed(err))
+	return false, endpoint.OfSource(Changed(err))
 }
 
 // copies reports whether the host can copy the file itself.
-func copies(c *fileCopy) bool {
+func copies(c *Copy) bool {
 	if c.from == nil || c.from != c.to || c.hashes() { // what is hashed must pass through here
 		return false
 	}
@@ -224,8 +232,8 @@ func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
 		return 0, false, nil
 	}
 	small := in.known.Size <= readAtOnce
-	if racy := c.known.racy; !small && racy.isRacy(c.ctx) {
-		if err := racy.wait(c.ctx); err != nil {
+	if racy := c.known.racy; !small && racy.isRacy(c.Ctx) {
+		if err := racy.wait(c.Ctx); err != nil {
 			return 0, true, err
 		}
 		c.known.racy, in.same.racy = nil, nil
@@ -233,7 +241,7 @@ func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
 			return 0, true, err
 		}
 	}
-	at := c.result.Resumed
+	at := c.Result.Resumed
 	n, err = in.host.File.CopyRange(at, max(0, in.known.Size-at), to, at)
 	if small && n > 0 {
 		c.known.racy, in.same.racy = nil, nil
@@ -251,13 +259,13 @@ func (in *input) unchanged(n int64, local reopen) error {
 }
 
 func (in *input) Read(p []byte) (int, error) {
-	if l := in.copy.limiter; in.sends && l != nil {
+	if l := in.copy.Limiter; in.sends && l != nil {
 		p = p[:min(len(p), l.Piece)]
 	}
 	n, err := in.file.Read(p)
 	waitErr := in.passed(p, n, in.off)
 	in.off += int64(n)
-	return n, cmp.Or(ofSource(changed(err)), waitErr)
+	return n, cmp.Or(endpoint.OfSource(Changed(err)), waitErr)
 }
 
 func (in *input) ReadAt(p []byte, off int64) (int, error) {
@@ -265,7 +273,7 @@ func (in *input) ReadAt(p []byte, off int64) (int, error) {
 	if err := in.passed(p, n, off); err != nil {
 		return 0, err
 	}
-	return n, ofSource(changed(err))
+	return n, endpoint.OfSource(Changed(err))
 }
 
 // passed takes what was read at an offset: it is hashed where that is needed, and what is sent
@@ -279,7 +287,7 @@ func (in *input) passed(p []byte, n int, off int64) error {
 		return nil
 	}
 	in.copy.hashing.pipe.FeedAt(p[:n], off)
-	return in.copy.limiter.Wait(n)
+	return in.copy.Limiter.Wait(n)
 }
 
 // Seek sets the offset of the next Read, from the beginning or the current one: some servers make
@@ -292,7 +300,7 @@ func (in *input) Seek(off int64, whence int) (int64, error) {
 	if err == nil {
 		in.off = off
 	}
-	return at, ofSource(err)
+	return at, endpoint.OfSource(err)
 }
 
 // A sink is how data reaches a target on this machine: a stream, or a regular file that can be
@@ -307,19 +315,19 @@ type sink struct {
 }
 
 // open returns the writers to use, for data in order and in any order.
-func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
+func (s sink) open(c *Copy) (io.Writer, io.WriterAt, error) {
 	if s.file == nil {
 		return s.Writer, nil, nil
 	}
 	if !s.file.Sparse {
 		return s.file.File, s.file.File, nil
 	}
-	if c.size > 0 { // a hash may read from it before all has arrived
-		if err := s.file.Resize(c.size); err != nil {
+	if c.Size > 0 { // a hash may read from it before all has arrived
+		if err := s.file.Resize(c.Size); err != nil {
 			return nil, nil, err
 		}
 	}
-	return io.NewOffsetWriter(s.file, c.result.Resumed), s.file, nil
+	return io.NewOffsetWriter(s.file, c.Result.Resumed), s.file, nil
 }
 
 // resize sets the size of a sparse file.
@@ -371,7 +379,7 @@ func (p pouring) small() (int64, error) {
 	err := p.to.small(data)
 	p.input.small.release() // before verifying takes more
 	if err == nil {
-		err = c.limiter.Wait(int(n))
+		err = c.Limiter.Wait(int(n))
 	}
 	return n, err
 }
@@ -379,7 +387,7 @@ func (p pouring) small() (int64, error) {
 // host copies what a host sends, over several handles where that helps.
 func (p pouring) host() (n int64, err error) {
 	in, c, to := p.input, p.copy, p.to
-	f, resumed := in.host.File, c.result.Resumed
+	f, resumed := in.host.File, c.Result.Resumed
 	if to.reread == nil {
 		in.same.remember()
 	}
@@ -396,13 +404,13 @@ func (p pouring) host() (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if c.limiter != nil {
+	if c.Limiter != nil {
 		w = counting{w, &moved}
 	}
 	if at == nil || pipe.Ordered() || in.same.remembers() || !in.known.IsRegular() ||
-		!c.from.worthStriping(c, c.size-resumed, true) {
+		!c.from.worthStriping(c, c.Size-resumed, true) {
 		n, err = c.from.judge(c, f, func() (int64, int, error) {
-			w := c.limiter.Writer(w)
+			w := c.Limiter.Writer(w)
 			if in.same.remembers() {
 				w = hashpipe.Tee(w, in.same.feed, resumed)
 			}
@@ -410,17 +418,17 @@ func (p pouring) host() (n int64, err error) {
 			return n, 1, err
 		})
 	} else {
-		s := c.from.stripe(c, f, endpoint.Striping{From: resumed, Size: c.size})
+		s := c.from.stripe(c, f, endpoint.Striping{From: resumed, Size: c.Size})
 		defer s.Stop()
 		safe := func() int64 { return resumed + f.Progress() }
 		n, err = c.from.judge(c, f, func() (int64, int, error) {
 			n, err := s.WriteToAt(in.host.Guard(pipe.WriterAt(at, safe)))
 			return n, 1 + s.Count(), err
 		})
-		c.result.Stripes = s.Joined()
+		c.Result.Stripes = s.Joined()
 		if err == nil {
 			// unchanged compares what arrived with the contents
-			if err = changed(s.Prove()); errors.Is(err, errTouched) {
+			if err = Changed(s.Prove()); errors.Is(err, errTouched) {
 				in.same.mixed, err = err, nil
 			}
 		}
@@ -428,8 +436,8 @@ func (p pouring) host() (n int64, err error) {
 	if err == nil {
 		err = to.resize(resumed + n)
 	}
-	if err = changed(err); endpoint.Refused(err) || c.from.lost() {
-		err = ofSource(err)
+	if err = Changed(err); endpoint.Refused(err) || c.from.lost() {
+		err = endpoint.OfSource(err)
 	}
 	return n, err
 }
@@ -438,20 +446,20 @@ func (p pouring) host() (n int64, err error) {
 func (p pouring) local(file *os.File) (int64, error) {
 	c := p.copy
 	var moved atomic.Int64
-	if !c.isSmall() {
+	if !c.IsSmall() {
 		defer c.watch(moved.Load)()
 	}
-	o := localfs.Options{Zeros: c.options.Sparse, Each: func(n int64) error {
+	o := localfs.Options{Zeros: c.Options.Sparse, Each: func(n int64) error {
 		moved.Add(n)
-		return c.limiter.Wait(int(n))
+		return c.Limiter.Wait(int(n))
 	}}
-	if c.limiter != nil {
-		o.Piece = c.limiter.Piece
+	if c.Limiter != nil {
+		o.Piece = c.Limiter.Piece
 	}
-	if c.hashing.digests = newDigests(c, c.size); len(c.hashing.digests) > 0 {
+	if c.hashing.digests = newDigests(c, c.Size); len(c.hashing.digests) > 0 {
 		o.Hash = c.hashing.digests
 	}
-	n, err := localfs.Copy(c.ctx, p.to.file.File, file, o)
+	n, err := localfs.Copy(c.Ctx, p.to.file.File, file, o)
 	c.hashing.digests.Finish()
 	return n, err
 }
@@ -459,14 +467,14 @@ func (p pouring) local(file *os.File) (int64, error) {
 // stream copies if either side is not a regular file.
 func (p pouring) stream() (int64, error) {
 	c := p.copy
-	if c.options.Verify && c.main() == nil {
+	if c.Options.Verify && c.main() == nil {
 		return 0, errNoReread
 	}
 	var moved atomic.Int64
 	defer c.watch(moved.Load)()
 	c.hashing.start(c, nil)
-	return io.Copy(counting{c.hashing.pipe.Writer(c.limiter.Writer(p.to.Writer), 0), &moved},
-		interruptibleReader{c.ctx, p.file})
+	return io.Copy(counting{c.hashing.pipe.Writer(c.Limiter.Writer(p.to.Writer), 0), &moved},
+		interruptibleReader{c.Ctx, p.file})
 }
 
 // interruptibleReader stops when a context ends. It also hides the reader's other methods from
@@ -514,12 +522,12 @@ func (in *input) reopen() reopen {
 		var file endpoint.ReadAtCloser
 		var err error
 		if in.file != nil {
-			file, err = in.file.Again(c.ctx)
+			file, err = in.file.Again(c.Ctx)
 		} else {
-			file, err = in.opener.Open(c.ctx, c.source, in.how)
+			file, err = in.opener.Open(c.Ctx, c.Source, in.how)
 		}
 		if err != nil {
-			return nil, nil, ofSource(changed(err))
+			return nil, nil, endpoint.OfSource(Changed(err))
 		}
 		if f, ok := file.(*endpoint.HostFile); ok {
 			in.widen(f, new(error))
@@ -535,10 +543,10 @@ func (in *input) close() {
 	}
 }
 
-// changed makes of an error that a file is no longer what it was found to be one of a source that
+// Changed makes of an error that a file is no longer what it was found to be one of a source that
 // changed. Anyone who may write to a tree can replace a file by a link since it was listed, to a
 // file that only we may read.
-func changed(err error) error {
+func Changed(err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"context"
@@ -7,19 +7,28 @@ import (
 	"math"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/cdc"
 	"github.com/usftp/usftp/internal/deltaplan"
+	"github.com/usftp/usftp/internal/hashpipe"
 	"github.com/usftp/usftp/wire"
 )
 
+// chunking is how two versions of a file are split.
+type chunking struct {
+	algorithm checksum.Algorithm
+	shortest  int
+}
+
 // versions describes the two files to compare.
-func (d *delta) versions(fresh, old deltaplan.Lister, oldSize int64) *deltaplan.Versions {
+func (d *chunking) versions(fresh, old deltaplan.Lister, oldSize int64,
+	always bool) *deltaplan.Versions {
 	return &deltaplan.Versions{New: fresh, Old: old, OldSize: oldSize, Shortest: d.shortest,
-		Always: d.copy.options.Delta == DeltaAlways}
+		Always: always}
 }
 
 // remote lists the chunks of a file on the host.
-func (d *delta) remote(f *usftp.File) deltaplan.Lister {
+func (d *chunking) remote(f *usftp.File) deltaplan.Lister {
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
 		return func(yield func(deltaplan.Chunk, error) bool) {
 			if from >= to {
@@ -38,7 +47,7 @@ func (d *delta) remote(f *usftp.File) deltaplan.Lister {
 }
 
 // local lists the chunks of a file on this machine.
-func (d *delta) local(file io.ReaderAt) deltaplan.Lister {
+func (d *chunking) local(file io.ReaderAt) deltaplan.Lister {
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
 		return func(yield func(deltaplan.Chunk, error) bool) {
 			at := from
@@ -63,9 +72,9 @@ func (d *delta) local(file io.ReaderAt) deltaplan.Lister {
 
 // hashed is local for the source of an upload. Bytes whose chunks are listed are also hashed as a
 // part of the file, so that it is read once.
-func (d *delta) hashed(file io.ReaderAt, size int64) deltaplan.Lister {
+func (d *chunking) hashed(file io.ReaderAt, size int64, pipe *hashpipe.Pipe) deltaplan.Lister {
 	again := d.local(file)
-	once := d.local(d.copy.hashing.pipe.ReaderAt(io.NewSectionReader(file, 0, size)))
+	once := d.local(pipe.ReaderAt(io.NewSectionReader(file, 0, size)))
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
 		if shortest != d.shortest { // a place is refined
 			return again(ctx, shortest, from, to)

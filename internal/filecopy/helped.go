@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"context"
@@ -32,10 +32,7 @@ type helped struct {
 }
 
 // helpers are those of a tree's source and target.
-type helpers struct {
-	source, target helped
-	none           bool // to the target
-}
+type helpers struct{ source, target helped }
 
 const (
 	// manySmall is how many small files a tree must have for a helper: starting and proving one
@@ -50,12 +47,12 @@ const (
 	mostDoubts = 3
 )
 
-// helperPatience is how long the helper may take for anything before it is given up. It is a
+// HelperPatience is how long the helper may take for anything before it is given up. It is a
 // variable for tests.
-var helperPatience = 10 * time.Second
+var HelperPatience = 10 * time.Second
 
-// helperBegun is called when a helper has started, or could not. Tests set it.
-var helperBegun = func() {}
+// HelperBegun is called when a helper has started, or could not. Tests set it.
+var HelperBegun = func() {}
 
 // errOtherFiles reports that a helper is of no use.
 var errOtherFiles = errors.New("usftp on the host does not have the same files, or does not make " +
@@ -64,22 +61,22 @@ var errOtherFiles = errors.New("usftp on the host does not have the same files, 
 // A seenDir is what is known about how the helper sees a directory.
 type seenDir struct {
 	found atomic.Int64 // small files in it
-	asked once
+	asked endpoint.Once
 	same  bool
 }
 
 // helper returns the client of a proved helper that takes, or sends, the next small file; nil if
 // there is none. The file at manySmall starts it. A helper that is to write proves itself in dir,
 // which is "" for one that reads: what it reads is compared.
-func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
+func (h *helped) helper(c *Copy, s *session, dir string) *usftp.Client {
 	own := private.OfClient(s.client)
 	if _, ours := s.client.HasExtension(wire.ExtBeneath); s.host.Helper == nil || ours ||
 		own.OnWindows() {
 		return nil // one of ours that does not take several files is not to
 	}
 	if h.found.Add(1) == manySmall {
-		ctx, start := c.ctx, s.host.Helper
-		c.work.Go(func() { h.begin(ctx, start) })
+		ctx, start := c.Ctx, s.host.Helper
+		c.Work.Go(func() { h.begin(ctx, start) })
 	}
 	if h.begun.Load() != nil {
 		if begun := h.begun.Swap(nil); begun != nil {
@@ -95,7 +92,7 @@ func (h *helped) helper(c *fileCopy, s *session, dir string) *usftp.Client {
 
 // begin starts the helper.
 func (h *helped) begin(ctx context.Context, start func(context.Context) *usftp.Client) {
-	defer helperBegun()
+	defer HelperBegun()
 	client := start(ctx)
 	if client != nil && private.OfClient(client).PutsFiles() &&
 		private.OfClient(client).GetsFiles() {
@@ -108,13 +105,13 @@ func (h *helped) begin(ctx context.Context, start func(context.Context) *usftp.C
 // thousands of files small.
 //
 //go:noinline
-func (h *helped) try(c *fileCopy, s *session, client *usftp.Client, dir string) {
-	ctx, cancel := context.WithTimeout(c.ctx, helperPatience)
+func (h *helped) try(c *Copy, s *session, client *usftp.Client, dir string) {
+	ctx, cancel := context.WithTimeout(c.Ctx, HelperPatience)
 	defer cancel()
 	var err error
 	h.start, err = s.client.WithContext(ctx).RealPath(".")
 	if err == nil && dir != "" {
-		root, _ := c.paths()
+		root, _ := c.Paths()
 		above := strings.TrimSuffix(path.Join(h.at(root), "x"), "x") // clean, as names below it are
 		client, _ = private.OfClient(client).Beneath(above)
 		err = h.prove(c, s.client, client.WithContext(ctx), dir)
@@ -157,13 +154,13 @@ func (h *helped) patient(ctx context.Context) (context.Context, func()) {
 		}
 		switch {
 		case ctx.Err() != nil:
-		case quiet < helperPatience:
-			time.AfterFunc(helperPatience-quiet, check)
+		case quiet < HelperPatience:
+			time.AfterFunc(HelperPatience-quiet, check)
 		default:
 			cancel()
 		}
 	}
-	timer := time.AfterFunc(helperPatience, check)
+	timer := time.AfterFunc(HelperPatience, check)
 	return ctx, func() { timer.Stop(); cancel() }
 }
 
@@ -183,15 +180,15 @@ func alike(ours, theirs *usftp.FileStat) bool {
 
 // puts returns the client that puts a small file in one request, nil if none does, and the helper
 // if it is that one's.
-func (o onHost) puts(c *fileCopy) (*usftp.Client, *helped) {
+func puts(c *Copy, o onHost) (*usftp.Client, *helped) {
 	if client := o.client(); private.OfClient(client).PutsFiles() {
 		return client, nil
 	}
-	if c.budget.helpers.none {
+	if c.Budget.NoHelper {
 		return nil, nil
 	}
-	h, dir := &c.budget.helpers.target, above(c.dst, o.name)
-	client, seen := h.helper(c, c.to, dir), &c.found().seen
+	h, dir := &c.Budget.helpers.target, Above(c.Dst, o.name)
+	client, seen := h.helper(c, c.to, dir), &c.Findings().seen
 	if client == nil || seen.found.Add(1) < fewTogether {
 		return nil, nil
 	}
@@ -204,12 +201,12 @@ func (o onHost) puts(c *fileCopy) (*usftp.Client, *helped) {
 // prove makes sure that both servers have the same directory, and that the helper makes files with
 // the owner, group and mode that the host's own server gives them. For that both make a file of a
 // name that nobody can guess, the helper in place of the other's.
-func (h *helped) prove(c *fileCopy, main, helper *usftp.Client, dir string) error {
+func (h *helped) prove(c *Copy, main, helper *usftp.Client, dir string) error {
 	const contents, perm = "usftp", 0o777  // all that a umask may take
-	late, end := lateContext(c.ctx, c.dst) // whatever happens, the file is removed
+	late, end := lateContext(c.Ctx, c.Dst) // whatever happens, the file is removed
 	defer end()
 	main = main.WithContext(late)
-	name := path.Join(dir, c.token.Name("usftp"))
+	name := path.Join(dir, c.Token.Name("usftp"))
 	f, err := main.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
@@ -230,12 +227,12 @@ func (h *helped) prove(c *fileCopy, main, helper *usftp.Client, dir string) erro
 	if stat, ok := theirs.Sys().(*usftp.FileStat); !ok || !alike(ours, stat) || stat.Size != 0 {
 		return errOtherFiles
 	}
-	temporary := c.token.Name("usftp2")
+	temporary := c.Token.Name("usftp2")
 	if err := private.OfClient(helper).StartPut(h.at(name), temporary, []byte(contents), perm,
 		usftp.NewAttrs{}, false)(); err != nil {
 		if !endpoint.Refused(err) { // it may still do it
 			helper.Close()
-			c.leaves()
+			c.Leaves()
 		}
 		return err
 	}
@@ -253,8 +250,8 @@ func (h *helped) prove(c *fileCopy, main, helper *usftp.Client, dir string) erro
 
 // sees reports whether the helper has the same directory to copy to. What is below a proved one may
 // still be mounted for one of the two servers only.
-func (h *helped) sees(c *fileCopy, helper *usftp.Client, dir string) bool {
-	ctx, cancel := context.WithTimeout(c.ctx, helperPatience)
+func (h *helped) sees(c *Copy, helper *usftp.Client, dir string) bool {
+	ctx, cancel := context.WithTimeout(c.Ctx, HelperPatience)
 	defer cancel()
 	for range 3 { // files that are being made change its time
 		look := []*usftp.Pending[fs.FileInfo]{
@@ -270,7 +267,7 @@ func (h *helped) sees(c *fileCopy, helper *usftp.Client, dir string) bool {
 			return true
 		}
 	}
-	if ctx.Err() != nil && c.ctx.Err() == nil {
+	if ctx.Err() != nil && c.Ctx.Err() == nil {
 		h.gaveUp()
 	}
 	return false
@@ -284,12 +281,12 @@ type helpedOpener struct {
 }
 
 // getter returns how a small file is read.
-func (in *input) getter() endpoint.Opener {
+func getter(in *input) endpoint.Opener {
 	c := in.copy
 	if in.known.Size > wire.LargestFile || private.OfClient(c.from.client).GetsFiles() {
 		return in.opener
 	}
-	h := &c.budget.helpers.source
+	h := &c.Budget.helpers.source
 	client := h.helper(c, c.from, "")
 	if client == nil {
 		return in.opener
@@ -330,12 +327,12 @@ func (o helpedOpener) ReadWhole(ctx context.Context, name string, how endpoint.O
 
 // notTaken returns the error of an attempt at a file that the helper did not put: the next takes
 // the steps.
-func (h *helped) notTaken(c *fileCopy, temporary string, err error) error {
+func (h *helped) notTaken(c *Copy, temporary string, err error) error {
 	switch {
 	case err == nil:
 		h.took(nil)
 		return nil
-	case c.ctx.Err() != nil:
+	case c.Ctx.Err() != nil:
 		return err
 	case endpoint.Refused(err):
 		h.took(err)

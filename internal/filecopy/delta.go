@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/deltaplan"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
@@ -28,21 +27,6 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
-)
-
-// Delta selects whether a file that replaces an older one is sent as its differences. The end that
-// has the old file then copies what both have in common into the temporary file, and a hash of the
-// whole file is compared before the file gets its name. If the hashes differ, the file is copied
-// whole.
-//
-// It needs a host whose server lists the chunks of files, as usftp's own does ([pool.Host.Helper]
-// may start one), and a file on this machine at the other end.
-type Delta int
-
-const (
-	DeltaNever  Delta = iota // always send the whole file
-	DeltaAuto                // where that is likely to be faster
-	DeltaAlways              // wherever the host can
 )
 
 // A file is copied whole if a delta is unlikely to be faster. A delta costs reading and hashing the
@@ -75,15 +59,14 @@ var errNoDelta = errors.New("cannot be assembled from the old file and the chang
 
 // A delta is one attempt to assemble a file from an older one and the differences.
 type delta struct {
-	copy *fileCopy
+	copy *Copy
 	main *usftp.Client
 	// side is the host's session, except for the client, which lists chunks and hashes.
-	side      session
-	algorithm checksum.Algorithm
-	shortest  int
-	files     []*usftp.File // to be closed
-	closing   []*usftp.Pending[struct{}]
-	proof     *proof // of what is on the host
+	side session
+	chunking
+	files   []*usftp.File // to be closed
+	closing []*usftp.Pending[struct{}]
+	proof   *proof // of what is on the host
 
 	base   atomic.Int64 // start of the window
 	common atomic.Int64 // bytes taken from the old file
@@ -91,12 +74,12 @@ type delta struct {
 }
 
 // newDelta returns nil if a delta is impossible or not worth it.
-func newDelta(c *fileCopy, s *session, size, old int64) *delta {
+func newDelta(c *Copy, s *session, size, old int64) *delta {
 	if c.known.tried[entire] > 0 || !s.worthDelta(c, size, old) {
 		return nil
 	}
 	d := &delta{copy: c, main: s.client, side: *s,
-		shortest: shortestChunk(max(size, old))}
+		chunking: chunking{shortest: shortestChunk(max(size, old))}}
 	if !s.client.HasChunks() || !s.client.HasCheckFile() {
 		if d.side.client = s.helper(c); d.side.client == nil {
 			return nil
@@ -105,7 +88,7 @@ func newDelta(c *fileCopy, s *session, size, old int64) *delta {
 	if _, copies := d.side.client.HasExtension(wire.ExtCopyData); !copies {
 		return nil
 	}
-	d.algorithm = d.side.prover().checkAlgorithm(c.options.Hash)
+	d.algorithm = d.side.prover().checkAlgorithm(c.Options.Hash)
 	return d
 }
 
@@ -117,22 +100,22 @@ func shortestChunk(size int64) int {
 }
 
 // worthDelta reports whether to look for common parts of the old and the new file.
-func (s *session) worthDelta(c *fileCopy, size, old int64) bool {
+func (s *session) worthDelta(c *Copy, size, old int64) bool {
 	switch {
-	case c.options.Delta == DeltaNever || size <= c.result.Resumed || old <= 0 ||
+	case c.Options.Delta == DeltaNever || size <= c.Result.Resumed || old <= 0 ||
 		private.OfClient(s.client).ReadsOnce(), s.oneHandle(): // it takes the old file and the new
 		return false
-	case c.options.Delta == DeltaAlways:
+	case c.Options.Delta == DeltaAlways:
 		return true
 	case size < leastDelta || old < size/deltaplan.LeastCommon:
 		return false
 	}
 	rate := pools.OfConn(s.conn).Rate()
-	if limit := c.options.RateLimit; limit > 0 && (rate == 0 || float64(limit) < rate) {
+	if limit := c.Options.RateLimit; limit > 0 && (rate == 0 || float64(limit) < rate) {
 		rate = float64(limit)
 	}
 	if rate == 0 {
-		s.measure(c.ctx, size)
+		s.measure(c.Ctx, size)
 		return s.trip >= shortTrip
 	}
 	// both ends hash at the same time, and once more for verification
@@ -141,15 +124,15 @@ func (s *session) worthDelta(c *fileCopy, size, old int64) bool {
 }
 
 // helper returns another client of the host that can list chunks, nil if there is none.
-func (s *session) helper(c *fileCopy) *usftp.Client {
+func (s *session) helper(c *Copy) *usftp.Client {
 	if s.host.Helper == nil {
 		return nil
 	}
-	client := s.host.Helper(c.ctx)
+	client := s.host.Helper(c.Ctx)
 	if client == nil || !client.HasChunks() || !client.HasCheckFile() {
 		return nil
 	}
-	return client.WithContext(c.ctx)
+	return client.WithContext(c.Ctx)
 }
 
 // path returns a file's path for the client that lists chunks: a helper may start in another
@@ -237,7 +220,7 @@ func (d *delta) closeFiles(files ...*usftp.File) {
 // stored.
 func (d *delta) closed() (err error) {
 	for _, c := range d.closing {
-		_, closeErr := c.WaitContext(d.copy.ctx)
+		_, closeErr := c.WaitContext(d.copy.Ctx)
 		err = errors.Join(err, closeErr)
 	}
 	d.closing = nil
@@ -300,7 +283,7 @@ func (c *coverage) add(off, length int64) {
 // unless the copy was interrupted, or there is no room for the file.
 func (d *delta) failed(err error) error {
 	c := d.copy
-	if err == nil || c.interrupted() || errors.Is(err, errNoDelta) || noRoom(err) {
+	if err == nil || c.interrupted() || errors.Is(err, errNoDelta) || endpoint.NoRoom(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errNoDelta, err)
@@ -341,8 +324,8 @@ const (
 // and once whole is closed all of it is there.
 func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof {
 	c := d.copy
-	ctx, cancel := context.WithCancel(c.ctx)
-	size, piece := c.size, c.hashing.pipe.Digests().Check().Piece
+	ctx, cancel := context.WithCancel(c.Ctx)
+	size, piece := c.Size, c.hashing.pipe.Digests().Check().Piece
 	if piece == 0 {
 		piece = size
 	}
@@ -404,8 +387,8 @@ func (d *delta) verify() error {
 	d.proof.work.Wait()
 	if !slices.EqualFunc(d.proof.sums, c.hashing.digests.Check().Sums, bytes.Equal) {
 		switch { // the host may not have given them
-		case c.ctx.Err() != nil:
-			return context.Cause(c.ctx)
+		case c.Ctx.Err() != nil:
+			return context.Cause(c.Ctx)
 		case pool.Lost(d.main):
 			return cmp.Or(d.main.Wait(), error(net.ErrClosed))
 		case pool.Lost(d.side.client):
@@ -413,15 +396,15 @@ func (d *delta) verify() error {
 		}
 		return d.failed(ErrVerify)
 	}
-	c.hashing.verified = VerifiedByHash
+	c.hashing.verified = ByHash
 	return nil
 }
 
 // sendDelta sends to a host what the file being replaced does not have, and lets the host copy the
 // rest. done is false if nothing was sent, because a delta is impossible or not worth it.
-func (o onHost) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error) {
+func (o onHost) sendDelta(c *Copy, in *input) (n int64, done bool, err error) {
 	source, ok := in.file.(*endpoint.LocalFile)
-	size, resumed := in.info().Size, c.result.Resumed
+	size, resumed := in.info().Size, c.Result.Resumed
 	if !ok || !in.info().IsRegular() {
 		return 0, false, nil
 	}
@@ -441,9 +424,10 @@ func (o onHost) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error
 		return 0, false, c.to.lostWith(err)
 	}
 	undo := d.begin(in.reopen())
-	versions := d.versions(d.hashed(source, size), d.remote(old), o.info.Size())
+	versions := d.versions(d.hashed(source, size, c.hashing.pipe), d.remote(old),
+		o.info.Size(), c.Options.Delta == DeltaAlways)
 	planned := func(from, to int64) (*deltaplan.Plan, error) {
-		return versions.Plan(c.ctx, from, to)
+		return versions.Plan(c.Ctx, from, to)
 	}
 	first, err := planned(resumed, windowEnd(resumed, size))
 	if err != nil {
@@ -461,7 +445,7 @@ func (o onHost) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error
 		return at, err
 	})
 	if err == nil && at < size { // the source has shrunk
-		err = ofSource(in.unchanged(at, in.reopen()))
+		err = endpoint.OfSource(in.unchanged(at, in.reopen()))
 	}
 	if err != nil || at < size {
 		return at - resumed, true, err
@@ -469,14 +453,14 @@ func (o onHost) sendDelta(c *fileCopy, in *input) (n int64, done bool, err error
 	close(d.proof.whole)
 	stat := o.host().Async().Stat()
 	d.closeFiles(to)
-	info, err := stat.WaitContext(c.ctx)
+	info, err := stat.WaitContext(c.Ctx)
 	if err == nil && int64(info.Size) != size {
 		err = errNoDelta
 	}
 	if err := errors.Join(err, d.closed()); err != nil {
 		return size - resumed, true, d.failed(err)
 	}
-	c.result.Reused = d.common.Load()
+	c.Result.Reused = d.common.Load()
 	return size - resumed, true, nil
 }
 
@@ -519,8 +503,8 @@ func (d *delta) position(f *usftp.File) func() int64 {
 func (d *delta) windows(first *deltaplan.Plan,
 	planned func(from, to int64) (*deltaplan.Plan, error),
 	move func(p *deltaplan.Plan, from int64) (int64, error)) (at int64, err error) {
-	size, p := d.copy.size, first
-	for at = d.copy.result.Resumed; ; {
+	size, p := d.copy.Size, first
+	for at = d.copy.Result.Resumed; ; {
 		end := windowEnd(at, size)
 		at, err = move(p, at)
 		p.Stop()
@@ -528,7 +512,7 @@ func (d *delta) windows(first *deltaplan.Plan,
 			return at, d.failed(err)
 		}
 		if p, err = planned(at, windowEnd(at, size)); errors.Is(err, deltaplan.ErrNotWorth) {
-			p = deltaplan.Whole(d.copy.ctx, at, windowEnd(at, size))
+			p = deltaplan.Whole(d.copy.Ctx, at, windowEnd(at, size))
 		} else if err != nil {
 			return at, d.failed(err)
 		}
@@ -539,7 +523,7 @@ func (d *delta) windows(first *deltaplan.Plan,
 func (d *delta) send(o onHost, in *input, old, to *usftp.File, plan *deltaplan.Plan,
 	from int64) (int64, error) {
 	c := d.copy
-	end := windowEnd(from, c.size)
+	end := windowEnd(from, c.Size)
 	d.moved.begin(from)
 	d.base.Store(from)
 	var copying sync.WaitGroup
@@ -606,7 +590,7 @@ func (d *delta) copyData(old, to *usftp.File, plan *deltaplan.Plan, asked chan<-
 
 // changes is the source as sent to the host: without what its old file has, and without holes.
 type changes struct {
-	copy  *fileCopy
+	copy  *Copy
 	file  io.ReaderAt
 	holes *sparseSource // nil if there are none
 	plan  *deltaplan.Plan
@@ -642,7 +626,7 @@ func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
 	if n < len(p) && err == nil {
 		err = io.EOF
 	}
-	if waitErr := s.copy.limiter.Wait(n); waitErr != nil {
+	if waitErr := s.copy.Limiter.Wait(n); waitErr != nil {
 		return 0, waitErr
 	}
 	return n, err
@@ -662,7 +646,7 @@ func (p pouring) delta() (n int64, done bool, err error) {
 	if err != nil || !info.Mode().IsRegular() {
 		return 0, false, nil
 	}
-	size, resumed := in.known.Size, c.result.Resumed
+	size, resumed := in.known.Size, c.Result.Resumed
 	d := newDelta(c, c.from, size, info.Size())
 	if d == nil {
 		return 0, false, nil
@@ -674,22 +658,23 @@ func (p pouring) delta() (n int64, done bool, err error) {
 	}()
 	listed := f
 	if d.side.client != d.main {
-		files, err := d.open(opening{d.path(c.source), os.O_RDONLY, described(f.Info())})
+		files, err := d.open(opening{d.path(c.Source), os.O_RDONLY, described(f.Info())})
 		if err != nil {
 			return 0, false, c.from.lostWith(err)
 		}
 		listed = files[0]
 	}
-	versions := d.versions(d.remote(listed), d.local(old), info.Size())
+	versions := d.versions(d.remote(listed), d.local(old), info.Size(),
+		c.Options.Delta == DeltaAlways)
 	planned := func(from, to int64) (*deltaplan.Plan, error) {
-		return versions.Plan(c.ctx, from, to)
+		return versions.Plan(c.Ctx, from, to)
 	}
 	first, err := planned(resumed, windowEnd(resumed, size))
 	if err != nil {
 		return 0, false, c.from.lostWith(err)
 	}
 	d.begin(to.reread)
-	d.proof = d.prove(d.path(c.source), listed, func() int64 { return size })
+	d.proof = d.prove(d.path(c.Source), listed, func() int64 { return size })
 	defer c.watch(d.moved.mark.Load)()
 	if err := to.file.Truncate(size); err != nil {
 		first.Stop()
@@ -702,7 +687,7 @@ func (p pouring) delta() (n int64, done bool, err error) {
 	if err != nil {
 		return at - resumed, true, err
 	}
-	c.result.Reused = d.common.Load()
+	c.Result.Reused = d.common.Load()
 	return size - resumed, true, nil
 }
 
@@ -720,7 +705,7 @@ func (d *delta) fetch(f *usftp.File, to *endpoint.LocalWriter, old *os.File, pla
 			}
 			for e := range e.Pieces(copiedAtOnce) {
 				n, err := localfs.Copy(ctx, to.File, old, localfs.Options{From: e.Old, To: e.Off,
-					Length: e.Length, Zeros: c.options.Sparse})
+					Length: e.Length, Zeros: c.Options.Sparse})
 				if err == nil && n < e.Length {
 					err = errNoDelta // it has shrunk
 				}
@@ -743,7 +728,7 @@ func (d *delta) fetch(f *usftp.File, to *endpoint.LocalWriter, old *os.File, pla
 			return true
 		}
 		for e := range e.Pieces(fetchedAtOnce) {
-			if err := c.limiter.Wait(int(e.Length)); err != nil {
+			if err := c.Limiter.Wait(int(e.Length)); err != nil {
 				fail(err)
 			}
 			if ctx.Err() != nil {

@@ -1,4 +1,4 @@
-package transfer
+package filecopy
 
 import (
 	"bytes"
@@ -32,8 +32,8 @@ const (
 
 // newDigests returns what to hash of a file, whose size is -1 if unknown: the whole file for the
 // user, and pieces to verify with a host.
-func newDigests(c *fileCopy, size int64) (all hashpipe.Digests) {
-	wanted := c.options.Hash
+func newDigests(c *Copy, size int64) (all hashpipe.Digests) {
+	wanted := c.Options.Hash
 	if wanted != "" {
 		all = append(all, checksum.NewDigest(wanted, 0))
 	}
@@ -91,16 +91,16 @@ func hostName(a checksum.Algorithm) string {
 }
 
 // verifies reports whether the copy is compared with what the target stores.
-func (c *fileCopy) verifies() bool {
-	if c.options.Verify || c.known.delta {
+func (c *Copy) verifies() bool {
+	if c.Options.Verify || c.known.delta {
 		return true
 	}
 	s := c.main()
-	return c.options.RemoveSource && s != nil && s.client.HasCheckFile()
+	return c.Options.RemoveSource && s != nil && s.client.HasCheckFile()
 }
 
 // hashes reports whether anything is hashed.
-func (c *fileCopy) hashes() bool { return c.options.Hash != "" || c.verifies() }
+func (c *Copy) hashes() bool { return c.Options.Hash != "" || c.verifies() }
 
 // hashing is what is known about a file's hash.
 type hashing struct {
@@ -112,18 +112,18 @@ type hashing struct {
 
 // start begins to hash the data as it passes, after what an earlier run copied. local rereads the
 // file; it is nil if that is impossible.
-func (h *hashing) start(c *fileCopy, local reopen) {
+func (h *hashing) start(c *Copy, local reopen) {
 	h.stop()
 	if c.hashes() {
-		h.pipe = hashpipe.New(newDigests(c, c.size), c.result.Resumed, local, c.pipeBuffers())
+		h.pipe = hashpipe.New(newDigests(c, c.Size), c.Result.Resumed, local, c.pipeBuffers())
 	}
 }
 
-func (r *copyRun) pipeBuffers() *sync.Pool {
-	if r.budget == nil {
+func (r *Run) pipeBuffers() *sync.Pool {
+	if r.Budget == nil {
 		return nil
 	}
-	return &r.budget.buffers.pipe
+	return &r.Budget.buffers.pipe
 }
 
 func (h *hashing) stop() {
@@ -132,7 +132,7 @@ func (h *hashing) stop() {
 }
 
 // small hashes a file held in memory, on the worker that copies it: many run side by side.
-func (h *hashing) small(c *fileCopy, data []byte) {
+func (h *hashing) small(c *Copy, data []byte) {
 	if c.hashes() {
 		h.digests = newDigests(c, int64(len(data)))
 		h.digests.Write(data)
@@ -141,7 +141,7 @@ func (h *hashing) small(c *fileCopy, data []byte) {
 }
 
 // finish completes the hash and compares it with the list.
-func (h *hashing) finish(c *fileCopy) error {
+func (h *hashing) finish(c *Copy) error {
 	if err := h.complete(c); err != nil {
 		return err
 	}
@@ -149,17 +149,17 @@ func (h *hashing) finish(c *fileCopy) error {
 }
 
 // complete waits until everything is hashed.
-func (h *hashing) complete(c *fileCopy) error {
+func (h *hashing) complete(c *Copy) error {
 	if p := h.pipe; p != nil {
-		c.enters(PhaseHashing)
+		c.enters(Hashing)
 		defer c.settles()
 		defer c.checks(p.Progress)()
-		if err := p.Finish(c.result.Bytes); err != nil {
+		if err := p.Finish(c.Result.Bytes); err != nil {
 			return fmt.Errorf("what was copied cannot be hashed: %w", err)
 		}
 		h.digests, h.pipe = p.Digests(), nil
 	}
-	if c.options.Hash != "" {
+	if c.Options.Hash != "" {
 		h.hash = h.digests.Whole()
 	}
 	return nil
@@ -167,26 +167,26 @@ func (h *hashing) complete(c *fileCopy) error {
 
 // checkList compares the hash with the list. A file that is not listed is reported but does not
 // fail: a list seldom contains itself.
-func (h *hashing) checkList(c *fileCopy) error {
-	if c.options.List == nil {
+func (h *hashing) checkList(c *Copy) error {
+	if c.Options.List == nil {
 		return nil
 	}
 	for _, name := range listNames(c) {
-		if listed, err := c.options.List.Check(name, h.hash); listed {
+		if listed, err := c.Options.List.Check(name, h.hash); listed {
 			return err
 		}
 	}
-	c.warn("not in the list of hashes")
+	c.Warn("not in the list of hashes")
 	return nil
 }
 
 // meetList marks a failed file as seen, so that it is not reported as missing as well.
-func (h *hashing) meetList(c *fileCopy) {
-	if c.options.List == nil {
+func (h *hashing) meetList(c *Copy) {
+	if c.Options.List == nil {
 		return
 	}
 	for _, name := range listNames(c) {
-		if listed, _, _ := c.options.List.Find(name); listed {
+		if listed, _, _ := c.Options.List.Find(name); listed {
 			return
 		}
 	}
@@ -195,23 +195,23 @@ func (h *hashing) meetList(c *fileCopy) {
 // listNames returns the names by which a list may know the file, the likeliest first: its path
 // below the directory named as the target, below the source, or below the source's parent, as in a
 // list made when the source was copied there.
-func listNames(c *fileCopy) []string {
-	base := c.src.Base(c.src.Join(c.route.Source, ""))
-	if c.listed == nil {
-		return []string{c.listName, base}
+func listNames(c *Copy) []string {
+	base := c.Src.Base(c.Src.Join(c.SourcePath, ""))
+	if c.Listed == nil {
+		return []string{c.ListName, base}
 	}
-	return []string{c.listName, c.rel(), path.Join(base, c.rel())}
+	return []string{c.ListName, c.Rel, path.Join(base, c.Rel)}
 }
 
 // keptSame reports whether an existing file need not be copied, judging by its hash if the list or
 // the host knows it.
-func (h *hashing) keptSame(c *fileCopy, in *input, out *output) bool {
+func (h *hashing) keptSame(c *Copy, in *input, out *output) bool {
 	local := out.rereads(c, in)
 	if local == nil {
 		return false
 	}
 	defer h.stop()
-	err := h.reread(c, c.listed.Size, local)
+	err := h.reread(c, c.Listed.Size, local)
 	if err == nil {
 		err = h.checkList(c)
 	}
@@ -227,13 +227,13 @@ func (h *hashing) keptSame(c *fileCopy, in *input, out *output) bool {
 }
 
 // reread hashes a file of the given size that is not being copied.
-func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
-	if !c.budget.isSmall(size) {
-		h.pipe = hashpipe.New(newDigests(c, size), size, interruptible(c.ctx, local),
+func (h *hashing) reread(c *Copy, size int64, local reopen) error {
+	if !c.Budget.IsSmall(size) {
+		h.pipe = hashpipe.New(newDigests(c, size), size, interruptible(c.Ctx, local),
 			c.pipeBuffers())
-		c.result.Bytes = size
-		defer func() { c.result.Bytes = 0 }()
-		defer c.report(h.pipe.Progress)()
+		c.Result.Bytes = size
+		defer func() { c.Result.Bytes = 0 }()
+		defer c.Report(h.pipe.Progress)()
 		return h.complete(c)
 	}
 	file, free, err := local()
@@ -241,7 +241,7 @@ func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
 		return err
 	}
 	defer free()
-	budget := c.budget
+	budget := c.Budget
 	budget.memory.take(size)
 	defer budget.memory.give(size)
 	data, release := budget.buffers.get(int(size))
@@ -273,9 +273,25 @@ func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReaderAt.ReadAt(p, off)
 }
 
+var errChanging = errors.New("being written to: its size or time changed while it was read")
+
+// SumOnce makes one attempt to hash a file that is not copied.
+func SumOnce(c *Copy) error {
+	defer c.ends.connect(c)()
+	return endpoint.OfSource(c.hashing.sum(c))
+}
+
+// CheckOnce makes one attempt to compare a file with the list.
+func CheckOnce(c *Copy) error {
+	if err := SumOnce(c); err != nil {
+		return err
+	}
+	return c.hashing.checkList(c)
+}
+
 // sum computes the hash of a file that is not copied: the host does if it can, else it is read.
-func (h *hashing) sum(c *fileCopy) (err error) {
-	c.size = c.listed.Size
+func (h *hashing) sum(c *Copy) (err error) {
+	c.Size = c.Listed.Size
 	if c.from != nil {
 		err = c.from.prover().sum(c)
 	} else {
@@ -288,7 +304,7 @@ func (h *hashing) sum(c *fileCopy) (err error) {
 }
 
 // sumHere hashes a file on this machine.
-func (h *hashing) sumHere(c *fileCopy) error {
+func (h *hashing) sumHere(c *Copy) error {
 	in, err := openInput(c)
 	defer in.close()
 	if err == nil {
@@ -301,24 +317,24 @@ func (h *hashing) sumHere(c *fileCopy) error {
 	if !f.Mode.IsRegular() {
 		return errChanging
 	}
-	c.size = f.Size
-	err = h.reread(c, c.size, in.reopen())
-	if errors.Is(err, io.ErrUnexpectedEOF) || in.unchanged(c.size, nil) != nil {
+	c.Size = f.Size
+	err = h.reread(c, c.Size, in.reopen())
+	if errors.Is(err, io.ErrUnexpectedEOF) || in.unchanged(c.Size, nil) != nil {
 		return errChanging
 	}
-	h.verified, c.result.Bytes = VerifiedByReading, c.size
+	h.verified, c.Result.Bytes = ByReading, c.Size
 	return err
 }
 
 // sum lets the host hash a file, or reads it.
-func (s prover) sum(c *fileCopy) error {
-	wanted := c.options.Hash
+func (s prover) sum(c *Copy) error {
+	wanted := c.Options.Hash
 	known := s.client.CheckFileAlgorithms()
 	if known == nil || slices.Contains(known, hostName(wanted)) {
-		theirs := s.hashes(c.source, nil, usftp.CheckFile{Algorithms: []string{hostName(wanted)}})
+		theirs := s.hashes(c.Source, nil, usftp.CheckFile{Algorithms: []string{hostName(wanted)}})
 		if theirs != nil && len(theirs.Hashes) == 1 {
 			c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: theirs.Hashes[0]}
-			c.hashing.verified, c.result.Bytes = VerifiedByHash, max(0, c.size)
+			c.hashing.verified, c.Result.Bytes = ByHash, max(0, c.Size)
 			return nil
 		}
 	}
@@ -327,36 +343,36 @@ func (s prover) sum(c *fileCopy) error {
 	}
 	sum := checksum.NewDigest(wanted, 0)
 	err := endpoint.ErrNotListed
-	if c.isSmall() {
-		err = s.hashSmall(c, c.source, c.size, sum)
+	if c.IsSmall() {
+		err = s.hashSmall(c, c.Source, c.Size, sum)
 	}
 	if err == endpoint.ErrNotListed {
 		sum, err = s.sumLarge(c, wanted)
 	}
 	if err == nil {
 		c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: sum.Sums[0]}
-		c.hashing.verified, c.result.Bytes = VerifiedByReading, max(0, c.size)
+		c.hashing.verified, c.Result.Bytes = ByReading, max(0, c.Size)
 	}
 	return err
 }
 
-func (s prover) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checksum.Digest, error) {
-	f, err := s.client.OpenRead(c.source)
+func (s prover) sumLarge(c *Copy, wanted checksum.Algorithm) (*checksum.Digest, error) {
+	f, err := s.client.OpenRead(c.Source)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	name := c.source
+	name := c.Source
 	if f.AttrsCached() && f.FileStat().HasSize() { // newer than the listing
-		c.size = int64(f.FileStat().Size)
-		name = fmt.Sprint(name, " ", c.size, " ", f.FileStat().Mtime)
+		c.Size = int64(f.FileStat().Size)
+		name = fmt.Sprint(name, " ", c.Size, " ", f.FileStat().Mtime)
 	} else {
 		c.known.again = reread{} // nothing shows that it is still the same file
 	}
 	sum := c.known.again.of(name, wanted, 0)
 	from := c.known.again.done
 	defer c.watch(func() int64 { return from + f.Progress() })()
-	return sum, s.hashLarge(c, f, c.size)
+	return sum, s.hashLarge(c, f, c.Size)
 }
 
 // begins reports whether a file on the host begins with the first n bytes of a local one, by

@@ -1,0 +1,337 @@
+package filecopy
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/pace"
+)
+
+// A Budget is shared by all files of a tree.
+type Budget struct {
+	memory  *allowance   // bytes that small files in progress hold
+	handles *allowance   // on the hosts
+	held    atomic.Int64 // of them
+	sources crowd
+	targets crowd
+	helpers helpers
+	buffers buffers
+
+	Trip     time.Duration // one round trip to each host
+	Small    int           // the largest file sent in one piece
+	Large    *atomic.Int64 // large files found and not copied yet
+	NoHelper bool          // helps to write to the target
+}
+
+// NewBudget returns the budget of files that may have so many handles on the hosts.
+func NewBudget(handles int64) *Budget {
+	return &Budget{memory: newAllowance(smallMemory), handles: newAllowance(handles)}
+}
+
+// smallMemory limits the memory that small files in progress hold: contents requested, or not
+// acknowledged yet. It is twice what their channel's window carries in a round trip.
+const smallMemory = 4 << 20
+
+// fewFiles is how few large files are left when each may use several sessions.
+const fewFiles = 4
+
+// IsSmall reports whether a file of this size is sent in one piece.
+func (b *Budget) IsSmall(size int64) bool { return size >= 0 && size <= int64(b.Small) }
+
+// spreads reports whether each large file uses one session, because others use the rest. A single
+// file, which has no budget, uses all of them.
+func (b *Budget) spreads() bool { return b != nil && b.Large.Load() > fewFiles }
+
+// buffers hold the memory for small files, in two sizes; larger buffers are allocated. Those in
+// pipe are for hashing large files.
+type buffers struct{ small, medium, pipe sync.Pool }
+
+const (
+	smallBuffer  = 4<<10 + 1
+	mediumBuffer = 32 << 10
+)
+
+// get returns n bytes with arbitrary contents.
+func (b *buffers) get(n int) (memory []byte, release func()) {
+	pool, size := &b.small, smallBuffer
+	switch {
+	case n > mediumBuffer:
+		return make([]byte, n), func() {}
+	case n > smallBuffer:
+		pool, size = &b.medium, mediumBuffer
+	}
+	lent, _ := pool.Get().(*[]byte)
+	if lent == nil {
+		fresh := make([]byte, size)
+		lent = &fresh
+	}
+	return (*lent)[:n], func() { pool.Put(lent) }
+}
+
+// small is a small file in memory.
+type small struct {
+	budget *Budget
+	size   int64
+	counts *slot // counts the file while it is open; nil if nothing does
+	takes  bool  // its size is taken from the budget's memory before it is read
+
+	data []byte // nil until it was read
+	free func() // gives data back
+	held bool   // its size was taken
+}
+
+// read reads the file that info describes; release must be called.
+func (s *small) read(ctx context.Context, from endpoint.Opener, name string,
+	how endpoint.Opening, info *endpoint.Info) error {
+	err := from.ReadWhole(ctx, name, how, info, s)
+	if err == nil && s.data == nil { // it is empty
+		s.data = []byte{}
+	}
+	return err
+}
+
+// Opened implements [endpoint.Memory].
+func (s *small) Opened() {
+	if s.counts != nil {
+		s.counts.opened(true)
+	}
+	if s.takes && !s.held {
+		s.budget.memory.take(s.size)
+		s.held = true
+	}
+}
+
+// Lend implements [endpoint.Memory].
+func (s *small) Lend(n int) (lent []byte) {
+	if s.free != nil { // what was in it did not count
+		s.free()
+	}
+	lent, s.free = s.budget.buffers.get(n)
+	s.data = lent[:s.size]
+	return lent
+}
+
+func (s *small) release() {
+	if s.free != nil {
+		s.free()
+	}
+	if s.held {
+		s.budget.memory.give(s.size)
+	}
+	s.data, s.free, s.held = nil, nil, false
+}
+
+// An allowance limits what many files share: bytes of memory, a server's handles. Waiters are
+// served in order. Their wait ends without a context, since all files give back what they have.
+type allowance struct {
+	*semaphore.Weighted
+	most int64
+
+	mu   sync.Mutex
+	lost int64 // taken away by shrink
+}
+
+func newAllowance(most int64) *allowance {
+	return &allowance{Weighted: semaphore.NewWeighted(most), most: most}
+}
+
+// shrink takes away one that the caller has, since more was refused, and the first time what nobody
+// has. It returns how much that is: 0 if nobody else has any. known is true if the host has refused
+// more before.
+func (a *allowance) shrink() (n int64, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known = a.lost > 0
+	for !known && a.TryAcquire(1) {
+		n++
+	}
+	if a.most-a.lost-n <= 1 {
+		a.Release(n)
+		return 0, known
+	}
+	n++
+	a.lost += n
+	return n, known
+}
+
+// grow gives back what shrink took away.
+func (a *allowance) grow(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lost -= n
+	a.Release(n)
+}
+
+func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
+func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
+
+// A host may allow few open files and not say so: version 3 has no status for it. OpenSSH's server
+// answers FAILURE; SFTPGo, which allows 20 for each client as it is installed, PERMISSION_DENIED;
+// Maverick's says "Maximum concurrent transfers exceeded". A file that is refused while others are
+// open waits until one of them has been closed, and the tree goes on with as many as were open. But
+// most files that are denied are simply denied. So that counts only if more may have been open than
+// the host is known to allow, and no longer once waiting has not helped many.
+
+// A crowd is how many of a tree's files are open on a host.
+type crowd struct {
+	now, most atomic.Int64 // that are known to be open, and were at once
+	denied    atomic.Int64 // files that waited in vain
+	limited   atomic.Bool  // a file could be opened after it had waited
+}
+
+const (
+	// mostCrowded is how often a file is opened again: others may be refused later than this one.
+	// mostDenied is the same as long as waiting has not helped, fewDenied how many files try it,
+	// and fewestOthers how many others must be open.
+	mostCrowded, mostDenied, fewDenied, fewestOthers = 10, 3, 16, 4
+
+	waitedInVain = mostCrowded + 1
+
+	// crowdedPause is how long a file waits that no other will wake, and at most after others did.
+	crowdedPause = 50 * time.Millisecond
+)
+
+// crowd returns that of the source's or the target's host.
+func (b *Budget) crowd(source bool) *crowd {
+	if source {
+		return &b.sources
+	}
+	return &b.targets
+}
+
+// A slot is what one file of a tree has of the budget's handles.
+type slot struct {
+	budget        *Budget // nil for a single file
+	held          bool    // it has one
+	reads, writes bool    // it is open on the source's host, on the target's
+
+	others int64 // how many files held a handle when it began
+	tries  int   // how often an OPEN was refused
+	lost   int64 // how many fewer handles there are for that
+}
+
+// take waits until the file may have something open, unless it may already. A single file, which
+// has no budget, always may.
+func (s *slot) take(b *Budget) {
+	if b == nil {
+		return
+	}
+	if !s.held {
+		b.handles.take(1)
+		b.held.Add(1)
+		s.budget, s.held = b, true
+	}
+	s.others = b.held.Load() - 1
+}
+
+// free gives the handle back, if the file has one.
+func (s *slot) free() {
+	if s.held {
+		s.closed()
+		s.held = false
+		s.budget.held.Add(-1)
+		s.budget.handles.give(1)
+	}
+}
+
+// opened counts a file that has been opened, until closed.
+func (s *slot) opened(source bool) {
+	flag := &s.writes
+	if source {
+		flag = &s.reads
+	}
+	if !s.held || *flag {
+		return
+	}
+	*flag = true
+	k := s.budget.crowd(source)
+	now := k.now.Add(1)
+	for most := k.most.Load(); now > most && !k.most.CompareAndSwap(most, now); {
+		most = k.most.Load()
+	}
+	if s.tries > 0 && s.tries < waitedInVain {
+		k.limited.Store(true)
+	}
+}
+
+func (s *slot) closed() {
+	if s.reads {
+		s.budget.sources.now.Add(-1)
+	}
+	if s.writes {
+		s.budget.targets.now.Add(-1)
+	}
+	s.reads, s.writes = false, false
+}
+
+// crowded reports whether the file may not have been opened because too many are.
+func (s *slot) crowded(err error) bool {
+	path, ok := errors.AsType[*fs.PathError](err)
+	status, isStatus := errors.AsType[*usftp.StatusError](err)
+	if !ok || path.Op != "open" || !isStatus || !s.held || endpoint.NoRoom(err) ||
+		s.tries >= mostCrowded {
+		return false
+	}
+	k, says := s.budget.crowd(endpoint.IsOfSource(err)), strings.ToLower(status.Message)
+	switch {
+	case strings.Contains(says, "too many"), strings.Contains(says, "concurrent"),
+		errors.Is(status, usftp.ErrSSHFxFailure) && !endpoint.NameRefused(status):
+		return true
+	case errors.Is(status, fs.ErrNotExist), errors.Is(status, fs.ErrExist),
+		errors.Is(status, errors.ErrUnsupported), errors.Is(status, usftp.ErrSSHFxBadMessage):
+		return false
+	case k.limited.Load():
+		return true
+	}
+	// those that have been closed since, or were refused as well, count, so half may do
+	most, others := k.most.Load(), max(s.others, s.budget.held.Load()-1)
+	if most == 0 && s.tries > 0 { // otherwise see makeRoom
+		return false
+	}
+	return s.tries < mostDenied && k.denied.Load() < fewDenied && others >= fewestOthers &&
+		2*others >= most
+}
+
+// makeRoom waits, after an OPEN was refused, for what the refusal may be due to. It returns false
+// if there is nothing to wait for. others says that something is open on the host, such as
+// directories.
+func (s *slot) makeRoom(ctx context.Context, err error, others bool) bool {
+	s.tries++
+	if s.budget.crowd(endpoint.IsOfSource(err)).most.Load() == 0 {
+		return pace.Sleep(ctx, crowdedPause) == nil // the answers about others are on their way
+	}
+	n, known := s.budget.handles.shrink()
+	if n == 0 && !known && s.others == 0 && !others && s.tries > 1 {
+		return false
+	}
+	s.lost += n
+	if n == 0 { // a listing is open, or the others have been closed by now
+		return pace.Sleep(ctx, crowdedPause) == nil
+	}
+	s.held = false // take waits until another file has been closed
+	s.budget.held.Add(-1)
+	// and all that were refused have had the time to give theirs up
+	return pace.Sleep(ctx, min(crowdedPause, time.Millisecond<<s.tries)) == nil
+}
+
+// inVain ends the waiting of a file that was refused for another reason.
+func (s *slot) inVain(err error) {
+	if err == nil || s.tries == 0 || s.tries == waitedInVain {
+		return
+	}
+	k, lost := s.budget.crowd(endpoint.IsOfSource(err)), s.lost
+	if k.denied.Add(1); k.limited.Load() { // what nobody had stays away
+		lost = min(lost, int64(s.tries))
+	}
+	s.budget.handles.grow(lost)
+	s.tries, s.lost = waitedInVain, 0
+}

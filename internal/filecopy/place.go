@@ -1,0 +1,522 @@
+package filecopy
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/journal"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/quirks"
+	"github.com/usftp/usftp/pool"
+)
+
+// Conns returns the run's connections, the target's first.
+func (r *Run) Conns() []*pool.Conn { return present(r.Dst.Conn(), r.Src.Conn()) }
+
+// present returns the target's and the source's connection, without nil ones, and once if they are
+// the same.
+func present[T any](to, from *T) (all []*T) {
+	if to != nil {
+		all = append(all, to)
+	}
+	if from != nil && from != to {
+		all = append(all, from)
+	}
+	return all
+}
+
+// shown returns a path on the target's side as users write it.
+func (r *Run) shown(path string) string { return endpoint.Shown(r.TargetHost, path) }
+
+// Nearest replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
+// it has. It reports whether NoSuchTimes is to be told, once in a run.
+func (r *Run) Nearest(set *usftp.NewAttrs) (news bool) {
+	if !set.SetTimes || r.Dst.Conn() == nil {
+		return false
+	}
+	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
+	if mtime.Unix() != set.Mtime.Unix() {
+		r.oldTimes.Do(func() { news = true })
+	}
+	set.Atime, set.Mtime = atime, mtime
+	return news
+}
+
+// NoSuchTimes says that a time was replaced.
+const NoSuchTimes = "SFTP has no times before 1970 or after 2106: the nearest is set"
+
+// JournalKey returns the name of a copy's file in the journal, "" if no journal is kept or an end
+// is a stream.
+func (r *Run) JournalKey(kind, source, target string) string {
+	from, source, isFile := r.Src.Identity(source)
+	to, target, isToFile := r.Dst.Identity(target)
+	if r.Options.Journal == "" || !isFile || !isToFile {
+		return ""
+	}
+	return journal.Name(r.Options.Journal, kind, from, source, to, target)
+}
+
+// IsHalfway reports whether an earlier run wrote a target in place and did not complete it.
+func (r *Run) IsHalfway(source, target string) bool {
+	return r.halfways.Any(r.Options.Journal) && r.halfways.Has(r.JournalKey("file", source, target))
+}
+
+// CheckBase checks the name that a copy gets in a directory.
+func (r *Run) CheckBase(base string, valid func(string) error) error {
+	if base == "." {
+		return nil
+	}
+	if err := valid(base); err != nil {
+		return &fs.PathError{Op: "copy", Path: r.SourcePath, Err: err}
+	}
+	return nil
+}
+
+// MakePath makes the directories above a target that are missing, and with itself also that.
+func (r *Run) MakePath(target string, itself bool) error {
+	at, missing := r.Dst.Join(target, "."), ""
+	if !itself {
+		at = Above(r.Dst, at)
+	}
+	for ; at != Above(r.Dst, at); at = Above(r.Dst, at) {
+		if _, err := r.Dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break // if it is no directory, or cannot be looked at, making one in it will tell
+		}
+		missing = path.Join(r.Dst.Base(at), missing)
+	}
+	if missing == "" {
+		return nil
+	}
+	root, err := r.Dst.Below(at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return endpoint.MkdirAll(root, missing)
+}
+
+// Above returns the directory that holds a name.
+func Above(e endpoint.Place, name string) string {
+	if name = e.Join(name, "."); e.Conn() == nil {
+		return filepath.Dir(name)
+	}
+	return path.Dir(name)
+}
+
+// MeansDirectory reports whether a path can only be a directory's.
+func MeansDirectory(name string) bool {
+	base := path.Base(name)
+	return base == "." || base == ".." || base == "/"
+}
+
+// A Target is where files are copied to: one of those that follow.
+type Target interface {
+	endpoint.Place
+
+	// place examines where a file goes. For files of trees it leaves nothing open.
+	place(c *Copy, in *input) (*output, error)
+
+	// dispose removes what was left for another attempt and reports whether it did, for a target
+	// that is still reachable when the connection is lost.
+	dispose(temporary string) bool
+
+	// AsSource returns the same place, for reading; nil for a stream.
+	AsSource() endpoint.Place
+}
+
+// A LocalTarget is this machine. Everything below the target of a tree is written through os.Root,
+// so that names from a server cannot lead outside.
+type LocalTarget struct {
+	endpoint.Local
+	placement
+	Root *endpoint.LocalRoot // of a tree
+}
+
+func NewLocalTarget() *LocalTarget {
+	return &LocalTarget{placement: placement{new(quirks.Quirks)}}
+}
+
+func (t *LocalTarget) AsSource() endpoint.Place { return t.Local }
+
+// dispose removes one of our temporary files on this machine.
+func (t *LocalTarget) dispose(temporary string) bool {
+	dir, name := filepath.Split(temporary)
+	root, err := os.OpenRoot(filepath.Clean(dir))
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	return root.Remove(name) == nil
+}
+
+// A HostTarget is a host.
+type HostTarget struct {
+	*endpoint.Host
+	placement
+	Root *endpoint.HostRoot // of a tree
+}
+
+func NewHostTarget(host *endpoint.Host) *HostTarget {
+	return &HostTarget{Host: host, placement: placement{host.Quirks()}}
+}
+
+func (t *HostTarget) AsSource() endpoint.Place { return t.Host }
+func (t *HostTarget) dispose(string) bool      { return false }
+
+// noFiles is common to targets that hold no files.
+type noFiles struct{ endpoint.Stream }
+
+func (noFiles) dispose(string) bool      { return false }
+func (noFiles) AsSource() endpoint.Place { return nil }
+
+// A WriterTarget is an io.Writer.
+type WriterTarget struct {
+	noFiles
+	W io.Writer
+}
+
+// Nowhere is the target of what is only read.
+type Nowhere struct{ noFiles }
+
+func (Nowhere) Join(dir, name string) string         { return "" }
+func (Nowhere) place(*Copy, *input) (*output, error) { return nil, endpoint.ErrStream }
+
+// A location is where a file goes, and under which name it is written.
+type location struct {
+	name   string      // path, links resolved
+	info   fs.FileInfo // what is there, nil if nothing or a link is
+	link   bool        // a link is there
+	direct bool        // it can only be written in place
+	untold bool        // the host does not say what is there, or whether anything is
+	temp   string      // path of the temporary file, "" if the target itself is written
+	freed  bool        // what was there has been moved away
+	hidden bool        // the target itself is written, and the host shows it when it is closed
+	stream bool        // it is no file, and what was written cannot be taken back
+
+	placement
+}
+
+func (l *location) atomic() bool { return l.temp != "" || l.hidden }
+
+// written is the path that is being written.
+func (l *location) written() string {
+	if l.temp != "" {
+		return l.temp
+	}
+	return l.name
+}
+
+// own reports whether the file is new.
+func (l *location) own() bool { return l.temp != "" || l.info == nil }
+
+// left reports whether an earlier run for this target may have left a file of this name.
+func (l *location) left(c *Copy, name string) bool {
+	return strings.HasPrefix(c.Dst.Base(name), localfs.TempPrefix(c.Dst.Base(l.name))) &&
+		(c.to == nil || path.Dir(name) == path.Dir(l.name))
+}
+
+// apart fails if the target is the source itself.
+func (l *location) apart(c *Copy, in *input) error {
+	source := in.info().Local
+	if source != nil && l.info != nil && os.SameFile(source, l.info) {
+		return errSameFile
+	}
+	if c.to == nil || c.from != c.to || c.Listed != nil || l.info == nil && !l.untold {
+		return nil
+	}
+	from, err := c.to.client.RealPath(c.Source)
+	if err != nil {
+		return nil
+	}
+	if to, err := c.to.client.RealPath(l.name); err == nil && to == from {
+		return errSameFile
+	}
+	return nil
+}
+
+// notAtomic is the error of a target that must not be written in place.
+func (l *location) notAtomic() error {
+	return &fs.PathError{Op: "replace", Path: l.name,
+		Err: errors.New("not a regular file with one name, and can only be written in place")}
+}
+
+// placement decides whether a target is written under a temporary name and renamed, or in place. It
+// remembers what the target refuses, so that thousands of files need not each find out.
+type placement struct{ quirks *quirks.Quirks }
+
+// tries reports whether to try a temporary name, given what is known about the target and the
+// directory. PlaceAtomic always tries.
+func (p placement) tries(c *Copy) bool {
+	switch {
+	case c.Options.Placement == PlaceAtomic:
+		return true
+	case c.Options.Placement == PlaceDirect, p.quirks.NoTemporary.Load(), p.quirks.NoRename.Load(),
+		c.known.notRenamed:
+		return false
+	}
+	return c.Listed == nil || !c.Findings().noTemporary.Load()
+}
+
+// fallBack decides what follows when a temporary file could not be created: it returns nil if the
+// target may be written in place, otherwise the error to fail with, adding what else the user can
+// try.
+func (p placement) fallBack(c *Copy, err error) error {
+	if c.Options.Placement != PlaceAtomic && endpoint.NameRefused(err) {
+		return nil
+	}
+	if c.Options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, usftp.ErrNameCoding) &&
+		!errors.Is(err, endpoint.ErrNotDirectory) && !errors.Is(err, syscall.EROFS) {
+		c.Result.Detail = "no temporary file can be created beside the target, which is untouched" + c.Rules.InPlace
+	}
+	return err
+}
+
+// noteNameRefused records that no temporary file could be created where the target itself could.
+// Creating a new target needs the same permission, so the name must be what is refused; with an
+// existing target it may be just this directory that takes no new names.
+func (p placement) noteNameRefused(c *Copy, isNew bool) {
+	if isNew {
+		p.quirks.NoTemporary.Store(true)
+	} else if c.Listed != nil {
+		c.Findings().noTemporary.Store(true)
+	}
+	p.report(c, "no temporary file can be created beside the target: it is written in place")
+}
+
+// RenamesNone says what follows if a host renames nothing.
+const RenamesNone = "the host does not rename files: they are written in place"
+
+// report notes why once for all files that it applies to.
+func (p placement) report(c *Copy, why string) {
+	if p.quirks.Reported.Swap(true) {
+		return
+	}
+	if c.Listed != nil {
+		why += " (reported once for all files of the tree)"
+	}
+	c.Warn(why)
+}
+
+// look records what was found below the target of a tree.
+func (l *location) look(info fs.FileInfo, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case private.Untold(err):
+		l.untold = true
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0: // it is replaced
+		l.link = true
+	case !info.Mode().IsRegular():
+		return endpoint.InTheWay(l.name, info.Mode())
+	default:
+		l.info = info
+	}
+	return nil
+}
+
+// find determines where a single file goes: into the target if that is a directory. name is the
+// target as the user gave it, slash says whether it ends in one, valid checks a name in it, and
+// stat follows links.
+func (l *location) find(c *Copy, name string, slash bool, valid func(string) error,
+	stat func(string) (fs.FileInfo, error)) error {
+	l.name = name
+	info, err := stat(name)
+	if errors.Is(err, fs.ErrNotExist) && c.Options.MakePath {
+		if above := c.MakePath(name, slash); above != nil {
+			return above
+		}
+		info, err = stat(name)
+	}
+	switch {
+	case err == nil && info.IsDir(), private.Untold(err) && (slash || MeansDirectory(name)):
+		base := c.Src.Base(c.Source)
+		if base == "" || c.Options.NoTargetDirectory {
+			return &fs.PathError{Op: "write", Path: name, Err: endpoint.ErrIsDirectory}
+		}
+		if err := c.CheckBase(base, valid); err != nil {
+			return err
+		}
+		l.name, c.ListName = c.Dst.Join(name, base), base
+		c.Result.Target = l.name
+		if info, err = stat(l.name); err == nil && info.IsDir() {
+			return &fs.PathError{Op: "write", Path: l.name, Err: endpoint.ErrIsDirectory}
+		}
+	case err == nil && slash:
+		return &fs.PathError{Op: "write", Path: name, Err: endpoint.ErrNotDirectory}
+	case slash:
+		return err
+	}
+	if err == nil {
+		l.info = info
+	}
+	if l.untold = private.Untold(err); l.untold {
+		return nil
+	}
+	return endpoint.IgnoreMissing(err)
+}
+
+// place examines the target.
+func (t *LocalTarget) place(c *Copy, in *input) (*output, error) {
+	l := location{placement: t.placement}
+	if c.Listed == nil {
+		files, err := t.find(c, &l)
+		if err == nil && l.stream && c.Options.Placement == PlaceAtomic {
+			return nil, l.notAtomic()
+		}
+		return &output{location: l, files: files}, err
+	}
+	l.name = c.Target
+	_, dir := c.Paths()
+	files := t.Root.Files(dir)
+	if c.Absent {
+		return &output{location: l, files: files}, nil
+	}
+	// fetching the source from a host may take long: keep no directory open for that time
+	defer files.Close()
+	err := l.lookBelow(c, files)
+	return &output{location: l, files: files}, err
+}
+
+// lookBelow examines a path below the target of a tree. A file with other names (hard links) is
+// written in place, as a copy of a single file is. A sync replaces it: the source may have other
+// contents under another of these names, and the names outside the target belong to somebody else,
+// often to a snapshot of it.
+func (l *location) lookBelow(c *Copy, in *endpoint.LocalFiles) error {
+	err := l.look(in.Lstat(l.name))
+	l.direct = !c.Rules.Relinks && l.info != nil && localfs.Links(l.info) > 1
+	return err
+}
+
+// find examines the target of a single file: a directory is entered, a symbolic link followed.
+func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) {
+	name := c.Target
+	c.ListName = filepath.Base(name)
+	slash := name != "" && os.IsPathSeparator(name[len(name)-1])
+	if err := o.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
+		return nil, err
+	}
+	o.stream = o.info != nil && !o.info.Mode().IsRegular()
+	// NUL is meant for the device, as /dev/null is elsewhere, and NUL.txt is not.
+	base := filepath.Base(o.name)
+	if err := localfs.CheckReserved(base); err != nil &&
+		(!o.stream || strings.Contains(base, ".")) {
+		return nil, &fs.PathError{Op: "write", Path: o.name, Err: err}
+	}
+	if o.stream {
+		o.direct = true // /dev/stdout may lead to a pipe, which has no name
+		return endpoint.FilesIn(filepath.Dir(o.name)), nil
+	}
+	resolved, err := localfs.FollowLinks(o.name)
+	if err != nil {
+		return nil, err
+	}
+	o.name, o.direct = resolved, o.info != nil && localfs.Links(o.info) > 1
+	return endpoint.FilesIn(filepath.Dir(o.name)), nil
+}
+
+// place examines the target. A file of a tree takes no round trip in a directory that this copy
+// made. For a single file, a directory is entered and a symbolic link followed, since a rename
+// would replace the link: that takes one round trip, and one more for a directory or a link.
+func (t *HostTarget) place(c *Copy, in *input) (*output, error) {
+	files := &endpoint.HostFiles{Name: c.to.host.Name, Quirks: t.quirks, Client: c.to.client}
+	o := &output{location: location{placement: t.placement}, files: files}
+	if c.Listed != nil {
+		_, dir := c.Paths()
+		files.Client, _ = t.Root.View(c.to.client, dir)
+		o.name = c.Target
+		if err := c.Unmoved(); err != nil {
+			return nil, err
+		}
+		if c.Absent {
+			return o, nil
+		}
+		err := o.look(files.Lstat(o.name))
+		return o, cmp.Or(err, lookBehind(c, &o.location))
+	}
+	err := t.find(c, &o.location)
+	return o, cmp.Or(err, lookBehind(c, &o.location))
+}
+
+// find examines the target of a single file.
+func (t *HostTarget) find(c *Copy, o *location) error {
+	name, link := cmp.Or(c.Target, "."), false
+	c.ListName = path.Base(name)
+	check := func(name string) error { return t.CheckName(name, c.Src.Conn() != nil) }
+	stat := func(name string) (info fs.FileInfo, err error) {
+		info, link, err = c.to.look(c.Ctx, name)
+		return info, err
+	}
+	err := o.find(c, name, strings.HasSuffix(name, "/"), check, stat)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = endpoint.ExplainMissing(err, c.to.client, path.Clean(name))
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.checkReserved(path.Base(o.name)); err != nil {
+		return &fs.PathError{Op: "write", Path: o.name, Err: err}
+	}
+	o.direct = o.info != nil && !o.info.Mode().IsRegular()
+	if link {
+		resolved, err := c.to.client.RealPath(o.name)
+		if err != nil || resolved == o.name {
+			c.Warn("the target is a symbolic link that cannot be followed: it is written through the link, in place")
+			o.direct = true
+		} else {
+			o.name = resolved
+		}
+	}
+	return nil
+}
+
+// lookBehind finds out whether what has the target's name is an upload that is not complete: for
+// all others there is no file.
+func lookBehind(c *Copy, l *location) error {
+	client := private.OfClient(c.to.client)
+	if l.info == nil || !l.info.Mode().IsRegular() || !client.KeepsUploads() {
+		return nil
+	}
+	_, err := client.Upload(l.name)
+	switch {
+	case err == nil:
+		l.info = nil
+	case !endpoint.Refused(err):
+		return err
+	}
+	return nil
+}
+
+// CheckName refuses names that a source server must not choose, if they are foreign, and those that
+// the host takes for others.
+func (t *HostTarget) CheckName(name string, foreign bool) error {
+	if foreign {
+		if err := localfs.CheckForeignName(name); err != nil {
+			return err
+		}
+	}
+	return t.checkReserved(name)
+}
+
+// checkReserved returns nil if the host, as far as is known, takes a name for that of the file that
+// it names, and of no other.
+func (t *HostTarget) checkReserved(name string) error {
+	if !private.OfClient(t.Conn().Host().Client).OnWindows() || strings.Trim(name, "./") == "" {
+		return nil
+	}
+	if err := localfs.CheckWindows(name); err != nil {
+		return endpoint.Explain("the host runs Windows: "+err.Error(), fs.ErrInvalid)
+	}
+	return nil
+}

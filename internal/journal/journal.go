@@ -1,0 +1,223 @@
+// Package journal keeps what the next run of an interrupted copy has to know: a directory with a
+// file for each copy, named after its source and target. For a file that is a [Mark]; what there is
+// for trees is package transfer's.
+package journal
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+const (
+	FileSuffix = ".file.json"
+	TreeSuffix = ".tree.json"
+
+	// markAge is how long marks are kept. A copy not continued by then never will be.
+	markAge = 30 * 24 * time.Hour
+
+	// CompleteAge and mostComplete limit for how long, and how many, completed trees are
+	// remembered.
+	CompleteAge  = 24 * time.Hour
+	mostComplete = 1000
+
+	Longest = 64 << 10 // more than any mark takes
+)
+
+// Name returns the name of a copy's file, which is of one of two kinds: "file" and "tree".
+func Name(dir, kind, fromHost, source, toHost, target string) string {
+	sum := sha256.Sum256([]byte(strings.Join(
+		[]string{kind, fromHost, source, toHost, target}, "\x00")))
+	return filepath.Join(dir, hex.EncodeToString(sum[:16])+"."+kind+".json")
+}
+
+// A Mark records what an interrupted copy left, for a later one to continue. It is a file in the
+// journal.
+type Mark struct {
+	Temporary string `json:"temporary"`        // path at the target's end
+	Hidden    bool   `json:"hidden,omitempty"` // it is the target's, which the host does not show yet
+	Bytes     int64  `json:"bytes"`            // the contiguous part; 0 if unknown
+
+	// InPlace is set if it is the target itself, and what it holds may be neither the old contents
+	// nor the new ones.
+	InPlace bool   `json:"in_place,omitempty"`
+	Synced  bool   `json:"synced"`         // that part is on disk
+	Boot    string `json:"boot,omitempty"` // of this machine: a crash may have lost what was not
+
+	Source
+
+	// Delta is set if parts came from the old file. Only a hash of all of it can then show that it
+	// is the beginning of the source.
+	Delta bool `json:"delta,omitempty"`
+
+	// RacyBytes is how far the source may have been written to while it was read; see racySource.
+	RacyBytes int64 `json:"racy_bytes,omitempty"`
+	// Strays are temporary files of earlier attempts and runs that were not removed.
+	Strays []string `json:"strays,omitempty"`
+
+	// Aside is where the replaced file is while the new one gets its name, on hosts that cannot do
+	// that in one step.
+	Aside string `json:"aside,omitempty"`
+}
+
+// A Source is what was copied as it was then.
+type Source struct {
+	SourceSize int64     `json:"source_size"`
+	SourceTime time.Time `json:"source_time"`
+	SourceID   string    `json:"source_id"` // of a local file
+}
+
+// Read returns what an earlier run left, nil if nothing is known.
+func Read(name string) *Mark {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	return decode(f)
+}
+
+// decode returns nil unless r begins with a valid mark.
+func decode(r io.Reader) *Mark {
+	var m Mark
+	if json.NewDecoder(io.LimitReader(r, Longest)).Decode(&m) != nil || m.Bytes < 0 ||
+		m.Temporary == "" {
+		return nil
+	}
+	return &m
+}
+
+// A File is the file of a mark. As long as it is locked, no other run of the same copy continues
+// from what this one is writing.
+type File struct{ file *os.File }
+
+// Lock opens and locks a mark. It returns nil if it cannot; taken is true if another run holds it.
+func Lock(name string) (f *File, taken bool) {
+	dir := filepath.Dir(name)
+	if os.MkdirAll(dir, 0o700) != nil {
+		return nil, false
+	}
+	Sweep(dir)
+	for {
+		f, err := localfs.OpenPrivate(name)
+		if err != nil {
+			return nil, false
+		}
+		if !localfs.TryLock(f) {
+			f.Close()
+			return nil, true
+		}
+		ours, err := f.Stat()
+		there, thereErr := os.Stat(name)
+		if err == nil && thereErr == nil && os.SameFile(ours, there) {
+			return &File{f}, false
+		}
+		localfs.CloseLocked(f) // its holder removed it before we got the lock
+		if err != nil || thereErr != nil && !errors.Is(thereErr, fs.ErrNotExist) {
+			return nil, false
+		}
+	}
+}
+
+// Load returns what an earlier run left, nil if nothing is known.
+func (f *File) Load() *Mark { return decode(io.NewSectionReader(f.file, 0, Longest)) }
+
+// Save reports whether a later run will find the mark.
+func (f *File) Save(m Mark) bool {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return false
+	}
+	// Write it at once and truncate afterwards: readers take the first JSON value, so the mark is
+	// valid even if we are killed in between.
+	if _, err := f.file.WriteAt(append(data, '\n'), 0); err != nil {
+		return false
+	}
+	return f.file.Truncate(int64(len(data))+1) == nil
+}
+
+// Release ends the lock. The mark stays if there is something to continue.
+func (f *File) Release(keep bool) {
+	if info, err := f.file.Stat(); keep && err == nil && info.Size() > 0 {
+		localfs.CloseLocked(f.file)
+		return
+	}
+	localfs.RemoveLocked(f.file)
+}
+
+// Sweep removes marks that are too old, and the oldest of too many.
+func Sweep(dir string) {
+	entries, _ := os.ReadDir(dir)
+	var complete []fs.FileInfo
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		most := markAge
+		if strings.HasSuffix(e.Name(), TreeSuffix) && info.Size() > 0 {
+			most = CompleteAge
+			complete = append(complete, info)
+		}
+		if time.Since(info.ModTime()) > most {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(complete) < mostComplete {
+		return
+	}
+	slices.SortFunc(complete, func(a, b fs.FileInfo) int {
+		return a.ModTime().Compare(b.ModTime())
+	})
+	for _, info := range complete[:len(complete)-mostComplete+1] { // leaves room for one more
+		os.Remove(filepath.Join(dir, info.Name()))
+	}
+}
+
+// A file that was written in place and did not become complete may look complete: with the source's
+// size, and a time that only happens to be the source's, or is not compared. So the journal has a
+// mark for each from before it is written to until it is complete.
+
+// Halfways are the names of the marks that were in the journal when they were first needed.
+type Halfways struct {
+	once  sync.Once
+	names map[string]bool
+}
+
+// Any reports whether there were any.
+func (h *Halfways) Any(dir string) bool {
+	h.once.Do(func() {
+		if dir == "" {
+			return
+		}
+		h.names = make(map[string]bool)
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), FileSuffix) {
+				h.names[e.Name()] = true
+			}
+		}
+	})
+	return len(h.names) > 0
+}
+
+// Has reports whether an earlier run wrote a target in place and did not complete it. name is that
+// of its mark.
+func (h *Halfways) Has(name string) bool {
+	if !h.names[filepath.Base(name)] {
+		return false
+	}
+	m := Read(name)
+	return m != nil && m.InPlace
+}
