@@ -119,7 +119,9 @@ func TestFiltersAsRsync(t *testing.T) {
 		copied := filepath.Join(dir, "copied")
 		_, err := transfer.CopyTree(t.Context(), transfer.Local(copied), transfer.Local(src),
 			o.TreeOptions)
-		mustDo(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		theirs := filesIn(filepath.Join(dir, "theirs"))
 		for _, ours := range []string{j.dst, copied} {
 			if have := filesIn(ours); !slices.Equal(have, theirs) {
