@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 // Many small files are in flight at once with every kind of placement, and synced ones too.
@@ -57,6 +59,53 @@ func TestSmallFilesOfEveryPlacement(t *testing.T) {
 						if string(got) != fmt.Sprint("data ", i) {
 							t.Fatalf("file %d is %q", i, got)
 						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRoundTripsOfATree: over a link where waiting takes time, files that are too large for one
+// packet, and directories with few files each, do not wait for one another.
+func TestRoundTripsOfATree(t *testing.T) {
+	t.Parallel()
+	const trip = time.Second
+	for name, tree := range map[string]struct{ dirs, files, size, most int }{
+		"files of 300 KB":     {1, 100, 300_000, 18},
+		"directories of five": {400, 5, 10, 15},
+	} {
+		for _, direction := range []way{upload, download} {
+			t.Run(name+" "+direction.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					limits := sftptest.OpenSSHLimits()
+					b := newTreeBench(t, sftptest.Script{Limits: &limits, Extensions: []wire.ExtensionPair{
+						{Name: wire.ExtPosixRename, Data: "1"}, {Name: wire.ExtLimits, Data: "1"}}},
+						sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+					source, target := filepath.Join(b.dir, "tree"), "/copy"
+					if direction == download {
+						source, target = "/tree", filepath.Join(b.dir, "copy")
+					}
+					data := random(tree.size)
+					for i := range tree.dirs * tree.files {
+						name := fmt.Sprintf("d%d/f%d", i/tree.files, i)
+						if direction == upload {
+							name = filepath.Join(source, name)
+							if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+								os.WriteFile(name, data, 0o644)); err != nil {
+								t.Fatal(err)
+							}
+						} else {
+							b.server.Files.WriteFile("/tree/"+name, data)
+						}
+					}
+					began := time.Now()
+					s, err := b.tree(direction, source, target)
+					if err != nil || s.Files != int64(tree.dirs*tree.files) {
+						t.Fatal(s, err)
+					}
+					if trips := int(time.Since(began) / trip); trips > tree.most {
+						t.Errorf("it took %d round trips", trips)
 					}
 				})
 			})

@@ -3,9 +3,13 @@ package transfer
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"path"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
@@ -39,9 +43,8 @@ type walk struct {
 
 const (
 	usualWalkers = 16
-	syncWalkers  = 128 // where servers allow it
-	mostWalkers  = 256 // over a long link, where servers allow it
-	largeWorkers = 4
+	syncWalkers  = 128  // where servers allow it
+	mostWalkers  = 256  // over a long link, where servers allow it
 	mostWaiting  = 4096 // directories
 )
 
@@ -54,9 +57,9 @@ func newWalk(t *tree, most, walkers, queue int) *walk {
 
 // run walks and copies until everything is done or the tree's context ends.
 func (w *walk) run() {
-	w.spread.none = make(chan struct{})
-	for range largeWorkers {
-		w.working.Go(w.workLarge)
+	w.spread.begin()
+	for range w.largeInFlight() {
+		w.hire()
 	}
 	w.push(w.tree.root)
 	var walking sync.WaitGroup
@@ -430,16 +433,52 @@ func (w *walk) finish(d *directory) {
 // spread distributes a tree's large files over the sessions of a pool: while there are many, each
 // uses one session, and the last ones use several.
 type spread struct {
-	bytes  atomic.Int64 // of files found and not copied yet
-	files  atomic.Int64
-	hiring sync.Map // pools that workers are being hired for
-	ended  sync.Once
-	none   chan struct{} // closed when no large file waits, nor will
+	bytes   atomic.Int64 // of files found and not copied yet
+	files   atomic.Int64
+	hiring  sync.Map            // pools that workers are being hired for
+	room    *semaphore.Weighted // for the files in progress, see takes
+	workers atomic.Int64
+	ended   sync.Once
+	none    chan struct{} // closed when all workers have ended
 }
 
-// perSession is how many large files are in progress per session, so that it is never idle
-// while one of them is opened or closed.
-const perSession = 2
+const (
+	// fewLarge is how many large files are in progress at once, and perSession how many more for
+	// each further session, so that it is never idle while one of them is opened or closed.
+	fewLarge, perSession = 4, 2
+
+	// mostLarge is how many there are over a link where that takes time, if they are shorter than
+	// longPiece: together they are as long as fewLarge of that size.
+	mostLarge, longPiece = 64, 4 << 20
+
+	// noticeable is the round trip from which on opening and closing a file takes time.
+	noticeable = 2 * time.Millisecond
+)
+
+func (w *walk) largeInFlight() int {
+	n := fewLarge
+	if w.tree.copies.Budget.Trip >= noticeable {
+		n = mostLarge
+	}
+	if most := w.tree.options.MaxFiles; most > 0 {
+		n = min(n, most)
+	}
+	return n
+}
+
+// begin makes room for the first session's files.
+func (s *spread) begin() {
+	s.none, s.room = make(chan struct{}), semaphore.NewWeighted(math.MaxInt64)
+	s.room.TryAcquire(math.MaxInt64 - fewLarge*longPiece)
+}
+
+// takes returns how much of the room a file of this size takes.
+func takes(size int64) int64 {
+	if size < 0 {
+		return longPiece
+	}
+	return min(size, longPiece)
+}
 
 // share counts a large file, and opens connections if all those found so far are worth it.
 func (s *spread) share(w *walk, size int64) {
@@ -467,7 +506,8 @@ func (w *walk) hireLarge(pool *pool.Pool) {
 	for workers := 0; ; {
 		sessions, changed := pools.OfPool(pool).Sessions()
 		for ; workers < perSession*len(sessions); workers++ {
-			w.working.Go(w.workLarge)
+			w.spread.room.Release(longPiece)
+			w.hire()
 		}
 		select {
 		case <-changed:
@@ -479,15 +519,23 @@ func (w *walk) hireLarge(pool *pool.Pool) {
 	}
 }
 
+func (w *walk) hire() {
+	w.spread.workers.Add(1)
+	w.working.Go(w.workLarge)
+}
+
 // workLarge copies large files until none is left and the walk is over.
 func (w *walk) workLarge() {
 	for e := range w.large {
-		if w.tree.ctx.Err() == nil {
+		if n := takes(e.info.Size); w.spread.room.Acquire(w.tree.ctx, n) == nil {
 			w.copy(e)
+			w.spread.room.Release(n)
 		}
 		w.spread.bytes.Add(-max(0, e.info.Size))
 		w.spread.files.Add(-1)
 		w.done(e.dir)
 	}
-	w.spread.ended.Do(func() { close(w.spread.none) })
+	if w.spread.workers.Add(-1) == 0 {
+		w.spread.ended.Do(func() { close(w.spread.none) })
+	}
 }

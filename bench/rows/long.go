@@ -285,6 +285,14 @@ func treeRows(upload bool) []Row {
 			Targets:     []Target{{Against: rsync.Name, Bound: 1}},
 		},
 		{
+			Name: "medium-" + name + "-50ms", Title: name +
+				" of 300 files of 300 KB over 1 Gbit/s and 50 ms", Upload: upload,
+			Files: 300, Each: 10, Bytes: 300_000, Cipher: fastCipher, Ours: ours.Name,
+			Link:        &Link{RTT: 50 * time.Millisecond, Rate: 1e9},
+			Contestants: []Contestant{tar, rsync, ours},
+			Targets:     []Target{{Against: rsync.Name, Bound: 1}},
+		},
+		{
 			Name: "memory-" + name + "-tree", Title: name +
 				" of a tree of 200,000 files", Kind: Memory, Upload: upload,
 			Files: 200_000, Bytes: 16, Cipher: fastCipher, Ours: ours.Name,
