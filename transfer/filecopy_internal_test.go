@@ -57,6 +57,28 @@ func TestNamesForFilecopy(t *testing.T) {
 	}
 }
 
+// A fileTask is its own copy's Reporter: a method that it lacked would be the embedded one, which
+// compiles, and calls itself for ever.
+func TestEveryReportIsHeard(t *testing.T) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(map[string]bool)
+	for _, d := range parsed.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+			if p, ok := f.Recv.List[0].Type.(*ast.StarExpr); ok && p.X.(*ast.Ident).Name == "fileTask" {
+				heard[f.Name.Name] = true
+			}
+		}
+	}
+	for m := range reflect.TypeFor[filecopy.Reporter]().Methods() {
+		if !heard[m.Name] {
+			t.Errorf("fileTask has no %s of its own", m.Name)
+		}
+	}
+}
+
 // constants counts the constants of a type, which are declared together.
 func constants(t *testing.T, file, typ string) (n int) {
 	t.Helper()
