@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
@@ -84,6 +85,35 @@ func TestFewHandlesForDirectories(t *testing.T) {
 				j.options.NoLock = true // which would be one handle more
 				if s := j.must(t); s.Kept != files {
 					t.Errorf("%+v", s.Totals)
+				}
+			})
+		}
+	}
+}
+
+// Before a source is removed whose copy replaced a file, one more is made beside that.
+func TestFewHandlesForRemovedSources(t *testing.T) {
+	const files = 100
+	limits := sftptest.OpenSSHLimits()
+	limits.MaxOpenHandles = 20
+	rename := wire.ExtensionPair{Name: wire.ExtPosixRename, Data: "1"}
+	for name, extensions := range map[string][]wire.ExtensionPair{"known": {rename,
+		{Name: wire.ExtLimits, Data: "1"}}, "unknown": {rename}} {
+		for _, code := range []wire.Code{wire.Failure, wire.PermissionDenied} {
+			t.Run(fmt.Sprint(name, ", ", code), func(t *testing.T) {
+				b := newBench(t, sftptest.Script{Limits: &limits, Crowded: code,
+					Extensions: extensions}, sftptest.LinkConfig{ToServer: 5 * time.Millisecond})
+				source := filepath.Join(b.dir, "source")
+				names := numbered("f", files)
+				fill(t, source, names...)
+				age(t, source)
+				for _, name := range names {
+					b.server.Files.WriteFile("/copy/source/"+name, []byte("old"))
+				}
+				s, err := b.tree(upload, source, "/copy",
+					func(j *treeJob) { j.Options.RemoveSource = true })
+				if err != nil || s.Removed != files {
+					t.Errorf("%+v, %v", s.Totals, err)
 				}
 			})
 		}

@@ -126,7 +126,14 @@ func notAbsent(err error) error {
 // the other.
 func (j *job) apart(o *origin) error {
 	name := j.copies.Token.Name(path.Base(o.rel))
-	remove, err := touch(j.dst, j.dst.Join(filecopy.Above(j.dst, o.target), name))
+	var remove func() error
+	err := j.copies.Budget.Hold(j.ctx, func() (err error) {
+		remove, err = touch(j.dst, j.dst.Join(filecopy.Above(j.dst, o.target), name))
+		if remove != nil { // it may be there
+			return nil
+		}
+		return err
+	})
 	if remove == nil {
 		return fmt.Errorf("whether it is its own copy cannot be told: %w", notAbsent(err))
 	}

@@ -323,6 +323,25 @@ func (s *slot) makeRoom(ctx context.Context, err error, others bool) bool {
 	return pace.Sleep(ctx, min(crowdedPause, time.Millisecond<<s.tries)) == nil
 }
 
+// Hold has f open one file more on the target's host, which takes a handle meanwhile, and repeats
+// it if f was refused because too many files are open. b is nil for a single file.
+func (b *Budget) Hold(ctx context.Context, f func() error) error {
+	var s slot
+	defer s.free()
+	for {
+		s.take(b)
+		err := f()
+		switch {
+		case err == nil:
+			s.opened(false)
+			return nil
+		case !s.crowded(err) || !s.makeRoom(ctx, err, false):
+			s.inVain(err)
+			return err
+		}
+	}
+}
+
 // inVain ends the waiting of a file that was refused for another reason.
 func (s *slot) inVain(err error) {
 	if err == nil || s.tries == 0 || s.tries == waitedInVain {

@@ -141,7 +141,7 @@ func (h *helped) took(err error) {
 	}
 }
 
-// patient returns a context that ends once the helper has answered nothing for helperPatience: what
+// patient returns a context that ends once the helper has answered nothing for HelperPatience: what
 // was sent before on a slow link comes first.
 func (h *helped) patient(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)

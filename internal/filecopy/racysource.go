@@ -31,7 +31,7 @@ import (
 //
 // SFTP has no clock either. We assume that the host's clock agrees with ours, unless its /proc or
 // the file's atime shows that it is behind. What remains undetected is a write within the second in
-// which the file is first read, on a host whose clock is behind ours by more than racyFor and that
+// which the file is first read, on a host whose clock is behind ours by more than RacyFor and that
 // shows neither (or is behind by more than mostBehind).
 type racySource struct {
 	first   *usftp.FileStat // as first seen
@@ -142,7 +142,7 @@ func (r *racySource) isAbout(stat *usftp.FileStat) bool {
 	return r != nil && r.first.Size == stat.Size && r.first.Mtime == stat.Mtime
 }
 
-// watch records how far the source was read when racyFor is over. What was requested by then may
+// watch records how far the source was read when RacyFor is over. What was requested by then may
 // have been read too.
 func (r *racySource) watch(ends *ends, position func() int64) (stop func()) {
 	if r == nil || r.readTo.Load() != math.MaxInt64 {

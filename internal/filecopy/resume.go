@@ -347,13 +347,16 @@ func (j *record) markProgress(c *Copy, position func() int64) (stop func()) {
 
 // lock opens and locks the mark, once. It reports whether this run holds it.
 func (j *markFile) lock(c *Copy) bool {
-	if name := markName(c); !j.asked && name != "" {
+	if j.asked {
+		return j.file != nil
+	}
+	j.asked = true
+	if name := markName(c); name != "" {
 		var taken bool
 		if j.file, taken = journal.Lock(name); taken {
 			c.Note("another run is making the same copy; the two do not share data")
 		}
 	}
-	j.asked = true
 	return j.file != nil
 }
 
