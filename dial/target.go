@@ -69,7 +69,8 @@ func ParseTarget(s string) (t Target, remote bool, err error) {
 }
 
 // ParseHost parses an argument that can only be remote, so it needs no colon: "host", "user@host",
-// "::1", and every form that [ParseTarget] accepts.
+// "::1", and every form that [ParseTarget] accepts. So what follows a colon is a path, as for scp,
+// even if it is a number: a port needs an address such as "sftp://host:2022".
 func ParseHost(s string) (Target, error) {
 	// "::1" and "fe80::1%eth0" have colons of their own.
 	if strings.Count(s, ":") >= 2 && !strings.ContainsAny(s, "[/") {

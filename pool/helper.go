@@ -67,6 +67,9 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 			stream.Close()
 		}
 	}
+	if err != nil && ctx.Err() != nil { // the login was closed
+		return
+	}
 	if err != nil {
 		log.Info("cannot run usftp on the host: its own server does all", "host", conn.Host(),
 			"reason", err)

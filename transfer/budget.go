@@ -54,6 +54,7 @@ func (t *tree) measure() error {
 	t.walk = newWalk(t, files, min(t.plan.walkers(from, to),
 		max(t.rules.walkers, walkersInFlight(b.Trip))), queue)
 	t.walk.stepwise, b.Large = stepwise, &t.walk.spread.files
+	t.leftovers.listings = make(chan struct{}, max(1, min(to.listings, syncWalkers)))
 	return nil
 }
 
@@ -125,7 +126,8 @@ func (j *job) hostLimits(e *endpoint.Host, piece func(read, write int) int) (l l
 			if limits.MaxOpenHandles > 0 { // keep some for listings and other uses
 				all := int64(min(limits.MaxOpenHandles, 1<<20))
 				l.handles = max(1, all*3/4)
-				l.listings = int(max(1, all-l.handles))
+				rest := all - l.handles
+				l.listings = int(max(1, rest-rest/8))
 			}
 		}
 		return err

@@ -45,6 +45,7 @@ type leftovers struct {
 	names  atomic.Int64 // of directories to sweep that are in memory
 
 	sweepers chan struct{} // holds as many as may sweep besides the walkers
+	listings chan struct{} // holds as many directories as may be listed at the target
 
 	mu        sync.Mutex
 	continues map[string]leftover // leftovers that files may continue from
@@ -239,6 +240,8 @@ func (l *leftovers) sweepBelow(t *tree, root, rel, dir string, names map[string]
 func (l *leftovers) tidy(t *tree, root, rel, dir string) (below map[string]bool, err error) {
 	tokens := l.roots[root]
 	below = make(map[string]bool)
+	l.listings <- struct{}{}
+	defer func() { <-l.listings }()
 	err = tidy(t.dst, root, rel, func(name string, isDir bool) bool {
 		switch temporary := t.dst.Join(dir, name); {
 		case isDir && below[name]:

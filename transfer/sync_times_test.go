@@ -47,8 +47,9 @@ func TestSyncOfTimesThatHostsDoNotHave(t *testing.T) {
 						warned++
 					}
 				}
+				// a host shows 1904 as 2040
 				if inexact := direction == upload ||
-					direction == relay && when.Before(time.Unix(0, 0)); inexact != (warned == 1) {
+					direction == relay && name == "1969"; inexact != (warned == 1) {
 					t.Errorf("%d warnings", warned)
 				}
 				if again := j.must(t); again.Files+again.Attrs+again.Deleted > 0 {

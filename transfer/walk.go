@@ -419,7 +419,7 @@ func (w *walk) finish(d *directory) {
 		return
 	}
 	w.finishing.Go(func() {
-		if err := t.plan.finish(d); err != nil {
+		if err := t.plan.finish(d); err != nil && t.ctx.Err() == nil {
 			if t.options.Preserve {
 				t.fail("", d.source, d.target, err)
 			} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {

@@ -90,15 +90,16 @@ func (f *Info) Perm() fs.FileMode {
 const DirBits = fs.ModeSetgid | fs.ModeSticky
 
 // Times returns the times that a copy should get. OpenSSH sends a time before 1970 as the low 32
-// bits of its seconds, which reads as a time after 2038. So a server's time more than a year ahead
-// is taken to be in the past; no server can be sent such a time.
+// bits of its seconds, which reads as a time after 2038. Some mark files with a time decades ahead,
+// such as until when they must be kept; few have files from before 1960. So a server's time from
+// 2096 on is taken to be from 1960 on.
 func (f *Info) Times() (atime, mtime time.Time) {
 	if f.Local != nil { // not from a server
 		return f.Atime, f.Mtime
 	}
-	soon := time.Now().AddDate(1, 0, 0)
+	const from1960 = 1<<32 - 315_619_200
 	past := func(t time.Time) time.Time {
-		if seconds := t.Unix(); seconds > math.MaxInt32 && t.After(soon) {
+		if seconds := t.Unix(); seconds >= from1960 {
 			return time.Unix(int64(int32(seconds)), 0)
 		}
 		return t

@@ -315,7 +315,7 @@ func (s *slot) makeRoom(ctx context.Context, err error, others bool) bool {
 	}
 	s.lost += n
 	if n == 0 { // a listing is open, or the others have been closed by now
-		return pace.Sleep(ctx, crowdedPause) == nil
+		return pace.Sleep(ctx, max(crowdedPause, s.budget.Trip)) == nil
 	}
 	s.held = false // take waits until another file has been closed
 	s.budget.held.Add(-1)

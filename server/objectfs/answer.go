@@ -3,6 +3,7 @@ package objectfs
 import (
 	"io"
 	"slices"
+	"time"
 )
 
 // answer is what the storage sends for one request. Stretches come from it one after the other, each
@@ -11,12 +12,23 @@ type answer struct {
 	end  int64         // of its range
 	at   int64         // where the body is
 	body io.ReadCloser // or nil
-	came bool          // some of the body has
+	came int64         // how much of the body has
+	cuts int           // bodies in a row that ended early and brought little
 
 	// Under the reader's lock.
 	stretches []*stretch // that are still to come
 	ended     bool       // no more are wanted
+	idle      bool       // none was wanted for a while
 }
+
+const (
+	// longestIdle is how long the storage waits for the client. Many storages limit how many answers
+	// they send at a time.
+	longestIdle = 5 * time.Second
+
+	// mostCuts is how many bodies in a row may end early without having brought littleCame.
+	mostCuts, littleCame = 5, 64 << 10
+)
 
 // load fetches the stretches of an answer, as they are wanted.
 func (r *reader) load(a *answer) {
@@ -24,9 +36,7 @@ func (r *reader) load(a *answer) {
 	defer r.mu.Unlock()
 	defer a.drop()
 	for at := int64(0); at < a.end; {
-		for len(a.stretches) == 0 && !a.ended {
-			r.changed.Wait()
-		}
+		r.awaitWanted(a)
 		if len(a.stretches) == 0 {
 			return
 		}
@@ -38,6 +48,26 @@ func (r *reader) load(a *answer) {
 			r.forget() // the next READ tries again
 		}
 		r.leave(s)
+	}
+}
+
+// awaitWanted waits until more of an answer is wanted, or no more will be. The caller holds the lock.
+func (r *reader) awaitWanted(a *answer) {
+	if len(a.stretches) > 0 || a.ended {
+		return
+	}
+	a.idle = false
+	defer time.AfterFunc(longestIdle, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		a.idle = true
+		r.changed.Broadcast()
+	}).Stop()
+	for len(a.stretches) == 0 && !a.ended {
+		if a.idle {
+			a.drop() // more asks for the rest
+		}
+		r.changed.Wait()
 	}
 }
 
@@ -55,7 +85,8 @@ func (r *reader) fill(a *answer, s *stretch) {
 }
 
 // more reads what comes next of a stretch. If the connection ends early, as some storage lets it
-// when a client is slow, it goes on with another one, unless nothing had come from this one.
+// when a client is slow, it goes on with another one, unless nothing had come from this one, or
+// little from several.
 func (r *reader) more(a *answer, s *stretch) (int64, error) {
 	at := s.start + s.got // nobody else changes it
 	if a.at != at {
@@ -66,16 +97,20 @@ func (r *reader) more(a *answer, s *stretch) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		a.body, a.at, a.came = body, at, false
+		a.body, a.at, a.came = body, at, 0
 	}
 	n, err := io.ReadFull(a.body, s.room())
 	a.at += int64(n)
-	a.came = a.came || n > 0
-	if err != nil {
-		a.drop()
+	a.came += int64(n)
+	if err == nil {
+		return int64(n), nil
 	}
-	if a.came {
-		err = nil
+	a.drop()
+	if a.cuts++; a.came >= littleCame {
+		a.cuts = 0
+	}
+	if a.came > 0 && a.cuts < mostCuts {
+		return int64(n), nil
 	}
 	return int64(n), cutShort(err)
 }

@@ -3,11 +3,13 @@ package objectfs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/usftp/usftp/server/internal/membucket"
 	"github.com/usftp/usftp/server/objectfs"
@@ -194,5 +196,64 @@ func TestAnswerBreaksOff(t *testing.T) {
 	}
 	if w.open.Load() != 0 || b.fs.Memory().Out() != 0 {
 		t.Errorf("%d answers and %d bytes are left", w.open.Load(), b.fs.Memory().Out())
+	}
+}
+
+// TestIdleAnswer: a client that pauses does not keep the storage busy, and can go on.
+func TestIdleAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, first = 40 << 20, 9 << 20
+		b := &bench{T: t, bucket: &membucket.Bucket{}, state: &objectfs.MemoryState{}}
+		w, f := watch(b, size, 0)
+		w.read(b, f, 0, first)
+		time.Sleep(time.Minute)
+		if w.open.Load() != 0 {
+			t.Errorf("%d answers are open", w.open.Load())
+		}
+		w.read(b, f, first, size)
+		if n := w.fetched.Load(); n > size+(8<<20) {
+			t.Errorf("%d bytes were fetched of %d", n, size)
+		}
+		b.must(f.Close())
+	})
+}
+
+// TestDripping: a storage that ends each connection after a few bytes is not asked for ever.
+func TestDripping(t *testing.T) {
+	for name, from := range map[string]int64{"in order": 0, "anywhere": 5 << 20} {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{T: t, bucket: &membucket.Bucket{}, state: &objectfs.MemoryState{}}
+			w, f := watch(b, 10<<20, 10)
+			if n, err := f.ReadAt(make([]byte, longRead), from); err == nil || n > 200 {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+			b.must(f.Close())
+			if n := w.gets.Load(); n > 20 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+// endless fails as connections that end do, before there is an answer.
+type endless struct{ objectfs.Bucket }
+
+func (endless) Get(context.Context, string, string, int64, int64) (io.ReadCloser, error) {
+	return nil, fmt.Errorf("asking the storage: %w", io.EOF)
+}
+
+// TestFailedRequestIsNotTheEnd: what fails in that way is not taken for the end of the file.
+func TestFailedRequestIsNotTheEnd(t *testing.T) {
+	b := &bench{T: t, bucket: &membucket.Bucket{}, state: &objectfs.MemoryState{}}
+	b.fs = objectfs.New(endless{b.bucket}, &objectfs.Options{State: b.state})
+	b.put("/f", text(10<<20))
+	f, err := b.open("/f", wire.OpenRead)
+	b.must(err)
+	defer f.Close()
+	for _, at := range []int64{0, 5 << 20} {
+		_, err := f.(readable).ReadAt(make([]byte, longRead), at)
+		if err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("at %d: %v", at, err)
+		}
 	}
 }

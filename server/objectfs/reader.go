@@ -3,6 +3,7 @@ package objectfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -228,17 +229,27 @@ func (r *reader) leave(s *stretch) {
 
 func (r *reader) get(offset, length int64) (io.ReadCloser, error) {
 	o := &r.info.object
-	return r.fs.bucket.Get(r.ctx, o.Key, o.ETag, offset, length)
+	body, err := r.fs.bucket.Get(r.ctx, o.Key, o.ETag, offset, length)
+	if errors.Is(err, io.EOF) { // a connection's, and not that of the file
+		err = fmt.Errorf("%v: %w", err, io.ErrUnexpectedEOF)
+	}
+	return body, err
 }
 
-func (r *reader) readDirectly(b []byte, offset int64) (int, error) {
-	body, err := r.get(offset, int64(len(b)))
-	if err != nil {
-		return 0, err
+// readDirectly goes on as more does if an answer ends early.
+func (r *reader) readDirectly(b []byte, offset int64) (n int, err error) {
+	for cuts := 1; ; cuts++ {
+		body, err := r.get(offset+int64(n), int64(len(b)-n))
+		if err != nil {
+			return n, err
+		}
+		m, err := io.ReadFull(body, b[n:])
+		body.Close()
+		n += m
+		if err == nil || m == 0 || cuts == mostCuts {
+			return n, cutShort(err)
+		}
 	}
-	defer body.Close()
-	n, err := io.ReadFull(body, b)
-	return n, cutShort(err)
 }
 
 // cutShort makes sure that an answer that ends too early is not taken for the end of the file.
