@@ -231,7 +231,7 @@ func nothingIn(t *testing.T, what, dir string, but ...string) {
 // One file of a tree is verified while others are copied.
 func TestVerifyOverlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const files = 12
+		const files = 48 // of which 16 are in progress at once
 		link := sftptest.LinkConfig{ToServer: 50 * time.Millisecond,
 			ToClient: 50 * time.Millisecond, RateBytesPerSec: 20 << 20}
 		b := newTreeBench(t, sftptest.Script{}, link)
