@@ -67,16 +67,14 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 			stream.Close()
 		}
 	}
-	if err != nil && ctx.Err() != nil { // the login was closed
-		return
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		log.Info("running usftp on the host for what its own server does not offer", "host",
+			conn.Host(), "command", helperCommand)
+	case ctx.Err() == nil: // otherwise the login was closed
 		log.Info("cannot run usftp on the host: its own server does all", "host", conn.Host(),
 			"reason", err)
-		return
 	}
-	log.Info("running usftp on the host for what its own server does not offer", "host", conn.Host(),
-		"command", helperCommand)
 }
 
 // close ends a helper, or the attempt to start it.

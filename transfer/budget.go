@@ -54,7 +54,7 @@ func (t *tree) measure() error {
 	t.walk = newWalk(t, files, min(t.plan.walkers(from, to),
 		max(t.rules.walkers, walkersInFlight(b.Trip))), queue)
 	t.walk.stepwise, b.Large = stepwise, &t.walk.spread.files
-	t.leftovers.listings = make(chan struct{}, max(1, min(to.listings, syncWalkers)))
+	t.leftovers.listings = make(chan struct{}, max(1, min(to.listings, mostSwept)))
 	return nil
 }
 
@@ -123,7 +123,7 @@ func (j *job) hostLimits(e *endpoint.Host, piece func(read, write int) int) (l l
 		l.handles, l.listings = unknownHandles, usualWalkers
 		if _, known := client.HasExtension(wire.ExtLimits); known {
 			l.handles = 1 << 20
-			if limits.MaxOpenHandles > 0 { // keep some for listings and other uses
+			if limits.MaxOpenHandles > 0 { // keep some for listings, and of these some for other uses
 				all := int64(min(limits.MaxOpenHandles, 1<<20))
 				l.handles = max(1, all*3/4)
 				rest := all - l.handles

@@ -70,7 +70,7 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	t := newTree(j, o)
 	t.plan = &checking{copying{t}, options.Strict}
 	t.rules = treeRules{failed: "differ from the list or could not be read"}
-	t.copies.Rules = t.rules.Rules
+	t.copies.Rules = filecopy.Rules{}
 	return t.run(err)
 }
 

@@ -66,6 +66,9 @@ const (
 
 	// mostDead is how many runs are cleaned up after at once: each keeps a file open.
 	mostDead = 64
+
+	// mostSwept is how many directories are listed for that at once, where the target allows it.
+	mostSwept = 128
 )
 
 // mostNames is how many names of directories to sweep are kept in memory: a hostile host could list

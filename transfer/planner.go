@@ -4,7 +4,6 @@ import (
 	"io/fs"
 
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/internal/filecopy"
 )
 
 // A planner decides what becomes of a tree: CopyTree copies it, Sync compares it with the target
@@ -58,7 +57,6 @@ type treeRules struct {
 	apart  error
 	mutual bool
 
-	filecopy.Rules
 	partial bool   // not all of the source is walked
 	judges  bool   // what limits the rate is found out
 	counts  bool   // a large source is counted before all of it is found

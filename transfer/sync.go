@@ -226,9 +226,8 @@ func newSyncing(t *tree, options SyncOptions) error {
 	})
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, judges: true,
 		partial: options.Within != nil, walkers: syncWalkers, failed: copyRules.failed,
-		counts: options.Only == SyncOnly{} && !options.Update && options.Within == nil,
-		Rules:  filecopy.Rules{Relinks: true, Resume: "the same call continues from there"}}
-	t.copies.Rules = t.rules.Rules
+		counts: options.Only == SyncOnly{} && !options.Update && options.Within == nil}
+	t.copies.Rules = filecopy.Rules{Relinks: true, Resume: "the same call continues from there"}
 	if options.Delete {
 		t.rules.last = PhaseDeleting
 	}

@@ -289,7 +289,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	j = &job{ctx: ctx, cancel: cancel, options: options, rules: copyRules, once: filecopy.Once,
 		began: time.Now(), listener: l, sources: new(sourceRoot),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host, Target: dst.path},
-		copies: filecopy.Run{Ctx: ctx, Options: options.ofFiles(), Rules: copyRules.Rules,
+		copies: filecopy.Run{Ctx: ctx, Options: options.ofFiles(), Rules: fileRules,
 			TargetHost: dst.host, Token: localfs.NewTempToken(),
 			Limiter: pace.NewLimiter(ctx, options.RateLimit),
 			Common:  &filecopy.Common{Pauses: pauses}}}

@@ -267,7 +267,7 @@ func (t *tree) prepare() (err error) {
 		if mark.continues(t.options.Resume) {
 			t.base, t.resumed = ".", resumed
 			if !t.options.Resume {
-				t.resumed, t.options.Resume, t.copies.Options.Resume = repeated, true, true
+				t.resumed, t.copies.Options.Resume = repeated, true
 			}
 		}
 		fresh = t.resumed == notResumed
@@ -347,7 +347,7 @@ func (t *tree) single() (Summary, error) {
 			Message: fmt.Sprintf("it was modified less than %v ago", t.options.MinAge)})
 		return s, nil
 	}
-	j.tree, j.rules, j.copies.Rules = nil, copyRules, copyRules.Rules
+	j.tree, j.rules, j.copies.Rules = nil, copyRules, fileRules
 	return t.do.single(newFileTask(j, nil, j.route.Source, j.route.Target))
 }
 
@@ -405,12 +405,14 @@ func (performing) touch(t *tree, name string) (remove func() error, err error) {
 
 func (performing) single(c *fileTask) (Summary, error) { return alone(c, c.copy()) }
 
-// copyRules are those of CopyTree and of single files.
-var copyRules = treeRules{apart: errIntoItself, judges: true, counts: true,
-	failed: "could not be copied",
-	Rules: filecopy.Rules{Keeps: true,
+// copyRules are those of CopyTree, fileRules those of its files and of single ones.
+var (
+	copyRules = treeRules{apart: errIntoItself, judges: true, counts: true,
+		failed: "could not be copied"}
+	fileRules = filecopy.Rules{Keeps: true,
 		Resume:  "the same call with transfer.Options.Resume continues from there",
-		InPlace: "; transfer.PlaceDirect writes the target itself"}}
+		InPlace: "; transfer.PlaceDirect writes the target itself"}
+)
 
 // copying is the planner of CopyTree.
 type copying struct{ tree *tree }

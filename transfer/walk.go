@@ -466,7 +466,8 @@ func (w *walk) largeInFlight() int {
 	return n
 }
 
-// begin makes room for the first session's files.
+// begin makes room for the first session's files. The semaphore's size is fixed, so what further
+// sessions will add is taken from the start, and released when they open.
 func (s *spread) begin() {
 	s.none, s.room = make(chan struct{}), semaphore.NewWeighted(math.MaxInt64)
 	s.room.TryAcquire(math.MaxInt64 - fewLarge*longPiece)

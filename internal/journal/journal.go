@@ -61,7 +61,7 @@ type Mark struct {
 	// is the beginning of the source.
 	Delta bool `json:"delta,omitempty"`
 
-	// RacyBytes is how far the source may have been written to while it was read; see racySource.
+	// RacyBytes is how far the source may have been written to while it was read.
 	RacyBytes int64 `json:"racy_bytes,omitempty"`
 	// Strays are temporary files of earlier attempts and runs that were not removed.
 	Strays []string `json:"strays,omitempty"`

@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,12 +54,7 @@ func roomInMemory() bool {
 // makeInMemory makes a directory, with a short name as those of sockets must be. A shell removes it
 // when this process ends, however it does; remove has it do that now.
 func makeInMemory() (dir string, remove func(), err error) {
-	for i := 0; ; i++ {
-		dir = fmt.Sprint(sharedMemory, "/usftp", i)
-		if err = os.Mkdir(dir, 0o700); !errors.Is(err, os.ErrExist) {
-			break
-		}
-	}
+	dir, err = os.MkdirTemp(sharedMemory, "u")
 	if err == nil {
 		err = os.Chmod(dir, 0o777|os.ModeSticky) // as /tmp: some programs run as other users
 	}
