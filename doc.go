@@ -87,7 +87,7 @@
 //
 // Contents in flight, and what was read ahead, stay within [WithMaxInFlight] for the whole client,
 // 32 MiB by default, and one transfer stays within half of it. How much of that is used depends on
-// the link: about twice what it holds. Memory does not grow with the size of a file, and unused
+// the link: at most twice what it holds. Memory does not grow with the size of a file, and unused
 // blocks are freed after some seconds. An idle client is two goroutines and some tens of KiB.
 //
 // The caller may reuse a buffer as soon as the method to which it was passed has returned,

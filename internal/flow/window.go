@@ -2,11 +2,17 @@ package flow
 
 import "time"
 
-// Window says how many bytes one stream should have in flight: twice what the link holds, which is
-// the rate at which data arrives times the round trip of an undisturbed request. Half of that is
-// under way, and half waits at the server, so that it always has something to do. It starts with a
-// given value, since nothing is known yet, and at most doubles in a round trip. On a short link it
-// stays small, which saves memory and lets interruptions and other requests through quickly.
+// Window says how many bytes one stream should have in flight. What the link holds is the rate at
+// which data arrives times the round trip of an undisturbed request. Twice that is in flight: half
+// is under way, and half waits at the server, so that it always has something to do. The window
+// starts with a given value, since nothing is known yet, and at most doubles in a round trip. On a
+// short link it stays small, which saves memory and lets interruptions and other requests through
+// quickly.
+//
+// On a long link, beyond [SSHWindow], it is a quarter more than what the link holds, which is enough
+// to grow while the link carries more. The other half would wait in a router's queue, and routers
+// drop what their queues cannot hold: all that comes after it then waits until it has been sent
+// again, and the link is idle meanwhile.
 //
 // The estimate is that of BBR (Cardwell et al., 2016): the highest rate and the shortest round trip
 // of the recent past.
@@ -20,6 +26,9 @@ type Window struct {
 	rate        recent // bytes a second; the highest
 	trip        recent // nanoseconds; the shortest
 }
+
+// longTrip is how long it takes to send again what was lost, if that is worth avoiding.
+const longTrip = 4 * time.Millisecond
 
 // NewWindow starts with the given bytes in flight and stays between least and most.
 func NewWindow(start, least, most int64) *Window {
@@ -59,7 +68,12 @@ func (w *Window) Acked(now time.Duration, s Stamp, n, got int) {
 	trip := time.Duration(-w.trip.best())
 	w.rate.add(now, max(8*trip, 50*time.Millisecond),
 		int64(float64(w.delivered-s.delivered)/took.Seconds()))
-	w.limit = min(max(int64(2*float64(w.rate.best())*trip.Seconds()), w.least), w.most)
+	holds := float64(w.rate.best()) * trip.Seconds()
+	limit := int64(2 * holds)
+	if limit > SSHWindow && trip >= longTrip {
+		limit = max(SSHWindow, int64(1.25*holds)+int64(n)) // only whole requests fit
+	}
+	w.limit = min(max(limit, w.least), w.most)
 }
 
 // Lost takes a request for n bytes out of flight without learning from it.
