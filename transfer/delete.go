@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/plan"
 	"github.com/usftp/usftp/internal/spill"
 )
 
@@ -65,11 +65,11 @@ func (x *extras) close() {
 // find finds the extras in a directory that both sides have. If there are any it lists the
 // directory again, since an inventory holds no names.
 func (x *extras) find(d *directory) {
-	if !x.sync.options.Delete || d.inventory.unseen == 0 || d.tree.ctx.Err() != nil {
+	if d.inventory.Unseen() == 0 || d.tree.ctx.Err() != nil {
 		return
 	}
 	x.touched.Add(d.rel, packFacts(&d.info))
-	x.collect(d, d.inventory.extra)
+	x.collect(d, d.inventory.IsExtra)
 }
 
 // collect records a directory's extra entries.
@@ -78,7 +78,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	head := directoryRecord(d)
 	batch := slices.Clone(head)
 	err := s.tree.into.entries(d.rel, func() {}, func(name string, f *endpoint.Info) error {
-		if s.filter.excludes(d, name, f.Mode.IsDir()) {
+		if s.excludes(d, name, f.Mode.IsDir()) {
 			x.stay(d)
 			return nil
 		}
@@ -129,16 +129,11 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	}
 }
 
-// maySpell reports whether a name may be another spelling of one that the source has. Where nobody
-// knows whether case counts, the name in the other case tells: a directory that ignores case has
-// it, too, and does not list it.
+// maySpell reports whether a name may be another spelling of one that the source has.
 func (x *extras) maySpell(d *directory, name string) bool {
-	if !d.inventory.spelt.has(name) || !endpoint.IsASCII(name) {
-		return d.inventory.spelt.has(name)
-	}
-	other := otherCase(name)
-	if d.inventory.find(other) != nil {
-		return false
+	may, other := d.inventory.MaySpell(name)
+	if other == "" {
+		return may
 	}
 	_, err := x.sync.tree.into.Lstat(path.Join(d.rel, other))
 	return !isAbsent(err)
@@ -244,10 +239,30 @@ func (x *extras) mayDelete() error {
 	return nil
 }
 
+// conclude deletes the extras, and copies what waits for that.
+func (x *extras) conclude() {
+	t := x.sync.tree
+	deleted := x.delete()
+	for _, e := range x.late {
+		if deleted && !x.kept(e.rel()) {
+			e.existing, e.do.Do = plan.Held{}, plan.Copy // the directory is gone
+			t.walk.copy(e)
+		} else {
+			t.fail("", e.source(), e.target(), errDirectoryInWay)
+		}
+		t.walk.done(e.dir)
+	}
+	t.walk.finishing.Wait()
+	if x.began {
+		x.finishTouched()
+	}
+	x.close()
+}
+
 // delete deletes the extras, and reports whether it succeeded.
 func (x *extras) delete() bool {
 	s, t := x.sync, x.sync.tree
-	if !s.options.Delete || t.ctx.Err() != nil {
+	if t.ctx.Err() != nil {
 		return false
 	}
 	if x.found.Load() == 0 && len(x.dirs) == 0 {
@@ -419,10 +434,4 @@ func unpackFacts(text string, f *endpoint.Info) error {
 		&f.Owner.GID, &f.Owner.Known)
 	f.Mode, f.Mtime, f.Atime = fs.FileMode(mode), time.Unix(0, mtime), time.Unix(0, atime)
 	return err
-}
-
-// isBelow reports whether a relative path stays below where it starts, and is not that directory
-// itself.
-func isBelow(name string) bool {
-	return filepath.IsLocal(filepath.FromSlash(name)) && path.Clean(name) != "."
 }
