@@ -431,7 +431,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		return nil
 	})
 	if s.options.Delete {
-		s.extras.held.Add(int64(v.Files()))
+		s.extras.Hold(v.Files())
 	}
 	v.Sort()
 	return release, err

@@ -146,6 +146,8 @@ func TestSyncCompared(t *testing.T) {
 			want: Action{Do: SetAttrs, Why: Mode}},
 		"no modes": {options: func(s *Sync) { s.KeepsModes = never },
 			change: func(f *endpoint.Info) { f.Mode = 0o600 }, want: Action{Do: Same}},
+		"the source tells no mode": {change: func(f *endpoint.Info) { f.Mode, f.HasMode = 0, false },
+			want: Action{Do: Same}},
 		"owner": {options: func(s *Sync) { s.Attributes.Owners = true },
 			change: func(f *endpoint.Info) { f.Owner = localfs.Owner{UID: 1, Known: true} },
 			want:   Action{Do: SetAttrs, Why: Owner}},
