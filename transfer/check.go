@@ -100,8 +100,8 @@ func (p *checking) start() error {
 
 func (p *checking) found(e *entry) bool {
 	t, mode := p.tree, e.info.Mode
-	return !t.selection.Excludes(e.dir.rel, e.name, mode.IsDir(), nil) && (mode.IsDir() ||
-		mode.IsRegular() || t.leads(mode) && t.options.Links == LinksFollow)
+	return !e.dir.excludes(e.name, mode.IsDir()) && (mode.IsDir() || mode.IsRegular() ||
+		t.leads(mode) && t.options.Links == LinksFollow)
 }
 
 // nowhere is the target of a Check.

@@ -53,7 +53,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	s, t := x.sync, d.tree
 	files := plan.Lost{Dir: d.rel, Present: d.present()}
 	err := s.tree.into.entries(d.rel, func() {}, func(name string, f *endpoint.Info) error {
-		if s.excludes(d, name, f.Mode.IsDir()) {
+		if d.excludes(name, f.Mode.IsDir()) {
 			x.stay(d)
 			return nil
 		}

@@ -76,6 +76,11 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	return set, nil
 }
 
+// excludes reports whether an entry of a directory is left out.
+func (d *directory) excludes(name string, dir bool) bool {
+	return d.tree.selection.Excludes(d.rel, name, dir, d.ignore)
+}
+
 // list lists what takes part of a directory of the source, if that was selected by name.
 func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 	if t.selection.List == nil {

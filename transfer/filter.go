@@ -2,8 +2,15 @@ package transfer
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usftp/usftp/internal/endpoint"
 )
 
 // A FilterRule includes or excludes what a pattern matches. In a list of rules the first match
@@ -43,4 +50,94 @@ func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, er
 		}
 	}
 	return rules, lines.Err()
+}
+
+// A FileList names the files of a tree that are copied, as rsync's --files-from does. The
+// directories above them are made; a directory that is named is made, too, but what is in it is not
+// copied, unless its name ends in a slash or the list is Recursive.
+type FileList struct {
+	// Names are relative to the source, with slashes. A leading slash is left out, and ".." leads
+	// no further up than to the source.
+	Names []string
+
+	// Recursive copies everything in the directories that are named.
+	Recursive bool
+}
+
+// longestListed is more than a path has on any system.
+const longestListed = 64 << 10
+
+// errNoLines and errNoNames say that something is no list of the kind that was asked for. No path
+// has a NUL, or is so long.
+var (
+	errNoLines = endpoint.Explain("not a list of paths that end in a newline", fs.ErrInvalid)
+	errNoNames = endpoint.Explain("not a list of paths that end in a NUL", fs.ErrInvalid)
+)
+
+// ReadFileList reads the names in a list, one per line, or each up to a NUL. As in rsync, empty
+// ones and those that begin with "#" or ";" are left out, and a carriage return ends a line, too.
+// Of what cannot be such a list the error is [fs.ErrInvalid].
+func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
+	ends, invalid := "\n\r", errNoLines
+	if nul {
+		ends, invalid = "\x00", errNoNames
+	}
+	list := new(FileList)
+	names := bufio.NewScanner(r)
+	names.Buffer(nil, longestListed)
+	names.Split(func(data []byte, atEOF bool) (advance int, token []byte, err error) {
+		if i := bytes.IndexAny(data, ends); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		if atEOF && len(data) > 0 {
+			return len(data), data, nil
+		}
+		return 0, nil, nil
+	})
+	for names.Scan() {
+		switch name := names.Text(); {
+		case strings.IndexByte(name, 0) >= 0:
+			return nil, invalid
+		case name != "" && name[0] != '#' && name[0] != ';':
+			list.Names = append(list.Names, name)
+		}
+	}
+	if errors.Is(names.Err(), bufio.ErrTooLong) {
+		return nil, invalid
+	}
+	return list, names.Err()
+}
+
+var (
+	errNotFound = endpoint.Explain("the list names it, but the source does not have it",
+		fs.ErrNotExist)
+	errNotReached = errors.New("the list names it, but the way to it is a symbolic link, or it has come since; transfer.LinksFollow follows links")
+)
+
+// tellMissing reports what the list names and the walk has not found, one by one.
+func (t *tree) tellMissing() {
+	var looks errgroup.Group
+	looks.SetLimit(deleteFiles)
+	t.selection.List.Missing(func(rel string, excused bool) {
+		if t.ctx.Err() != nil {
+			return
+		}
+		looks.Go(func() error {
+			source := t.src.Join(t.route.Source, rel)
+			switch _, err := t.src.Lstat(source); {
+			case err == nil && excused:
+			case err == nil:
+				err = errNotReached
+				fallthrough
+			default:
+				if isAbsent(err) {
+					err = errNotFound // not as of the source, where a sync expects it
+				}
+				t.fail("", source, t.dst.Join(t.root.target, rel),
+					&fs.PathError{Op: "list", Path: source, Err: err})
+			}
+			return nil
+		})
+	})
+	looks.Wait()
 }

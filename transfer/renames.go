@@ -67,7 +67,7 @@ func repeatRename(s *syncing, r plan.Rename) {
 	}
 }
 
-// excludesPath is syncing.excludes for a path that may lie in an excluded directory.
+// excludesPath is directory.excludes for a path that may lie in an excluded directory.
 func excludesPath(s *syncing, rel string, dir bool) bool {
 	src := s.tree.src
 	in := &directory{tree: s.tree, rel: ".", source: s.tree.root.source}
@@ -79,7 +79,7 @@ func excludesPath(s *syncing, rel string, dir bool) bool {
 				return true // its rules are gone
 			}
 		}
-		if s.excludes(in, name, dir || rest != "") {
+		if in.excludes(name, dir || rest != "") {
 			return true
 		}
 		in = &directory{tree: s.tree, parent: in, rel: path.Join(in.rel, name),

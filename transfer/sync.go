@@ -305,15 +305,6 @@ func (s *syncing) enter(d *directory) (leave func(), ok bool) {
 	return leave, err == nil
 }
 
-func (s *syncing) filterIn(d *directory) (excludes func(name string, dir bool) bool, err error) {
-	return func(name string, dir bool) bool { return s.excludes(d, name, dir) }, s.readIgnore(d)
-}
-
-// excludes reports whether an entry of a directory is left out.
-func (s *syncing) excludes(in *directory, name string, dir bool) bool {
-	return s.tree.selection.Excludes(in.rel, name, dir, in.ignore)
-}
-
 // readIgnore reads a directory's ignore file, and adds its rules to those of the directory above.
 func (s *syncing) readIgnore(d *directory) error {
 	src := s.tree.src
@@ -409,7 +400,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		v.Reset()
 	}
 	err = s.tree.into.entries(d.rel, startOver, func(name string, f *endpoint.Info) error {
-		if s.excludes(d, name, f.Mode.IsDir()) {
+		if d.excludes(name, f.Mode.IsDir()) {
 			return nil
 		}
 		if n := s.there.Add(1); s.tree.tooMany(n) {
@@ -468,7 +459,7 @@ func (s *syncing) open(d *directory) error {
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.tree.met(e) || s.excludes(e.dir, e.name, e.info.Mode.IsDir()) {
+	if s.tree.met(e) || e.dir.excludes(e.name, e.info.Mode.IsDir()) {
 		return false
 	}
 	s.met.Add(1)

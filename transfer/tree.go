@@ -429,6 +429,7 @@ type copying struct{ tree *tree }
 func (p copying) file() error                    { return nil }
 func (p copying) start() error                   { return nil }
 func (p copying) walkers(from, _ limits) int     { return from.listings }
+func (p copying) readIgnore(*directory) error    { return nil }
 func (p copying) listed(*directory)              {}
 func (p copying) enters(*directory, *entry) bool { return true }
 func (p copying) prepare(*entry) (done bool)     { return false }
@@ -465,15 +466,9 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 	return leave, true
 }
 
-func (p copying) filterIn(d *directory) (excludes func(name string, dir bool) bool, err error) {
-	return func(name string, dir bool) bool {
-		return p.tree.selection.Excludes(d.rel, name, dir, nil)
-	}, nil
-}
-
 func (p copying) found(e *entry) bool {
 	t := p.tree
-	if t.met(e) || t.selection.Excludes(e.dir.rel, e.name, e.info.Mode.IsDir(), nil) {
+	if t.met(e) || e.dir.excludes(e.name, e.info.Mode.IsDir()) {
 		return false
 	}
 	if err := e.twin(func() {}); err != nil {
