@@ -96,7 +96,7 @@ func (a *ahead) ends() bool {
 // visit counts what is in a directory, and below it.
 func (a *ahead) visit(d *directory) {
 	t := a.tree
-	excludes, err := t.plan.filterIn(d)
+	err := t.plan.readIgnore(d)
 	if err != nil {
 		a.over.Store(true)
 		return
@@ -108,7 +108,7 @@ func (a *ahead) visit(d *directory) {
 		switch {
 		case err != nil || t.tooMany(a.found.Add(1)) || len(below) == mostAhead:
 			a.over.Store(true)
-		case excludes(e.name, mode.IsDir()):
+		case d.excludes(e.name, mode.IsDir()):
 		case mode.IsRegular():
 			files++
 			bytes += max(0, e.info.Size)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/plan"
 )
 
 // backups is where a sync keeps what it deletes or replaces.
@@ -123,7 +124,7 @@ func (b *backups) exchange(e *entry, replace func(freed bool) error) error {
 	}
 	into, d, linked := &b.sync.tree.into, e.dir, false
 	to, err := "", errors.ErrUnsupported
-	if e.existing.kind() == kindFile {
+	if e.existing.Kind() == plan.File {
 		to, err = b.keep(into.Link, d, e.name)
 		linked = err == nil
 	}

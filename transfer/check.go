@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/plan"
 )
 
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
@@ -100,7 +100,7 @@ func (p *checking) start() error {
 
 func (p *checking) found(e *entry) bool {
 	t, mode := p.tree, e.info.Mode
-	return !t.filter.Exclude(e.rel(), mode.IsDir()) && (mode.IsDir() || mode.IsRegular() ||
+	return !e.dir.excludes(e.name, mode.IsDir()) && (mode.IsDir() || mode.IsRegular() ||
 		t.leads(mode) && t.options.Links == LinksFollow)
 }
 
@@ -128,18 +128,18 @@ func (noRoot) Close()             {}
 // wants reports whether a file is in the list.
 func (p *checking) wants(e *entry) bool {
 	t, name := p.tree, e.rel()
-	if listed, _, err := t.options.List.Find(name); err != nil || listed {
-		return true
-	}
-	t.count(&t.sums.Unlisted, 1)
-	if p.strict {
+	listed, _, err := t.options.List.Find(name)
+	switch e.do = plan.OfListed(listed || err != nil, p.strict); e.do.Do {
+	case plan.Fail:
+		t.count(&t.sums.Unlisted, 1)
 		t.fail(name, e.source(), "", ErrUnlisted)
-		return false
+	case plan.Skip:
+		t.count(&t.sums.Unlisted, 1)
+		t.count(&t.sums.Skipped, 1)
+		t.tell(&Event{Kind: Skipped, Route: Route{Source: e.source()}, Size: e.info.Size, Name: name,
+			Message: ErrUnlisted.Error()})
 	}
-	t.count(&t.sums.Skipped, 1)
-	t.tell(&Event{Kind: Skipped, Route: Route{Source: e.source()}, Size: e.info.Size, Name: name,
-		Message: ErrUnlisted.Error()})
-	return false
+	return e.do.Do == plan.Compare
 }
 
 // mostSought is how many names of the list are looked up at once.
@@ -161,7 +161,7 @@ func (p *checking) rest() {
 			t.fail("", t.root.source, "", err)
 			return
 		}
-		if _, before, _ := t.options.List.Find(name); before || t.filter.ExcludeFile(name) {
+		if _, before, _ := t.options.List.Find(name); before || t.selection.ExcludeFile(name) {
 			continue
 		}
 		looking.Go(func() error { p.look(name); return nil })
@@ -177,17 +177,15 @@ func (p *checking) look(name string) {
 	e := &entry{dir: t.root, name: name, sought: true}
 	found, err := t.src.Stat(e.source())
 	err = endpoint.OfSource(err)
-	kind := ""
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+	switch e.do = plan.OfSought(&found, err); e.do.Why {
+	case plan.Missing:
 		t.count(&t.sums.Missing, 1)
 		err = errMissing
-	case err == nil && found.Mode.IsDir():
-		kind = ErrIsDirectory.Error()
-	case err == nil && !found.Mode.IsRegular():
-		kind = "it is " + endpoint.KindOf(found.Mode)
-	}
-	if kind != "" {
+	case plan.NoFile:
+		kind := ErrIsDirectory.Error()
+		if !found.Mode.IsDir() {
+			kind = "it is " + endpoint.KindOf(found.Mode)
+		}
 		err = endpoint.Explain(kind+", but the list has the hash of a file", checksum.ErrMismatch)
 	}
 	if err != nil {

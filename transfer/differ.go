@@ -4,60 +4,21 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/plan"
 )
 
 // A differ compares the source with the target beyond what listings show, for a sync.
 type differ struct{ *syncing }
 
-// attrs returns the attributes to set on an entry whose contents are equal.
-func (s differ) attrs(e *entry) (set usftp.NewAttrs) {
-	f := &e.info
-	if e.info.Mode.IsRegular() {
-		set.SetMode, set.Mode = f.HasMode && !s.options.NoModes, s.tree.copies.Options.Perm(f)
+// same compares what listings do not show: link targets and file contents.
+func (s differ) same(e *entry) (bool, error) {
+	if e.do.Why == plan.Leads {
+		return s.sameLink(e)
 	}
-	if f.HasTimes && !s.options.NoTimes {
-		set.SetTimes = true
-		set.Atime, set.Mtime = f.Times()
-	}
-	if s.options.Owners && f.Owner.Known {
-		set.SetOwner, set.UID, set.GID = true, f.Owner.UID, f.Owner.GID
-	}
-	return set
-}
-
-// probe compares what listings do not show: link targets and file contents. done is true if nothing
-// is left to do.
-func (s differ) probe(e *entry) (done bool, err error) {
-	same := false
-	if e.reason == ReasonLink {
-		same, err = s.sameLink(e)
-	} else {
-		same, err = s.sameContents(e)
-	}
-	if !same || err != nil {
-		return false, err
-	}
-	o := &s.options
-	switch {
-	case !e.existing.sameTime(s.asStored(&e.info), o.ModifyWindow) && s.inventories.keepsTimes():
-		e.reason = ReasonTouch
-	case e.info.Mode.IsRegular() && e.existing.perm() != s.tree.copies.Options.Perm(&e.info) &&
-		s.inventories.keepsModes():
-		e.reason = ReasonMode
-	case o.Owners && !e.existing.sameOwner(&e.info, &s.inventories.owners):
-		e.reason = ReasonOwner
-	default:
-		s.tree.equal(e)
-		return true, nil
-	}
-	if !e.info.Mode.IsRegular() { // not every host can set a link's times
-		return true, s.tree.walk.finishLink(e)
-	}
-	return false, nil
+	return s.sameContents(e)
 }
 
 func (s differ) sameLink(e *entry) (bool, error) {

@@ -3,12 +3,9 @@ package transfer
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +14,7 @@ import (
 	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/plan"
 )
 
 // A directory of the tree, from when it is found until everything in it is done.
@@ -43,83 +41,17 @@ type directory struct {
 
 // syncedDir is what else a sync knows of a directory.
 type syncedDir struct {
-	made      bool          // it exists at the target already
-	existing  *targetEntry  // the existing directory at the target; nil if none is known
-	touched   atomic.Bool   // something in it changes, and with that its mtime
-	looked    endpoint.Once // tree.inPlace has been called for it
-	linked    error         // set by tree.inPlace if a link is in its place
-	opened    endpoint.Once // syncing.open has been called for it
-	moved     error         // set by syncing.open if something else is in its place
-	inventory *inventory    // of the target's directory, while both are listed
-	big       atomic.Bool   // inventory is large; this or an ancestor holds inventories.big
-	extra     bool          // the source does not have it
+	made      bool            // it exists at the target already
+	existing  plan.Held       // the existing directory at the target, if one is known
+	touched   atomic.Bool     // something in it changes, and with that its mtime
+	looked    endpoint.Once   // tree.inPlace has been called for it
+	linked    error           // set by tree.inPlace if a link is in its place
+	opened    endpoint.Once   // syncing.open has been called for it
+	moved     error           // set by syncing.open if something else is in its place
+	inventory *plan.Inventory // of the target's directory, while both are listed
+	big       atomic.Bool     // inventory is large; this or an ancestor holds syncing.big
+	extra     bool            // the source does not have it
 	ignore    *filter.Ignore
-}
-
-// sourceNames are the names that were found in a directory of the source.
-type sourceNames struct {
-	exact map[string]bool // see [target.check]
-
-	// forms has the names by a form that is the same for all that some file system takes for one;
-	// names of the same form are separated by zeros. Of a large directory the later ones are
-	// forgotten: they are "".
-	forms map[uint64]string
-
-	cases, letters fold
-}
-
-// mostNamesKept is how many names of a directory are kept.
-const mostNamesKept = 128 << 10
-
-// mostTwins is how many names of one form are kept: a hostile server may send any number.
-const mostTwins = 16
-
-// formSeed keeps others from preparing names whose forms have the same hash.
-var formSeed = maphash.MakeSeed()
-
-// addExactly records an entry's name. It returns false if the name was recorded before.
-func (n *sourceNames) addExactly(name string) bool {
-	if n.exact[name] {
-		return false
-	}
-	if n.exact == nil {
-		n.exact = make(map[string]bool)
-	}
-	n.exact[name] = true
-	return true
-}
-
-// add records a name, and returns those of the same form that were recorded before.
-func (n *sourceNames) add(name string) (others []string) {
-	form := maphash.String(formSeed, endpoint.NameForm(name))
-	before, known := n.forms[form]
-	if known {
-		if others = strings.Split(before, "\x00"); slices.Contains(others, name) {
-			return others
-		}
-		name = before + "\x00" + name
-	} else if n.forms == nil {
-		n.forms = make(map[uint64]string)
-	}
-	if len(n.forms) >= mostNamesKept || len(others) >= mostTwins {
-		name = ""
-	}
-	n.forms[form] = name
-	return others
-}
-
-// twin fails if the target takes an entry's name for that of one that was found before. open is
-// called before a file is made to find that out.
-func (n *sourceNames) twin(e *entry, open func()) error {
-	for _, other := range n.add(e.name) {
-		if other == e.name { // a host may send a name twice
-			continue
-		}
-		if one, err := n.areOne(e.dir, e.name, other, open); one || err != nil {
-			return errTwin(other, err)
-		}
-	}
-	return nil
 }
 
 // attrs returns the attributes to set on a directory once everything in it is done.
@@ -144,12 +76,31 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	return set, nil
 }
 
+// excludes reports whether an entry of a directory is left out.
+func (d *directory) excludes(name string, dir bool) bool {
+	return d.tree.selection.Excludes(d.rel, name, dir, d.ignore)
+}
+
 // list lists what takes part of a directory of the source, if that was selected by name.
 func (t *tree) list(d *directory, each func(*entry, error) bool) error {
-	if t.filter.listed != nil {
-		return t.filter.listed.list(d, each)
+	if t.selection.List == nil {
+		return d.listAll(each)
 	}
-	return d.listAll(each)
+	at, all := t.selection.List.In(d.rel)
+	switch {
+	case all:
+		return d.listAll(each)
+	case at == nil:
+		return nil
+	}
+	err := d.listAll(func(e *entry, err error) bool {
+		leads := e.info.Mode.IsDir() || t.leads(e.info.Mode) && t.options.Links == LinksFollow
+		return !at.Takes(e.name, leads) || each(e, err)
+	})
+	if err == nil {
+		at.Read()
+	}
+	return err
 }
 
 // listAll lists a directory of the source. One that has taken its place since it was found, or that
@@ -332,16 +283,14 @@ type entry struct {
 	sought bool // found by a Check by name, through links
 
 	// Of a sync:
-	existing targetEntry // the target's entry of this name, if present is set
-	present  bool
-	saved    bool   // that entry is in the backup directory
-	reason   Reason // why it is copied or changed
-	probe    bool   // more must be asked to decide
-	planned  bool   // counted as such
+	existing plan.Held   // the target's entry of this name
+	do       plan.Action // what becomes of it
+	saved    bool        // the target's entry is in the backup directory
+	planned  bool        // counted as such
 }
 
 // absent reports whether the target is known to have no entry of this name.
-func (e *entry) absent() bool { return e.dir.fresh || e.reason == ReasonNew }
+func (e *entry) absent() bool { return e.dir.fresh || e.do.Why == plan.New }
 
 func (e *entry) source() string { return e.dir.tree.src.Join(e.dir.source, e.name) }
 func (e *entry) target() string { return e.dir.tree.dst.Join(e.dir.target, e.name) }
@@ -351,5 +300,19 @@ func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
+
+// twin fails if the target takes an entry's name for that of one that was found before. open is
+// called before a file is made to find that out.
+func (e *entry) twin(open func()) error {
+	for _, other := range e.dir.names.Add(e.name) {
+		if other == e.name { // a host may send a name twice
+			continue
+		}
+		if one, err := e.isOne(other, open); one || err != nil {
+			return errTwin(other, err)
+		}
+	}
+	return nil
+}
 
 func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }

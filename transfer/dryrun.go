@@ -9,6 +9,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/plan"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -28,7 +29,7 @@ func (telling) did(t *tree, e *Event)                                { e.Kind = 
 
 // hand waits for no connection unless contents have to be compared.
 func (telling) hand(w *walk, e *entry) {
-	if e.probe {
+	if e.do.Do == plan.Compare {
 		w.queue(e)
 		return
 	}
@@ -63,7 +64,7 @@ func (e *entry) tellPlan() {
 	if e.info.Mode.IsDir() {
 		route.Source, route.Target, size = route.Source+"/", route.Target+"/", -1
 	}
-	e.dir.tree.tell(&Event{Kind: Planned, Route: route, Size: size, Reason: e.reason})
+	e.dir.tree.tell(&Event{Kind: Planned, Route: route, Size: size, Reason: reasons[e.do.Why]})
 }
 
 // rehearsal is a Root whose changes do nothing and succeed. It asks nothing that only a change

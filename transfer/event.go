@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/pace"
+	"github.com/usftp/usftp/internal/plan"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -272,7 +273,7 @@ func (t *fileTask) tellEnd(err error) {
 		e.failed(err)
 	}
 	if t.entry != nil {
-		e.Reason = t.entry.reason
+		e.Reason = reasons[t.entry.do.Why]
 	}
 	t.tell(e)
 }
@@ -376,6 +377,11 @@ var phases = [...]Phase{filecopy.Finishing: PhaseFinishing, filecopy.Waiting: Ph
 	filecopy.Verifying: PhaseVerifying}
 
 func (t *fileTask) phase() Phase { return phases[t.Copy.Phase()] }
+
+// reasons are why a sync copies or changes an entry.
+var reasons = [...]Reason{plan.New: ReasonNew, plan.Type: ReasonType, plan.Size: ReasonSize,
+	plan.Time: ReasonTime, plan.Hash: ReasonHash, plan.Leads: ReasonLink, plan.Mode: ReasonMode,
+	plan.Owner: ReasonOwner, plan.Touch: ReasonTouch}
 
 // verifications are the ways in which a file was verified.
 var verifications = [...]Verification{filecopy.ByHash: VerifiedByHash,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/plan"
 )
 
 // What this package and filecopy both number has the same numbers in both, and all of it has.
@@ -54,6 +55,19 @@ func TestNamesForFilecopy(t *testing.T) {
 	n := constants(t, "../internal/filecopy/copy.go", "Verification")
 	if n+1 != len(verifications) {
 		t.Errorf("filecopy has %d verifications, %d have names", n, len(verifications)-1)
+	}
+}
+
+// Every reason that plan has for a change has the same name here.
+func TestNamesForPlan(t *testing.T) {
+	for i, name := range reasons {
+		if (name == "") != (i == 0) {
+			t.Errorf("reason %d is called %q", i, name)
+		}
+	}
+	n := constants(t, "sync.go", "Reason") - 1 // without ReasonExtra
+	if n != int(plan.Touch) || n+1 != len(reasons) {
+		t.Errorf("there are %d reasons, plan has %d, and %d have names", n, plan.Touch, len(reasons)-1)
 	}
 }
 

@@ -2,14 +2,15 @@ package transfer
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
-	"path"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/internal/filter"
 )
 
 // A FilterRule includes or excludes what a pattern matches. In a list of rules the first match
@@ -51,114 +52,92 @@ func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, er
 	return rules, lines.Err()
 }
 
-// A syncFilter decides what a sync leaves out on both sides.
-type syncFilter struct {
-	tree       *tree
-	ignoreFile string // SyncOptions.IgnoreFile
-	backupDir  string // relative to the target, or ""
+// A FileList names the files of a tree that are copied, as rsync's --files-from does. The
+// directories above them are made; a directory that is named is made, too, but what is in it is not
+// copied, unless its name ends in a slash or the list is Recursive.
+type FileList struct {
+	// Names are relative to the source, with slashes. A leading slash is left out, and ".." leads
+	// no further up than to the source.
+	Names []string
 
-	// allIncluded says that there are no rules but those of ignore files.
-	allIncluded bool
+	// Recursive copies everything in the directories that are named.
+	Recursive bool
 }
 
-func newSyncFilter(t *tree, o *SyncOptions) syncFilter {
-	return syncFilter{tree: t, ignoreFile: o.IgnoreFile, backupDir: o.BackupDir,
-		allIncluded: len(o.Filter) == 0 && o.BackupDir == ""}
-}
+// longestListed is more than a path has on any system.
+const longestListed = 64 << 10
 
-// excludes reports whether an entry is left out.
-func (f *syncFilter) excludes(in *directory, name string, dir bool) bool {
-	if in.rel == "." && name == lockName {
-		return true
+// errNoLines and errNoNames say that something is no list of the kind that was asked for. No path
+// has a NUL, or is so long.
+var (
+	errNoLines = endpoint.Explain("not a list of paths that end in a newline", fs.ErrInvalid)
+	errNoNames = endpoint.Explain("not a list of paths that end in a NUL", fs.ErrInvalid)
+)
+
+// ReadFileList reads the names in a list, one per line, or each up to a NUL. As in rsync, empty
+// ones and those that begin with "#" or ";" are left out, and a carriage return ends a line, too.
+// Of what cannot be such a list the error is [fs.ErrInvalid].
+func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
+	ends, invalid := "\n\r", errNoLines
+	if nul {
+		ends, invalid = "\x00", errNoNames
 	}
-	if f.allIncluded && in.ignore == nil {
-		return false // and no path is made for each of a million names
+	list := new(FileList)
+	names := bufio.NewScanner(r)
+	names.Buffer(nil, longestListed)
+	names.Split(func(data []byte, atEOF bool) (advance int, token []byte, err error) {
+		if i := bytes.IndexAny(data, ends); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		if atEOF && len(data) > 0 {
+			return len(data), data, nil
+		}
+		return 0, nil, nil
+	})
+	for names.Scan() {
+		switch name := names.Text(); {
+		case strings.IndexByte(name, 0) >= 0:
+			return nil, invalid
+		case name != "" && name[0] != '#' && name[0] != ';':
+			list.Names = append(list.Names, name)
+		}
 	}
-	rel := path.Join(in.rel, name)
-	return f.tree.filter.Exclude(rel, dir) || in.ignore.Exclude(rel, dir) ||
-		f.backupDir != "" && rel == f.backupDir
+	if errors.Is(names.Err(), bufio.ErrTooLong) {
+		return nil, invalid
+	}
+	return list, names.Err()
 }
 
-// excludesPath is excludes for a path that may lie in an excluded directory.
-func (f *syncFilter) excludesPath(rel string, dir bool) bool {
-	src := f.tree.src
-	in := &directory{tree: f.tree, rel: ".", source: f.tree.root.source}
-	for rest := rel; rest != ""; {
-		var name string
-		name, rest, _ = strings.Cut(rest, "/")
-		if f.ignoreFile != "" {
-			if _, err := src.Lstat(in.source); err != nil || f.readIgnore(in) != nil {
-				return true // its rules are gone
+var (
+	errNotFound = endpoint.Explain("the list names it, but the source does not have it",
+		fs.ErrNotExist)
+	errNotReached = errors.New("the list names it, but the way to it is a symbolic link, or it has come since; transfer.LinksFollow follows links")
+)
+
+// tellMissing reports what the list names and the walk has not found, one by one.
+func (t *tree) tellMissing() {
+	var looks errgroup.Group
+	looks.SetLimit(deleteFiles)
+	t.selection.List.Missing(func(rel string, excused bool) {
+		if t.ctx.Err() != nil {
+			return
+		}
+		looks.Go(func() error {
+			source := t.src.Join(t.route.Source, rel)
+			switch _, err := t.src.Lstat(source); {
+			case err == nil && excused:
+			case err == nil:
+				err = errNotReached
+				fallthrough
+			default:
+				if isAbsent(err) {
+					err = errNotFound // not as of the source, where a sync expects it
+				}
+				t.fail("", source, t.dst.Join(t.root.target, rel),
+					&fs.PathError{Op: "list", Path: source, Err: err})
 			}
-		}
-		if f.excludes(in, name, dir || rest != "") {
-			return true
-		}
-		in = &directory{tree: f.tree, parent: in, rel: path.Join(in.rel, name),
-			source: src.Join(in.source, name)}
-	}
-	return false
-}
-
-// readIgnore reads a directory's ignore file, and adds its rules to those of the directory above.
-func (f *syncFilter) readIgnore(d *directory) error {
-	if d.parent != nil {
-		d.ignore = d.parent.ignore
-	}
-	if f.ignoreFile == "" || d.extra {
-		return nil
-	}
-	name := f.tree.src.Join(d.source, f.ignoreFile)
-	text, _, err := f.tree.src.ReadSmall(name, filter.LongestIgnore) // as git: through no link
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, endpoint.ErrNotRegular):
-		return nil
-	case err == nil && len(text) == filter.LongestIgnore:
-		err = &fs.PathError{Op: "read", Path: name,
-			Err: errors.New("too large for an ignore file")}
-	}
-	if err == nil {
-		d.ignore, err = filter.NewIgnore(d.ignore, d.rel, text)
-	}
-	return endpoint.OfSource(err)
-}
-
-// A reach is a SyncWithin in a form that is quick to ask, however many changes there are.
-type reach struct {
-	listed map[string]bool // directories that are compared, and all above them
-	trees  map[string]bool // directories in which everything is compared
-}
-
-func newReach(w *SyncWithin) *reach {
-	if w == nil {
-		return nil
-	}
-	r := &reach{make(map[string]bool), make(map[string]bool)}
-	add := func(rel string) {
-		for ; !r.listed[rel]; rel = path.Dir(rel) {
-			r.listed[rel] = true
-		}
-	}
-	for dir := range w.Dirs {
-		add(path.Clean(dir))
-	}
-	for _, tree := range w.Trees {
-		tree = path.Clean(tree)
-		r.trees[tree] = true
-		add(tree)
-	}
-	return r
-}
-
-// has reports whether a directory is compared, or contains one that is.
-func (r *reach) has(rel string) bool {
-	if r == nil || r.listed[rel] || r.trees["."] {
-		return true
-	}
-	for ; rel != "."; rel = path.Dir(rel) {
-		if r.trees[rel] {
-			return true
-		}
-	}
-	return false
+			return nil
+		})
+	})
+	looks.Wait()
 }

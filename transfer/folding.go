@@ -8,38 +8,30 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/text/unicode/norm"
-
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/plan"
 	"github.com/usftp/usftp/internal/private"
 )
 
-// Two names of a source may be one at the target: file systems may not care about case (Windows,
-// macOS, FAT), or about how Unicode spells a letter (macOS, some of ZFS). The second would replace
-// the first. Nobody says which do, and each directory may be another file system. So where a
-// directory of the source has two such names, a file of this run's own finds it out, and the second
-// is refused.
+// Of two names of a source that are one at the target, the second would replace the first. So where
+// a directory of the source has two that may be, a file of this run's own finds it out, and the
+// second is refused.
 
-// areOne reports whether two names of the same form are one name in a directory of the target.
-func (n *sourceNames) areOne(d *directory, a, b string, open func()) (bool, error) {
-	cases := func() (bool, error) { return n.cases.ask(d, "a", "A", open) }
-	letters := func() (bool, error) { return n.letters.ask(d, composed, decomposed, open) }
-	switch {
-	case b == "":
-		if one, err := cases(); one || err != nil {
-			return one, err
-		}
-		return letters()
-	case norm.NFC.String(a) == norm.NFC.String(b):
-		return letters()
-	case localfs.FoldName(a) == localfs.FoldName(b):
-		return cases()
-	}
-	if one, err := cases(); !one || err != nil {
-		return one, err
-	}
-	return letters()
+// sourceNames are the names that were found in a directory of the source, and which of them the
+// target takes for one.
+type sourceNames struct {
+	plan.Names
+	cases, letters fold
+}
+
+// isOne reports whether the target takes an entry's name for another one of the same form. open is
+// called before a file is made to find that out.
+func (e *entry) isOne(other string, open func()) (bool, error) {
+	d := e.dir
+	return plan.AreOne(e.name, other,
+		func() (bool, error) { return d.names.cases.ask(d, "a", "A", open) },
+		func() (bool, error) { return d.names.letters.ask(d, composed, decomposed, open) })
 }
 
 // errTwin says that a name is another one at the target, or that nobody knows.

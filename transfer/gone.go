@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/plan"
 )
 
 // gone establishes that the source does not have what a sync is about to delete. A listing alone
@@ -79,10 +80,9 @@ func (g *gone) stop(err error) error {
 	return g.stopped
 }
 
-// confirm returns those of some names in a directory, given relative to it, that the source still
-// lacks. present is the nearest directory that both sides have. Directories that the source lacks
-// may be something else there.
-func (g *gone) confirm(present, dir string, names []string, dirs bool) ([]string, error) {
+// confirm returns those of the names that a directory is to lose that the source still lacks.
+// Directories that the source lacks may be something else there.
+func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) {
 	t := g.sync.tree
 	g.mu.Lock()
 	stopped := g.stopped
@@ -90,28 +90,28 @@ func (g *gone) confirm(present, dir string, names []string, dirs bool) ([]string
 	if stopped != nil {
 		return nil, stopped
 	}
-	if g.unsure(present) {
+	if g.unsure(lost.Present) {
 		g.skipped.Do(func() {
 			t.warn(t.route.Source, t.root.target,
 				"nothing is deleted where something vanished from the source while it was read")
 		})
 		return nil, filecopy.ErrKept
 	}
-	err := g.stands(present)
-	taken := make([]bool, len(names))
+	err = g.stands(lost.Present)
+	taken := make([]bool, len(lost.Names))
 	var looks errgroup.Group
 	looks.SetLimit(deleteFiles)
 	if err == nil {
-		for i, name := range names {
+		for i, name := range lost.Names {
 			looks.Go(func() (err error) {
-				taken[i], err = g.taken(present, path.Join(dir, name), dirs)
+				taken[i], err = g.taken(lost.Present, path.Join(lost.Dir, name), dirs)
 				return err
 			})
 		}
 		err = looks.Wait()
 	}
 	if err == nil {
-		err = g.stands(present)
+		err = g.stands(lost.Present)
 	}
 	if err == nil {
 		err = g.same()
@@ -119,8 +119,7 @@ func (g *gone) confirm(present, dir string, names []string, dirs bool) ([]string
 	if err != nil && t.ctx.Err() == nil {
 		err = g.stop(err)
 	}
-	var lacking []string
-	for i, name := range names {
+	for i, name := range lost.Names {
 		if !taken[i] {
 			lacking = append(lacking, name)
 		}

@@ -1,26 +1,69 @@
 package transfer
 
 import (
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
+	"github.com/usftp/usftp/internal/quirks"
+	"github.com/usftp/usftp/pool"
 )
 
 // lockBack is by how much the lock is dated back, which is more than times are rounded.
 const lockBack = 5 * time.Second
 
+// keeping is whether the target of a sync sets times and modes.
+type keeping struct {
+	sync  *syncing
+	asked endpoint.Once // when that first matters
+	told  sync.Once     // that times are not compared
+}
+
+func (k *keeping) times() bool {
+	k.find(true)
+	times, _ := k.known()
+	return times
+}
+
+func (k *keeping) modes() bool {
+	k.find(false)
+	_, modes := k.known()
+	return modes
+}
+
+// known reports whether the target sets times and modes, as far as is known, and should.
+func (k *keeping) known() (times, modes bool) {
+	s := k.sync
+	times, modes = !s.options.NoTimes, !s.options.NoModes
+	if conn := s.tree.dst.Conn(); conn != nil {
+		q := quirksOf(conn)
+		times, modes = times && !q.NoTimes.Load(), modes && !q.NoModes.Load()
+	}
+	return times, modes
+}
+
+func quirksOf(conn *pool.Conn) *quirks.Quirks {
+	host := conn.Host()
+	return pools.OfHost(&host).Quirks()
+}
+
+// find finds out what the target sets. The caller says that times are not set if it has to compare
+// them.
+func (k *keeping) find(comparing bool) { k.asked.Do(func() { k.probe(comparing) }) }
+
 // probe finds out by the lock, a file of this run's own, whether the host sets times and modes.
 // Some say yes and do nothing. OpenSSH's server is believed until it refuses, so that most syncs
 // need not wait for the answers. The caller says that times are not set if it is comparing them.
-func (v *inventories) probe(comparing bool) {
-	s := v.sync
+func (k *keeping) probe(comparing bool) {
+	s := k.sync
 	conn, into := s.tree.dst.Conn(), s.tree.into
 	if conn == nil || s.lock == nil || private.OfClient(conn.Host().Client).WorksInOrder() {
 		return
 	}
-	times, modes := v.keeps()
+	times, modes := k.known()
 	if !times && !modes {
 		return
 	}

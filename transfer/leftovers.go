@@ -343,6 +343,9 @@ func (l *leftovers) findRoots() {
 
 // end removes or closes the notes at the end of the run. whole means that nothing has failed.
 func (l *leftovers) end(t *tree, whole bool) {
+	if whole {
+		l.made.complete()
+	}
 	if l.own == nil {
 		return
 	}

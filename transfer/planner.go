@@ -23,8 +23,8 @@ type planner interface {
 	enter(d *directory) (leave func(), ok bool)
 	listed(d *directory)
 
-	// filterIn returns which entries of a directory are left out.
-	filterIn(d *directory) (excludes func(name string, dir bool) bool, err error)
+	// readIgnore gets what leaves out entries of a directory besides the tree's rules.
+	readIgnore(d *directory) error
 
 	// found reports whether an entry takes part. enters reports whether a directory is to be
 	// walked, and makes room for it; wants, whether anything is to be done with a file or a link.

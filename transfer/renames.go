@@ -4,23 +4,28 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/plan"
 )
 
 // repeatRenames repeats the source's renames, in order as far as that matters. What cannot be
 // renamed is copied and deleted later.
 func repeatRenames(s *syncing) {
-	renames := s.options.Within.Renames
+	var renames []plan.Rename
+	for _, r := range s.options.Within.Renames {
+		renames = append(renames, plan.Rename(r))
+	}
 	if len(renames) > 0 {
 		s.tree.into.Unmoved(".") // the others need what it finds out, and report its error
 	}
 	for len(renames) > 0 && s.tree.ctx.Err() == nil {
-		n := unrelated(renames)
+		n := plan.Unrelated(renames)
 		var work errgroup.Group
-		work.SetLimit(renamesAtOnce)
+		work.SetLimit(plan.RenamesAtOnce)
 		for _, r := range renames[:n] {
 			work.Go(func() error { repeatRename(s, r); return nil })
 		}
@@ -29,42 +34,10 @@ func repeatRenames(s *syncing) {
 	}
 }
 
-// renamesAtOnce is how many renames are made at once: each takes a few round trips.
-const renamesAtOnce = 64
-
-// unrelated returns how many of the first renames may be made in any order: none of their paths
-// is another's, or lies in it.
-func unrelated(renames []SyncRename) int {
-	met := make(map[string]bool)   // paths
-	above := make(map[string]bool) // all directories above them
-	for i, r := range renames[:min(len(renames), renamesAtOnce)] {
-		for _, name := range []string{r.From, r.To} {
-			name = path.Clean(name)
-			if above[name] {
-				return i
-			}
-			for at := name; at != "." && at != "/"; at = path.Dir(at) {
-				if met[at] {
-					return i
-				}
-			}
-		}
-		for _, name := range []string{r.From, r.To} {
-			name = path.Clean(name)
-			met[name] = true
-			for name != "." && name != "/" {
-				name = path.Dir(name)
-				above[name] = true
-			}
-		}
-	}
-	return min(len(renames), renamesAtOnce)
-}
-
-func repeatRename(s *syncing, r SyncRename) {
+func repeatRename(s *syncing, r plan.Rename) {
 	src := s.tree.src
 	from, to := path.Clean(r.From), path.Clean(r.To)
-	if !isBelow(from) || !isBelow(to) {
+	if !plan.IsBelow(from) || !plan.IsBelow(to) {
 		return
 	}
 	if _, err := src.Lstat(src.Join(s.tree.root.source, from)); !errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +45,7 @@ func repeatRename(s *syncing, r SyncRename) {
 	}
 	now, err := src.Stat(src.Join(s.tree.root.source, to))
 	dir := now.Mode.IsDir()
-	if err != nil || s.filter.excludesPath(from, dir) || s.filter.excludesPath(to, dir) {
+	if err != nil || excludesPath(s, from, dir) || excludesPath(s, to, dir) {
 		return
 	}
 	target := &s.tree.into
@@ -89,10 +62,28 @@ func repeatRename(s *syncing, r SyncRename) {
 	if looks.Wait() != nil {
 		return
 	}
-	existing := newTargetEntry(&old)
-	if existing.kind() == heldKindOf(now.Mode) && (now.Mode.IsDir() ||
-		now.Mode.IsRegular() && existing.sameSize(&now) && existing.sameTime(s.asStored(&now),
-			s.options.ModifyWindow)) {
+	if s.decides.IsRenamed(&now, s.decides.Owners.Hold(&old)) {
 		target.Rename(from, to)
 	}
+}
+
+// excludesPath is directory.excludes for a path that may lie in an excluded directory.
+func excludesPath(s *syncing, rel string, dir bool) bool {
+	src := s.tree.src
+	in := &directory{tree: s.tree, rel: ".", source: s.tree.root.source}
+	for rest := rel; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		if s.options.IgnoreFile != "" {
+			if _, err := src.Lstat(in.source); err != nil || s.readIgnore(in) != nil {
+				return true // its rules are gone
+			}
+		}
+		if in.excludes(name, dir || rest != "") {
+			return true
+		}
+		in = &directory{tree: s.tree, parent: in, rel: path.Join(in.rel, name),
+			source: src.Join(in.source, name)}
+	}
+	return false
 }

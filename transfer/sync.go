@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path"
 	"path/filepath"
 	"strings"
@@ -15,7 +14,9 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/plan"
 )
 
 // SyncOptions configure a [Sync]. The zero SyncOptions are valid: everything that is missing or
@@ -163,17 +164,14 @@ func Sync(ctx context.Context, dst, src Endpoint, options SyncOptions) (Summary,
 type syncing struct {
 	copying
 	options SyncOptions
-	filter  syncFilter
-	within  *reach  // nil means everything
+	decides plan.Sync
+	within  *plan.Reach
 	saved   backups // where what is replaced goes
-	differ  differ
 
-	// foldsCase reports whether names that differ only in case are the same file in the target.
-	// Without a lock it is known only for this system.
-	// foldsLetters reports the same of names that spell a letter in another way.
-	foldsCase, foldsLetters func() bool
-
-	inventories inventories
+	// folding is of the target. Without a lock, whether case counts is known only for this system.
+	folding plan.Folding
+	keeps   keeping
+	big     sync.Mutex // held by the walker that has a large inventory: only one may at a time
 
 	there    atomic.Int64 // entries seen at the target
 	met      atomic.Int64 // entries seen in the source
@@ -202,7 +200,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 		return fmt.Errorf("%q is not the name of an ignore file", name)
 	}
 	if dir := filepath.ToSlash(options.BackupDir); dir != "" {
-		if !isBelow(dir) {
+		if !plan.IsBelow(dir) {
 			return fmt.Errorf("the backup directory %q is not a path in the target", dir)
 		}
 		options.BackupDir = path.Clean(dir)
@@ -211,13 +209,19 @@ func newSyncing(t *tree, options SyncOptions) error {
 	if options.DryRun { // it keeps nobody out, and changes no source
 		options.NoLock, options.RemoveSource = true, false
 	}
-	s := &syncing{copying: copying{t}, options: options, within: newReach(options.Within),
-		filter: newSyncFilter(t, &options),
-		saved:  backups{dir: options.BackupDir}}
-	s.differ = differ{s}
-	s.extras.sync, s.saved.sync, s.gone.sync, s.inventories.sync = s, s, s, s
-	s.foldsCase = func() bool { return localfs.FoldsCase && t.dst.Conn() == nil }
-	s.foldsLetters = sync.OnceValue(func() bool {
+	s := &syncing{copying: copying{t}, options: options, saved: backups{dir: options.BackupDir}}
+	s.extras.sync, s.saved.sync, s.gone.sync, s.keeps.sync = s, s, s, s
+	t.selection.Lock, t.selection.Backups = lockName, options.BackupDir
+	if w := options.Within; w != nil {
+		s.within = plan.NewReach(w.Dirs, w.Trees)
+	}
+	s.decides = plan.Sync{Only: plan.Only(options.Only), Update: options.Update,
+		Checksum: options.Checksum, SizeOnly: options.SizeOnly, Window: options.ModifyWindow,
+		Since: options.Since, Deletes: options.Delete, Attributes: &t.copies.Options.Attributes,
+		Owners: new(plan.Owners), ToHost: t.dst.Conn() != nil,
+		KeepsTimes: s.keeps.times, KeepsModes: s.keeps.modes}
+	s.folding.Case = func() bool { return localfs.FoldsCase && t.dst.Conn() == nil }
+	s.folding.Letters = sync.OnceValue(func() bool {
 		if t.dst.Conn() == nil && !localfs.FoldsCase || removesNothing(t) {
 			return false // the last would leave a file in each run, and deletes nothing
 		}
@@ -256,7 +260,7 @@ func (s *syncing) start() error {
 		s.lock, err = newLock(s)
 	}
 	if err == nil {
-		s.foldsCase = s.lock.foldsCase
+		s.folding.Case = s.lock.foldsCase
 		root.pending.Add(1) // releasing the lock changes its mtime once more
 	}
 	if err == nil && s.options.Within != nil {
@@ -301,17 +305,40 @@ func (s *syncing) enter(d *directory) (leave func(), ok bool) {
 	return leave, err == nil
 }
 
-func (s *syncing) filterIn(d *directory) (excludes func(name string, dir bool) bool, err error) {
-	return func(name string, dir bool) bool { return s.filter.excludes(d, name, dir) },
-		s.filter.readIgnore(d)
+// readIgnore reads a directory's ignore file, and adds its rules to those of the directory above.
+func (s *syncing) readIgnore(d *directory) error {
+	src := s.tree.src
+	if d.parent != nil {
+		d.ignore = d.parent.ignore
+	}
+	if s.options.IgnoreFile == "" || d.extra {
+		return nil
+	}
+	name := src.Join(d.source, s.options.IgnoreFile)
+	text, _, err := src.ReadSmall(name, filter.LongestIgnore) // as git: through no link
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, endpoint.ErrNotRegular):
+		return nil
+	case err == nil && len(text) == filter.LongestIgnore:
+		err = &fs.PathError{Op: "read", Path: name,
+			Err: errors.New("too large for an ignore file")}
+	}
+	if err == nil {
+		d.ignore, err = filter.NewIgnore(d.ignore, d.rel, text)
+	}
+	return endpoint.OfSource(err)
 }
 
 // listed finds what the source does not have.
-func (s *syncing) listed(d *directory) { s.extras.find(d) }
+func (s *syncing) listed(d *directory) {
+	if s.options.Delete {
+		s.extras.find(d)
+	}
+}
 
 // finish leaves alone what is as it should be.
 func (s *syncing) finish(d *directory) error {
-	if s.sameDirectory(d) {
+	if !d.touched.Load() && s.decides.IsSameDir(&d.info, d.existing) {
 		return nil
 	}
 	return s.settling(func() error { return s.tree.finishDir(d) })
@@ -320,11 +347,11 @@ func (s *syncing) finish(d *directory) error {
 // settling sets attributes of what another run has made. If the host refuses, it may set some of
 // them for no file: that is found out, and if so, what is left is tried again.
 func (s *syncing) settling(set func() error) error {
-	times, modes := s.inventories.keeps()
+	times, modes := s.keeps.known()
 	err := set()
 	if endpoint.Refused(err) {
-		s.inventories.find(false)
-		if nowTimes, nowModes := s.inventories.keeps(); nowTimes != times || nowModes != modes {
+		s.keeps.find(false)
+		if nowTimes, nowModes := s.keeps.known(); nowTimes != times || nowModes != modes {
 			err = set()
 		}
 	}
@@ -334,7 +361,7 @@ func (s *syncing) settling(set func() error) error {
 func (s *syncing) mayCommit() error { return s.lock.check() }
 
 func (s *syncing) backups(e *entry) *backups {
-	if s.saved.dir != "" && e.present && !e.saved {
+	if s.saved.dir != "" && e.existing.IsThere() && !e.saved {
 		return &s.saved
 	}
 	return nil
@@ -342,24 +369,23 @@ func (s *syncing) backups(e *entry) *backups {
 
 // take takes the inventory of a target directory.
 func (s *syncing) take(d *directory) (release func(), err error) {
-	var spelt *spellings // only deleting needs them
+	v := plan.NewInventory(&s.folding, s.decides.Owners)
 	if s.options.Delete {
 		// Whether case counts is found out by the name of the lock, if the host tells.
-		spelt = newSpellings(s.lock == nil || !s.lock.knowsCase())
+		v.KeepSpellings(s.lock == nil || !s.lock.knowsCase())
 	}
-	v := newInventory(s.foldsCase, s.foldsLetters, &s.inventories.owners, spelt)
 	d.inventory = v
 	release = func() {
 		d.inventory = nil
 		d.big.Store(false)
 	}
-	if err := s.filter.readIgnore(d); err != nil {
+	if err := s.readIgnore(d); err != nil {
 		return release, err
 	}
 	if d.fresh {
 		return release, nil
 	}
-	if d.existing != nil && d.existing.perm()&0o500 != 0o500 {
+	if d.existing.IsThere() && d.existing.Perm()&0o500 != 0o500 {
 		if err := s.open(d); err != nil { // it could not even be listed
 			return release, err
 		}
@@ -370,38 +396,37 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		locked = above.big.Load()
 	}
 	startOver := func() {
-		s.there.Add(-int64(v.n))
-		v.reset()
+		s.there.Add(-int64(v.Len()))
+		v.Reset()
 	}
 	err = s.tree.into.entries(d.rel, startOver, func(name string, f *endpoint.Info) error {
-		if s.filter.excludes(d, name, f.Mode.IsDir()) {
+		if d.excludes(name, f.Mode.IsDir()) {
 			return nil
 		}
 		if n := s.there.Add(1); s.tree.tooMany(n) {
 			return ErrTreeTooLarge
 		}
-		if v.n == bigInventory {
+		if v.Len() == plan.BigInventory {
 			if !locked {
 				locked = true
-				s.inventories.big.Lock()
+				s.big.Lock()
 				forget := release
 				release = func() {
 					forget()
-					s.inventories.big.Unlock()
+					s.big.Unlock()
 				}
 			}
 			d.big.Store(true)
 		}
-		v.add(name, f)
+		v.Add(name, f)
 		return nil
 	})
-	s.extras.held.Add(int64(v.files))
-	v.sort()
+	if s.options.Delete {
+		s.extras.Hold(v.Files())
+	}
+	v.Sort()
 	return release, err
 }
-
-// bigInventory is the size from which only one inventory may exist at a time.
-const bigInventory = 64 << 10
 
 // open gives the owner of a target directory all permissions, since something in it is about to
 // change. The directory gets the source's permissions when everything in it is done. If the host
@@ -413,8 +438,8 @@ func (s *syncing) open(d *directory) error {
 		return nil // the lock could be made in the target itself
 	}
 	d.opened.Do(func() {
-		existing := d.existing
-		if existing == nil && d.parent != nil || existing != nil && existing.perm()&0o700 == 0o700 {
+		there := d.existing.IsThere()
+		if !there && d.parent != nil || there && d.existing.Perm()&0o700 == 0o700 {
 			return
 		}
 		_, changed, err := s.tree.into.openDir(d.rel)
@@ -434,7 +459,7 @@ func (s *syncing) open(d *directory) error {
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.tree.met(e) || s.filter.excludes(e.dir, e.name, e.info.Mode.IsDir()) {
+	if s.tree.met(e) || e.dir.excludes(e.name, e.info.Mode.IsDir()) {
 		return false
 	}
 	s.met.Add(1)
@@ -442,38 +467,33 @@ func (s *syncing) found(e *entry) bool {
 		e.dir.touched.Store(true)
 		s.open(e.dir)
 	}
-	if err := e.dir.names.twin(e, open); err != nil {
+	if err := e.twin(open); err != nil {
 		s.tree.fail("", e.source(), e.target(), err)
 		return false
 	}
-	e.existing, e.present = e.dir.inventory.take(e.name)
+	e.existing = e.dir.inventory.Take(e.name)
 	return true
 }
 
 // enters decides whether to enter a directory, and removes whatever is in its way.
 func (s *syncing) enters(d *directory, e *entry) bool {
-	t, o := s.tree, &s.options.Only
-	if t.options.KeepDirLinks && e.present && e.existing.kind() == kindLink {
+	t := s.tree
+	if t.options.KeepDirLinks && e.existing.IsThere() && e.existing.Kind() == plan.Link {
 		is, err := d.keepLink()
 		if err == nil {
-			e.existing = newTargetEntry(&is)
-			e.existing.owner = s.inventories.owners.number(is.Owner)
+			e.existing = s.decides.Owners.Hold(&is)
 		} else if !errors.Is(err, endpoint.ErrLinkInWay) {
 			t.fail("", d.source, d.target, err)
 			return false
 		}
 	}
-	switch {
-	case !e.present && o.Existing, e.present && o.IgnoreExisting && e.existing.kind() != kindDir:
+	switch e.do = s.decides.OfDir(e.existing); e.do.Do {
+	case plan.Skip:
 		t.count(&t.sums.Skipped, 1)
 		return false
-	case e.present && e.existing.kind() == kindDir:
-		d.made, d.existing = true, &e.existing
-		return s.within.has(d.rel)
-	case !e.present:
-		e.reason = ReasonNew
-	default:
-		e.reason = ReasonType
+	case plan.Enter:
+		d.made, d.existing = true, e.existing
+		return s.within.Has(d.rel)
 	}
 	t.do.entering(e)
 	e.dir.touched.Store(true)
@@ -481,7 +501,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 		t.fail("", d.source, d.target, err)
 		return false
 	}
-	if e.present {
+	if e.existing.IsThere() {
 		if err := s.clear(e.dir, e.name, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.fail("", d.source, d.target, err)
 			return false
@@ -495,74 +515,28 @@ func (s *syncing) wants(e *entry) bool {
 	if !s.copying.wants(e) {
 		return false
 	}
-	o, only, f, existing := &s.options, &s.options.Only, &e.info, e.existing
-	regular := f.Mode.IsRegular()
-	old := existing.kind()
-	switch {
-	case regular && (f.Size < only.MinSize || only.MaxSize > 0 && f.Size > only.MaxSize ||
-		!only.Newer.IsZero() && f.Mtime.Before(only.Newer)),
-		!e.present && only.Existing, e.present && only.IgnoreExisting:
-		s.tree.count(&s.tree.sums.Skipped, 1)
-		return false
-	case !e.present:
-		e.reason = ReasonNew
-		return true
-	case old != heldKindOf(f.Mode):
-		e.reason = ReasonType
-		if old == kindDir && o.Delete {
-			s.extras.postpone(e)
-			return false
-		}
-		return true
+	t := s.tree
+	e.do = s.decides.Of(&e.info, e.existing, func() bool {
+		return t.copies.IsHalfway(e.source(), e.target())
+	})
+	if e.do.Untimed {
+		s.keeps.told.Do(func() {
+			t.warn(t.route.Source, t.root.target, "times are not compared, "+
+				"since the host does not set them: files of the same size count as equal "+
+				"(transfer.SyncOptions.Checksum compares contents)")
+		})
 	}
-	if regular && s.tree.copies.IsHalfway(e.source(), e.target()) {
-		e.reason = ReasonHash
+	switch e.do.Do {
+	case plan.Skip:
+		t.count(&t.sums.Skipped, 1)
+	case plan.Same:
+		t.equal(e)
+	case plan.Postpone:
+		s.extras.postpone(e)
+	default:
 		return true
 	}
-	stored := s.asStored(f)
-	age, known := existing.age(stored)
-	if regular && s.options.Update && known && age < -o.ModifyWindow {
-		s.tree.count(&s.tree.sums.Skipped, 1)
-		return false
-	}
-	sameTime := existing.sameTime(stored, o.ModifyWindow)
-	if !sameTime && regular && existing.sameSize(f) {
-		if sameTime = !s.inventories.keepsTimes(); sameTime && !s.options.NoTimes && !o.SizeOnly {
-			s.inventories.told.Do(func() {
-				s.tree.warn(s.tree.route.Source, s.tree.root.target, "times are not compared, "+
-					"since the host does not set them: files of the same size count as equal "+
-					"(transfer.SyncOptions.Checksum compares contents)")
-			})
-		}
-	}
-	switch {
-	case !regular: // listings do not say where links lead
-		e.reason, e.probe = ReasonLink, true
-	case !existing.sameSize(f):
-		e.reason = ReasonSize
-	case o.Checksum:
-		e.reason, e.probe = ReasonHash, true
-	case !o.SizeOnly && (!sameTime || !o.Since.IsZero() && !f.Mtime.Before(o.Since) &&
-		f.Mtime.Before(time.Now().Add(time.Second))):
-		e.reason = ReasonTime
-	case !sameTime:
-		e.reason = ReasonTouch
-	case existing.perm() != s.tree.copies.Options.Perm(f) && f.HasMode && s.inventories.keepsModes():
-		e.reason = ReasonMode
-	}
-	if e.reason == "" && o.Owners && !existing.sameOwner(f, &s.inventories.owners) {
-		e.reason = ReasonOwner
-	}
-	if e.reason != "" {
-		return true
-	}
-	s.tree.equal(e)
 	return false
-}
-
-// onlyAttrs reports whether only attributes differ.
-func (r Reason) onlyAttrs() bool {
-	return r == ReasonMode || r == ReasonOwner || r == ReasonTouch
 }
 
 // prepare does whatever an entry needs before copying, or instead. It reports whether that was all.
@@ -585,29 +559,39 @@ func (s *syncing) prepare(e *entry) (done bool) {
 
 func (s *syncing) tryPrepare(e *entry) (done bool, err error) {
 	t := s.tree
-	if e.probe {
-		if done, err = s.differ.probe(e); done || err != nil {
-			return done, err
+	if e.do.Do == plan.Compare {
+		same, err := differ{s}.same(e)
+		if err != nil {
+			return false, err
 		}
+		e.do = s.decides.Compared(e.do, &e.info, e.existing, same)
 	}
-	if e.reason.onlyAttrs() {
+	switch {
+	case e.do.Do == plan.Same:
+		t.equal(e)
+		return true, nil
+	case e.do.Do == plan.SetAttrs && !e.info.Mode.IsRegular(): // not every host can set a link's times
+		return true, t.walk.finishLink(e)
+	case e.do.Do == plan.SetAttrs:
 		err := t.inPlace(e.dir)
 		if err == nil {
 			err = s.settling(func() error {
-				_, err := t.setAttrs(e.rel(), 0, false, s.differ.attrs(e))
+				_, err := t.setAttrs(e.rel(), 0, false, s.decides.Attrs(&e.info))
 				return err
 			})
 		}
 		if err == nil {
-			s.tree.equal(e)
+			t.equal(e)
 			t.count(&t.sums.Attrs, 1)
-			t.do.did(t, &Event{Kind: Done, Route: e.route(), Size: e.info.Size, Reason: e.reason})
+			t.do.did(t, &Event{Kind: Done, Route: e.route(), Size: e.info.Size,
+				Reason: reasons[e.do.Why]})
 		}
-		if !errors.Is(err, endpoint.ErrOtherNames) { // otherwise it is copied
+		if !errors.Is(err, endpoint.ErrOtherNames) {
 			return true, err
 		}
+		e.do.Do = plan.Copy
 	}
-	if err := s.open(e.dir); err != nil || e.reason != ReasonType {
+	if err := s.open(e.dir); err != nil || e.do.Why != plan.Type {
 		return false, err
 	}
 	return false, s.makeWay(e)
@@ -617,41 +601,18 @@ var errDirectoryInWay = fmt.Errorf("%w that is not empty, and would have to be d
 
 // makeWay removes an existing entry that a rename would not replace.
 func (s *syncing) makeWay(e *entry) error {
-	kind := e.existing.kind()
-	if kind == kindFile || kind == kindLink && e.info.Mode.IsRegular() {
+	if !plan.InWay(e.existing, e.info.Mode) {
 		return nil
 	}
-	if kind == kindDir && s.holds(e.dir, e.name) {
+	isDir := e.existing.Kind() == plan.Dir
+	if isDir && s.holds(e.dir, e.name) {
 		return errDirectoryInWay
 	}
-	err := s.clear(e.dir, e.name, kind == kindDir)
-	if kind == kindDir && err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := s.clear(e.dir, e.name, isDir)
+	if isDir && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errDirectoryInWay
 	}
 	return endpoint.IgnoreMissing(err)
-}
-
-// asStored returns what the target shows of a source that has been copied.
-func (s *syncing) asStored(f *endpoint.Info) *endpoint.Info {
-	_, at := f.Times()
-	if s.tree.dst.Conn() != nil && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
-		at = endpoint.Nearest(at)
-	}
-	if at.Equal(f.Mtime) {
-		return f
-	}
-	stored := *f
-	stored.Mtime = at
-	return &stored
-}
-
-// sameDirectory reports whether a target directory already has all the attributes it should.
-func (s *syncing) sameDirectory(d *directory) bool {
-	return d.existing != nil && !d.touched.Load() && d.existing.sameTime(s.asStored(&d.info),
-		s.options.ModifyWindow) &&
-		(!d.info.HasMode || d.existing.perm() == d.info.Mode.Perm() &&
-			d.existing.sameSize(&d.info)) &&
-		(!s.options.Owners || d.existing.sameOwner(&d.info, &s.inventories.owners))
 }
 
 // vanished reports whether an error means that an entry is gone from the source, and counts it.
@@ -701,28 +662,16 @@ func (s *syncing) clear(d *directory, name string, dir bool) error {
 	return s.tree.into.Remove(path.Join(d.rel, name), dir)
 }
 
-// conclude deletes the extras, and copies what waits for that.
+// conclude deletes the extras, and gives the lock back.
 func (s *syncing) conclude() {
-	t, x := s.tree, &s.extras
+	t := s.tree
 	t.walk.finishing.Wait()
-	deleted := x.delete()
-	for _, e := range x.late {
-		if deleted && !x.kept(e.rel()) {
-			e.existing, e.present = targetEntry{}, false // the directory is gone
-			t.walk.copy(e)
-		} else {
-			t.fail("", e.source(), e.target(), errDirectoryInWay)
-		}
-		t.walk.done(e.dir)
-	}
-	t.walk.finishing.Wait()
-	if x.began {
-		x.finishTouched()
+	if s.options.Delete {
+		s.extras.conclude()
 	}
 	if s.lock != nil {
 		s.lock.release()
 		t.walk.done(t.root)
 		t.walk.finishing.Wait()
 	}
-	x.close()
 }

@@ -111,7 +111,7 @@ func liesIn(name string, dir fs.FileInfo) bool {
 // check refuses names that the system takes for others, and a link made by the source to stand for
 // a directory of the same name.
 func (t *localTarget) check(d *directory, name string) error {
-	if t.job.tree.options.KeepDirLinks && t.job.src.Conn() != nil && !d.names.addExactly(name) {
+	if t.job.tree.options.KeepDirLinks && t.job.src.Conn() != nil && !d.names.AddExactly(name) {
 		return errTwice
 	}
 	return localfs.CheckName(name)
@@ -159,7 +159,7 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	// links that stand for directories: the source must not have turned it into a link with an
 	// earlier entry.
 	if (t.job.options.Placement == PlaceDirect || t.job.tree.options.KeepDirLinks ||
-		!private.OfClient(t.Conn().Host().Client).KnowsLinks()) && !d.names.addExactly(name) {
+		!private.OfClient(t.Conn().Host().Client).KnowsLinks()) && !d.names.AddExactly(name) {
 		return errTwice
 	}
 	return nil

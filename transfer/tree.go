@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/plan"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
@@ -161,11 +162,11 @@ type tree struct {
 	plan    planner
 	do      executor
 
-	root    *directory // nil if the source is a file
-	into    targetDir
-	filter  selection
-	base    string // the copy's name in a directory, "." if the directory is the copy
-	resumed resumption
+	root      *directory // nil if the source is a file
+	into      targetDir
+	selection plan.Selection
+	base      string // the copy's name in a directory, "." if the directory is the copy
+	resumed   resumption
 
 	treeReport
 	overlap   overlap
@@ -183,7 +184,8 @@ const (
 )
 
 func newTree(j *job, options TreeOptions) *tree {
-	t := &tree{job: j, options: options, do: newExecutor(options.DryRun)}
+	t := &tree{job: j, options: options, do: newExecutor(options.DryRun),
+		selection: plan.Selection{Began: j.began, MinAge: options.MinAge}}
 	t.plan = copying{t}
 	t.options.Options = j.options
 	t.treeReport.t, t.overlap.t = t, t
@@ -218,23 +220,22 @@ func (t *tree) run(err error) (Summary, error) {
 	t.walk.finishing.Wait()
 	t.unset.tell(t)
 	stop()
-	if err = t.summarize(&s); err == nil {
-		t.leftovers.made.complete()
+	if err = t.summarize(&s); t.options.Journal != "" {
+		t.leftovers.end(t, err == nil)
 	}
-	t.leftovers.end(t, err == nil)
 	return s, err
 }
 
 // prepare examines the source and the target. root stays nil if the source is a file.
 func (t *tree) prepare() (err error) {
-	if t.filter.Rules, err = compile(t.options.Filter); err != nil {
+	if t.selection.Rules, err = compile(t.options.Filter); err != nil {
 		return err
 	}
 	if list := t.options.Files; list != nil {
 		if t.tooMany(int64(len(list.Names))) {
 			return ErrTreeTooLarge
 		}
-		t.filter.listed = newListed(list)
+		t.selection.List = plan.NewList(list.Names, list.Recursive)
 	}
 	if conns := t.copies.Conns(); len(conns) > 0 && t.options.Verify {
 		if err := filecopy.Verifiable(conns[0].Host().Client); err != nil {
@@ -246,16 +247,18 @@ func (t *tree) prepare() (err error) {
 	}
 	found, err := t.src.Stat(t.route.Source)
 	switch {
-	case private.Untold(err) && t.plan.file() == nil && t.filter.listed == nil &&
+	case private.Untold(err) && t.plan.file() == nil && t.selection.List == nil &&
 		t.options.MinAge == 0: // it cannot be listed, so it may be a file
 		return nil
 	case err != nil:
 		return endpoint.OfSource(err)
-	case !found.Mode.IsDir() && t.filter.listed != nil:
+	case !found.Mode.IsDir() && t.selection.List != nil:
 		return endpoint.OfSource(&fs.PathError{Op: "list", Path: t.route.Source,
 			Err: endpoint.ErrNotDirectory})
 	case !found.Mode.IsDir():
-		t.young(&found)
+		if t.selection.IsYoung(&found) {
+			t.countYoung()
+		}
 		return t.plan.file()
 	}
 	t.base = t.src.Base(t.route.Source)
@@ -263,7 +266,8 @@ func (t *tree) prepare() (err error) {
 		t.base = "."
 	}
 	fresh := false
-	if mark := t.madeMark(); t.base != "." {
+	if t.base != "." && t.options.Journal != "" {
+		mark := t.madeMark()
 		if mark.continues(t.options.Resume) {
 			t.base, t.resumed = ".", resumed
 			if !t.options.Resume {
@@ -393,7 +397,6 @@ func (performing) makeTop(name string, perm fs.FileMode) (made bool, err error) 
 
 func (performing) root(r endpoint.Root) endpoint.Root { return r }
 func (performing) note(m treeMark) treeMark           { m.begin(); return m }
-func (performing) openNotes(t *tree)                  { t.openNotes() }
 func (performing) hand(w *walk, e *entry)             { w.queue(e) }
 func (performing) entering(*entry)                    {}
 func (performing) told(*entry) bool                   { return false }
@@ -401,6 +404,12 @@ func (performing) did(t *tree, e *Event)              { t.tell(e) }
 
 func (performing) touch(t *tree, name string) (remove func() error, err error) {
 	return touch(t.dst, name)
+}
+
+func (performing) openNotes(t *tree) {
+	if t.options.Journal != "" {
+		t.openNotes()
+	}
 }
 
 func (performing) single(c *fileTask) (Summary, error) { return alone(c, c.copy()) }
@@ -420,6 +429,7 @@ type copying struct{ tree *tree }
 func (p copying) file() error                    { return nil }
 func (p copying) start() error                   { return nil }
 func (p copying) walkers(from, _ limits) int     { return from.listings }
+func (p copying) readIgnore(*directory) error    { return nil }
 func (p copying) listed(*directory)              {}
 func (p copying) enters(*directory, *entry) bool { return true }
 func (p copying) prepare(*entry) (done bool)     { return false }
@@ -450,22 +460,18 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 		}
 		d.fresh = fresh
 	}
-	t.leftovers.sweep(d)
+	if len(t.leftovers.dead) > 0 {
+		t.leftovers.sweep(d)
+	}
 	return leave, true
-}
-
-func (p copying) filterIn(d *directory) (excludes func(name string, dir bool) bool, err error) {
-	return func(name string, dir bool) bool {
-		return p.tree.filter.Exclude(path.Join(d.rel, name), dir)
-	}, nil
 }
 
 func (p copying) found(e *entry) bool {
 	t := p.tree
-	if t.met(e) || t.filter.Exclude(e.rel(), e.info.Mode.IsDir()) {
+	if t.met(e) || e.dir.excludes(e.name, e.info.Mode.IsDir()) {
 		return false
 	}
-	if err := e.dir.names.twin(e, func() {}); err != nil {
+	if err := e.twin(func() {}); err != nil {
 		t.fail("", e.source(), e.target(), err)
 		return false
 	}
@@ -482,18 +488,15 @@ func (t *tree) met(e *entry) bool {
 }
 
 func (p copying) wants(e *entry) bool {
-	if e.info.Mode.IsRegular() && localfs.IsTempName(e.name) &&
-		e.info.Mtime.After(p.tree.began.Add(-time.Second)) {
-		p.tree.skip(e.source(), "it is the temporary file of a copy that is under way")
-		return false
+	t := p.tree
+	e.do = t.selection.Of(e.name, &e.info)
+	switch e.do.Why {
+	case plan.UnderWay:
+		t.skip(e.source(), "it is the temporary file of a copy that is under way")
+	case plan.Young:
+		t.countYoung()
 	}
-	return !p.tree.young(&e.info)
-}
-
-// A selection is which entries of a tree take part.
-type selection struct {
-	filter.Rules
-	listed *listed // nil if everything does
+	return e.do.Do != plan.Skip
 }
 
 // compile compiles rules.
@@ -508,13 +511,8 @@ func compile(list []FilterRule) (filter.Rules, error) {
 	return rules, nil
 }
 
-// young reports whether a file is too young to be copied, and counts it then.
-func (t *tree) young(f *endpoint.Info) bool {
-	if t.options.MinAge <= 0 || !f.Mode.IsRegular() || !f.HasTimes ||
-		!f.Mtime.After(t.began.Add(-t.options.MinAge)) {
-		return false
-	}
+// countYoung counts a file that is too young to be copied.
+func (t *tree) countYoung() {
 	t.count(&t.sums.Skipped, 1)
 	t.count(&t.sums.Young, 1)
-	return true
 }

@@ -20,7 +20,7 @@ func TestTypeSizes(t *testing.T) {
 	for _, dir := range []string{".", "../internal/endpoint", "../pool", "../checksum"} {
 		checkSizes(t, most, goFiles(t, dir))
 	}
-	for _, dir := range []string{"../internal/filecopy", "../internal/journal"} {
+	for _, dir := range []string{"../internal/filecopy", "../internal/journal", "../internal/plan"} {
 		checkSizes(t, sizeLimits{methods: 16, fields: 12, params: 6, lines: 80}, goFiles(t, dir))
 	}
 }

@@ -70,8 +70,8 @@ func (w *walk) run() {
 	if unmark := w.tree.overlap.unmark; unmark != nil {
 		unmark()
 	}
-	if listed := w.tree.filter.listed; listed != nil {
-		listed.missing(w.tree)
+	if w.tree.selection.List != nil {
+		w.tree.tellMissing()
 	}
 	w.tree.plan.rest()
 	w.tree.mu.Lock()
@@ -145,7 +145,9 @@ func (w *walk) visit(d *directory) {
 	if t.src.Conn() != nil && t.ctx.Err() == nil {
 		w.working.Go(func() { w.lookAgain(d) }) // the next directory need not wait for the answer
 	}
-	t.leftovers.sweepRest(d)
+	if d.unswept != nil {
+		t.leftovers.sweepRest(d)
+	}
 	t.count(&t.sums.Directories, 1)
 	t.plan.listed(d)
 }
@@ -229,7 +231,7 @@ func (w *walk) link(e *entry) bool {
 			return false
 		}
 		e.info = found
-		return !t.filter.Exclude(e.rel(), found.Mode.IsDir())
+		return !t.selection.Exclude(e.rel(), found.Mode.IsDir())
 	}
 	return true
 }
@@ -407,7 +409,7 @@ func (w *walk) done(d *directory) {
 // not change the parent's times.
 func (w *walk) finish(d *directory) {
 	t := w.tree
-	listed, err := t.filter.listed, t.into.Leave(d.rel)
+	list, err := t.selection.List, t.into.Leave(d.rel)
 	if d.failed || t.ctx.Err() != nil {
 		return
 	}
@@ -415,7 +417,7 @@ func (w *walk) finish(d *directory) {
 		t.fail("", d.source, d.target, err)
 		return
 	}
-	if d.parent == nil && listed != nil && !listed.named {
+	if d.parent == nil && list != nil && !list.IsNamed() {
 		return
 	}
 	w.finishing.Go(func() {

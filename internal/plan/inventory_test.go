@@ -1,4 +1,4 @@
-package transfer
+package plan
 
 import (
 	"io/fs"
@@ -25,13 +25,13 @@ func TestInventoryOfAMillion(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	v := newInventory(func() bool { return localfs.FoldsCase }, nil, &owners{}, nil)
+	v := NewInventory(&Folding{Case: func() bool { return localfs.FoldsCase }}, new(Owners))
 	at := time.Unix(1_600_000_000, 0)
 	for i := range n {
-		v.add(name(i), &endpoint.Info{Mode: 0o640, HasMode: true, HasTimes: true, Size: int64(i),
+		v.Add(name(i), &endpoint.Info{Mode: 0o640, HasMode: true, HasTimes: true, Size: int64(i),
 			Mtime: at.Add(time.Duration(i) * time.Second)})
 	}
-	v.sort()
+	v.Sort()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if took := int64(after.HeapAlloc) - int64(before.HeapAlloc); took > int64(28*n) {
@@ -43,15 +43,15 @@ func TestInventoryOfAMillion(t *testing.T) {
 		if i%1000 == 0 {
 			continue
 		}
-		h, ok := v.take(name(i))
-		if !ok || !h.sameSize(&f) || !h.sameTime(&f, 0) || h.perm() != 0o640 ||
-			h.kind() != kindFile {
-			t.Fatalf("entry %d is %+v, %v", i, h, ok)
+		h := v.Take(name(i))
+		if !h.IsThere() || !h.sameSize(&f) || !h.sameTime(&f, 0) || h.Perm() != 0o640 ||
+			h.Kind() != File {
+			t.Fatalf("entry %d is %+v", i, h)
 		}
 	}
-	if _, ok := v.take("another"); ok || v.unseen != n/1000 || !v.extra("name1000") ||
-		v.extra("name1") ||
-		v.extra("another") {
+	if v.Take("another").IsThere() || v.unseen != n/1000 || !v.IsExtra("name1000") ||
+		v.IsExtra("name1") ||
+		v.IsExtra("another") {
 		t.Errorf("%d entries are left", v.unseen)
 	}
 	runtime.KeepAlive(v)
@@ -61,8 +61,8 @@ func TestInventoryOfAMillion(t *testing.T) {
 func TestInventoryEntry(t *testing.T) {
 	at := time.Unix(1<<32-1, 0)
 	f := endpoint.Info{Mode: fs.ModeDir | 0o755, Size: 1<<48 - 1, Mtime: at, HasTimes: true}
-	h := newTargetEntry(&f)
-	if h.kind() != kindDir || h.perm() != 0o755 || !h.sameSize(&f) || !h.sameTime(&f, 0) {
+	h := new(Owners).Hold(&f)
+	if h.Kind() != Dir || h.Perm() != 0o755 || !h.sameSize(&f) || !h.sameTime(&f, 0) {
 		t.Errorf("%+v", h)
 	}
 	later := f
@@ -73,12 +73,12 @@ func TestInventoryEntry(t *testing.T) {
 		t.Errorf("it is %v later", age)
 	}
 	f.HasTimes = false
-	if timeless := newTargetEntry(&f); timeless.sameTime(&later, time.Hour) {
+	if timeless := new(Owners).Hold(&f); timeless.sameTime(&later, time.Hour) {
 		t.Error("an unknown time is the same as another")
 	}
-	for mode, kind := range map[fs.FileMode]uint64{0: kindFile, fs.ModeSymlink: kindLink,
-		fs.ModeNamedPipe: kindOthers, fs.ModeSocket: kindOthers} {
-		if got := newTargetEntry(&endpoint.Info{Mode: mode}).kind(); got != kind {
+	for mode, kind := range map[fs.FileMode]Kind{0: File, fs.ModeSymlink: Link,
+		fs.ModeNamedPipe: Other, fs.ModeSocket: Other} {
+		if got := new(Owners).Hold(&endpoint.Info{Mode: mode}).Kind(); got != kind {
 			t.Errorf("%v is of the kind %d", mode, got)
 		}
 	}
@@ -86,16 +86,16 @@ func TestInventoryEntry(t *testing.T) {
 
 // Owners are told apart exactly, as far as they are known.
 func TestInventoryOwners(t *testing.T) {
-	var all owners
-	v := newInventory(func() bool { return false }, nil, &all, nil)
+	var all Owners
+	v := NewInventory(&Folding{Case: func() bool { return false }}, &all)
 	mine := localfs.Owner{UID: 1, GID: 2, Known: true}
-	v.add("mine", &endpoint.Info{Owner: mine})
-	v.add("whose", &endpoint.Info{})
-	v.sort()
-	ours, _ := v.take("mine")
-	nobodys, _ := v.take("whose")
+	v.Add("mine", &endpoint.Info{Owner: mine})
+	v.Add("whose", &endpoint.Info{})
+	v.Sort()
+	ours := v.Take("mine")
+	nobodys := v.Take("whose")
 	for _, test := range []struct {
-		existing targetEntry
+		existing Held
 		owner    localfs.Owner
 		same     bool
 	}{

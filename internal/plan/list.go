@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"path"
+	"strings"
+	"sync/atomic"
+)
+
+// A List is what a list of names has in one directory of a tree, and below it.
+type List struct {
+	below  map[string]*List
+	named  bool // and not only something below it
+	inside bool // so is what is in it
+	whole  bool // so is everything below it
+
+	found atomic.Bool // it was seen in the source
+	read  atomic.Bool // all that is in it was
+}
+
+// NewList returns that of the source itself. The names are relative to it; one that ends in a slash
+// means what is in a directory, too, and with recursive each means everything in it.
+func NewList(names []string, recursive bool) *List {
+	top := new(List)
+	for _, name := range names {
+		at := top
+		for element := range strings.SplitSeq(path.Clean("/" + name)[1:], "/") {
+			if element == "" {
+				continue
+			}
+			next := at.below[element]
+			if next == nil {
+				if at.below == nil {
+					at.below = make(map[string]*List)
+				}
+				next = new(List)
+				at.below[element] = next
+			}
+			at = next
+		}
+		at.named = true
+		at.inside = at.inside || strings.HasSuffix("/"+name, "/") || strings.HasSuffix("/"+name, "/.")
+		at.whole = at.whole || recursive
+	}
+	top.found.Store(true)
+	return top
+}
+
+// In returns what is named in a directory, nil if nothing is; all reports whether that is
+// everything.
+func (l *List) In(dir string) (at *List, all bool) {
+	at = l
+	if dir != "." {
+		for element := range strings.SplitSeq(dir, "/") {
+			if at == nil || at.whole {
+				break
+			}
+			at = at.below[element]
+		}
+	}
+	return at, at != nil && at.whole
+}
+
+// IsNamed reports whether the directory itself is named.
+func (l *List) IsNamed() bool { return l.named }
+
+// Takes reports whether an entry of the directory is named, or leads to what is. leads says that it
+// is a directory, or a link that is followed.
+func (l *List) Takes(name string, leads bool) bool {
+	next := l.below[name]
+	if next == nil {
+		return l.inside
+	}
+	if !next.named && !l.inside && !leads {
+		return false
+	}
+	next.found.Store(true)
+	return true
+}
+
+// Read records that all that is in the directory was seen.
+func (l *List) Read() { l.read.Store(true) }
+
+// Missing calls yield for what is named and was not found. excused reports whether it is known why:
+// it is in a directory that is copied whole, or that was found and was left out or has failed.
+func (l *List) Missing(yield func(rel string, excused bool)) { l.missing(".", false, yield) }
+
+func (l *List) missing(rel string, excused bool, yield func(rel string, excused bool)) {
+	if l.named && !l.found.Load() {
+		yield(rel, excused)
+	}
+	excused = excused || l.whole || l.found.Load() && !l.read.Load()
+	for name, next := range l.below {
+		next.missing(path.Join(rel, name), excused, yield)
+	}
+}

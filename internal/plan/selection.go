@@ -1,0 +1,159 @@
+// Package plan decides what becomes of the entries of a tree: which of them take part, what the
+// target has of them, what differs, and what is to be deleted. It sends no requests and reads no
+// files: values go in, and an [Action] comes out, which a run carries out and a dry run tells.
+package plan
+
+import (
+	"errors"
+	"hash/maphash"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filter"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// A Selection is which entries of a tree take part. Nobody changes it once the tree is walked.
+type Selection struct {
+	filter.Rules
+	List *List // nil if everything does
+
+	Began  time.Time     // when the run did
+	MinAge time.Duration // what is younger then is left out, unless it is 0
+
+	// What a run keeps in the target for itself, "" if nothing: a file in the target itself, and a
+	// directory, relative to it.
+	Lock, Backups string
+}
+
+// Excludes reports whether an entry of a directory is left out, by its name or the rules of ignore
+// files.
+func (s *Selection) Excludes(dir, name string, isDir bool, ignore *filter.Ignore) bool {
+	if dir == "." && s.Lock != "" && name == s.Lock {
+		return true
+	}
+	if len(s.Rules) == 0 && s.Backups == "" && ignore == nil {
+		return false // and no path is made for each of a million names
+	}
+	rel := path.Join(dir, name)
+	return s.Rules.Exclude(rel, isDir) || ignore.Exclude(rel, isDir) ||
+		s.Backups != "" && rel == s.Backups
+}
+
+// IsYoung reports whether a file is too young to be copied.
+func (s *Selection) IsYoung(f *endpoint.Info) bool {
+	return s.MinAge > 0 && f.Mode.IsRegular() && f.HasTimes && f.Mtime.After(s.Began.Add(-s.MinAge))
+}
+
+// Of returns what becomes of a file or a link in a copy.
+func (s *Selection) Of(name string, f *endpoint.Info) Action {
+	switch {
+	case f.Mode.IsRegular() && localfs.IsTempName(name) && f.Mtime.After(s.Began.Add(-time.Second)):
+		return Action{Do: Skip, Why: UnderWay}
+	case s.IsYoung(f):
+		return Action{Do: Skip, Why: Young}
+	}
+	return Action{Do: Copy}
+}
+
+// OfListed returns what becomes of a file in a check: its list has the name, or not.
+func OfListed(listed, strict bool) Action {
+	switch {
+	case listed:
+		return Action{Do: Compare}
+	case strict:
+		return Action{Do: Fail, Why: Unlisted}
+	}
+	return Action{Do: Skip, Why: Unlisted}
+}
+
+// OfSought returns what becomes of a name in a check's list that was not met on the way, and of
+// which this was found out.
+func OfSought(f *endpoint.Info, err error) Action {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return Action{Do: Fail, Why: Missing}
+	case err != nil:
+		return Action{Do: Fail}
+	case !f.Mode.IsRegular():
+		return Action{Do: Fail, Why: NoFile}
+	}
+	return Action{Do: Compare}
+}
+
+// Two names of a source may be one at the target: file systems may not care about case (Windows,
+// macOS, FAT), or about how Unicode spells a letter (macOS, some of ZFS). Nobody says which do, and
+// each directory may be another file system.
+
+// Names are those that were found in a directory of the source. The zero Names are empty.
+type Names struct {
+	exact map[string]bool
+
+	// forms has the names by a form that is the same for all that some file system takes for one;
+	// names of the same form are separated by zeros. Of a large directory the later ones are
+	// forgotten: they are "".
+	forms map[uint64]string
+}
+
+// mostNamesKept is how many names of a directory are kept.
+const mostNamesKept = 128 << 10
+
+// mostTwins is how many names of one form are kept: a hostile server may send any number.
+const mostTwins = 16
+
+// formSeed keeps others from preparing names whose forms have the same hash.
+var formSeed = maphash.MakeSeed()
+
+// AddExactly records a name apart from those of Add. It returns false if it was recorded before.
+func (n *Names) AddExactly(name string) bool {
+	if n.exact[name] {
+		return false
+	}
+	if n.exact == nil {
+		n.exact = make(map[string]bool)
+	}
+	n.exact[name] = true
+	return true
+}
+
+// Add records a name, and returns those of the same form that were recorded before.
+func (n *Names) Add(name string) (others []string) {
+	form := maphash.String(formSeed, endpoint.NameForm(name))
+	before, known := n.forms[form]
+	if known {
+		if others = strings.Split(before, "\x00"); slices.Contains(others, name) {
+			return others
+		}
+		name = before + "\x00" + name
+	} else if n.forms == nil {
+		n.forms = make(map[uint64]string)
+	}
+	if len(n.forms) >= mostNamesKept || len(others) >= mostTwins {
+		name = ""
+	}
+	n.forms[form] = name
+	return others
+}
+
+// AreOne reports whether two names of which [Names.Add] returned one for the other are one in a
+// directory of which cases and letters say what it takes for one. b is "" if it was forgotten.
+func AreOne(a, b string, cases, letters func() (bool, error)) (bool, error) {
+	forgotten := b == ""
+	switch {
+	case !forgotten && norm.NFC.String(a) == norm.NFC.String(b):
+		return letters()
+	case !forgotten && localfs.FoldName(a) == localfs.FoldName(b):
+		return cases()
+	}
+	if one, err := cases(); one == forgotten || err != nil {
+		return one, err
+	}
+	return letters()
+}

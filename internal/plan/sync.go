@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"io/fs"
+	"math"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+)
+
+// A Sync decides what becomes of each entry of a sync. Nobody changes it once the tree is walked.
+type Sync struct {
+	Only
+	Update   bool // what is newer at the target stays
+	Checksum bool
+	SizeOnly bool
+	Window   time.Duration // how much times may differ
+	Since    time.Time     // what was modified since then may have been so twice
+	Deletes  bool
+
+	Attributes *endpoint.Attributes // which ones the target should get
+	Owners     *Owners
+	ToHost     bool // the target has SFTP's times
+
+	// KeepsTimes and KeepsModes report whether the target sets them, and may have to find that out.
+	KeepsTimes, KeepsModes func() bool
+}
+
+// Only selects the files to copy. Package transfer describes it.
+type Only struct {
+	MinSize, MaxSize         int64
+	Newer                    time.Time
+	Existing, IgnoreExisting bool
+}
+
+// leavesOut reports whether an entry is not to be made or changed.
+func (o *Only) leavesOut(f *endpoint.Info, there Held) bool {
+	return f.Mode.IsRegular() && (f.Size < o.MinSize || o.MaxSize > 0 && f.Size > o.MaxSize ||
+		!o.Newer.IsZero() && f.Mtime.Before(o.Newer)) ||
+		!there.IsThere() && o.Existing || there.IsThere() && o.IgnoreExisting
+}
+
+// OfDir returns what becomes of a directory.
+func (s *Sync) OfDir(there Held) Action {
+	switch isDir := there.IsThere() && there.Kind() == Dir; {
+	case !there.IsThere() && s.Existing, there.IsThere() && !isDir && s.IgnoreExisting:
+		return Action{Do: Skip, Why: Unselected}
+	case isDir:
+		return Action{Do: Enter}
+	case !there.IsThere():
+		return Action{Do: Make, Why: New}
+	}
+	return Action{Do: Make, Why: Type}
+}
+
+// Of returns what becomes of a file or a link, as far as both listings show. halfway reports
+// whether an earlier run has written over the target and did not come to the end.
+func (s *Sync) Of(f *endpoint.Info, there Held, halfway func() bool) Action {
+	regular := f.Mode.IsRegular()
+	switch {
+	case s.leavesOut(f, there):
+		return Action{Do: Skip, Why: Unselected}
+	case !there.IsThere():
+		return Action{Do: Copy, Why: New}
+	case there.Kind() == Dir && s.Deletes:
+		return Action{Do: Postpone, Why: Type}
+	case there.Kind() != KindOf(f.Mode):
+		return Action{Do: Copy, Why: Type}
+	case regular && halfway():
+		return Action{Do: Copy, Why: Hash}
+	}
+	stored := s.stored(f)
+	if age, known := there.age(stored); regular && s.Update && known && age < -s.Window {
+		return Action{Do: Skip, Why: Older}
+	}
+	sameSize, sameTime := there.sameSize(f), there.sameTime(stored, s.Window)
+	untimed := !sameTime && regular && sameSize && !s.KeepsTimes()
+	sameTime = sameTime || untimed
+	var a Action
+	switch {
+	case !regular: // listings do not say where links lead
+		a = Action{Do: Compare, Why: Leads}
+	case !sameSize:
+		a = Action{Do: Copy, Why: Size}
+	case s.Checksum:
+		a = Action{Do: Compare, Why: Hash}
+	case !s.SizeOnly && (!sameTime || !s.Since.IsZero() && !f.Mtime.Before(s.Since) &&
+		f.Mtime.Before(time.Now().Add(time.Second))):
+		a = Action{Do: Copy, Why: Time}
+	default:
+		a = s.ofEqual(f, there, sameTime)
+	}
+	a.Untimed = untimed && !s.Attributes.NoTimes && !s.SizeOnly
+	return a
+}
+
+// Compared returns what becomes of a file or a link for which Of has returned a, once what listings
+// do not show has been compared.
+func (s *Sync) Compared(a Action, f *endpoint.Info, there Held, same bool) Action {
+	if !same {
+		return Action{Do: Copy, Why: a.Why}
+	}
+	return s.ofEqual(f, there, there.sameTime(s.stored(f), s.Window) || !s.KeepsTimes())
+}
+
+// ofEqual returns what becomes of a file or a link that is not copied.
+func (s *Sync) ofEqual(f *endpoint.Info, there Held, sameTime bool) Action {
+	switch {
+	case !sameTime:
+		return Action{Do: SetAttrs, Why: Touch}
+	case f.Mode.IsRegular() && f.HasMode && there.Perm() != s.Attributes.Perm(f) && s.KeepsModes():
+		return Action{Do: SetAttrs, Why: Mode}
+	case s.Attributes.Owners && !there.sameOwner(f, s.Owners):
+		return Action{Do: SetAttrs, Why: Owner}
+	}
+	return Action{Do: Same}
+}
+
+// Attrs returns the attributes to set on a file or a link whose contents are equal.
+func (s *Sync) Attrs(f *endpoint.Info) (set usftp.NewAttrs) {
+	o := s.Attributes
+	if f.Mode.IsRegular() {
+		set.SetMode, set.Mode = f.HasMode && !o.NoModes, o.Perm(f)
+	}
+	if f.HasTimes && !o.NoTimes {
+		set.SetTimes = true
+		set.Atime, set.Mtime = f.Times()
+	}
+	if o.Owners && f.Owner.Known {
+		set.SetOwner, set.UID, set.GID = true, f.Owner.UID, f.Owner.GID
+	}
+	return set
+}
+
+// IsSameDir reports whether a directory at the target has all the attributes it should.
+func (s *Sync) IsSameDir(f *endpoint.Info, there Held) bool {
+	return there.IsThere() && there.sameTime(s.stored(f), s.Window) &&
+		(!f.HasMode || there.Perm() == f.Mode.Perm() && there.sameSize(f)) &&
+		(!s.Attributes.Owners || there.sameOwner(f, s.Owners))
+}
+
+// IsRenamed reports whether what the target has under an old name is what the source has under a
+// new one, as far as attributes show.
+func (s *Sync) IsRenamed(now *endpoint.Info, there Held) bool {
+	return there.Kind() == KindOf(now.Mode) && (now.Mode.IsDir() || now.Mode.IsRegular() &&
+		there.sameSize(now) && there.sameTime(s.stored(now), s.Window))
+}
+
+// stored returns what the target shows of a source that has been copied.
+func (s *Sync) stored(f *endpoint.Info) *endpoint.Info {
+	_, at := f.Times()
+	if s.ToHost && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
+		at = endpoint.Nearest(at)
+	}
+	if at.Equal(f.Mtime) {
+		return f
+	}
+	stored := *f
+	stored.Mtime = at
+	return &stored
+}
+
+// InWay reports whether something at the target has to go before a file or a link gets its name: a
+// rename would not replace it.
+func InWay(there Held, mode fs.FileMode) bool {
+	return there.IsThere() && there.Kind() != File && (there.Kind() != Link || !mode.IsRegular())
+}
