@@ -21,7 +21,7 @@ func (s differ) attrs(e *entry) (set usftp.NewAttrs) {
 	}
 	if f.HasTimes && !s.options.NoTimes {
 		set.SetTimes = true
-		set.Atime, set.Mtime = f.Times()
+		set.Atime, set.Mtime = f.Atime, f.Mtime
 	}
 	if s.options.Owners && f.Owner.Known {
 		set.SetOwner, set.UID, set.GID = true, f.Owner.UID, f.Owner.GID

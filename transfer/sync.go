@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path"
 	"path/filepath"
 	"strings"
@@ -633,11 +632,8 @@ func (s *syncing) makeWay(e *entry) error {
 
 // asStored returns what the target shows of a source that has been copied.
 func (s *syncing) asStored(f *endpoint.Info) *endpoint.Info {
-	_, at := f.Times()
-	if s.tree.dst.Conn() != nil && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
-		at = endpoint.Nearest(at)
-	}
-	if at.Equal(f.Mtime) {
+	at := endpoint.Nearest(f.Mtime)
+	if s.tree.dst.Conn() == nil || at.Unix() == f.Mtime.Unix() {
 		return f
 	}
 	stored := *f

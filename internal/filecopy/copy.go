@@ -582,26 +582,24 @@ func kept(c *Copy, in *input, out *output) bool {
 
 // isOlder reports whether a file at the target is older than the source, as far as is known.
 func isOlder(c *Copy, before os.FileInfo, source *endpoint.Info) bool {
-	_, mtime := source.Times()
+	mtime := source.Mtime
 	if c.Src.Conn() != nil || c.Dst.Conn() != nil {
 		mtime = mtime.Truncate(time.Second)
 	}
-	have := before.ModTime()
-	if stat, far := before.Sys().(*usftp.FileStat); far {
-		there := endpoint.OfStat(stat)
-		_, have = there.Times()
-	}
-	return !source.HasTimes || have.Before(mtime)
+	return !source.HasTimes || before.ModTime().Before(mtime)
 }
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. The target's
 // time is the source's as exactly as its file system keeps it, and in whole seconds on a host.
 func sameSizeAndTime(c *Copy, before os.FileInfo) bool {
 	f := c.Listed
-	_, mtime := f.Times()
+	if c.Dst.Conn() != nil {
+		return f.HasTimes && before.Size() == f.Size &&
+			endpoint.Apart(before.ModTime(), endpoint.Nearest(f.Mtime)) == 0
+	}
 	return f.HasTimes && before.Size() == f.Size &&
 		slices.ContainsFunc(granules, func(granule time.Duration) bool {
-			return before.ModTime().Equal(mtime.Truncate(granule))
+			return before.ModTime().Equal(f.Mtime.Truncate(granule))
 		})
 }
 
