@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -341,8 +342,28 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	}
 	if err == nil {
 		c.journal.removeStale(c, out)
+		tellRunsAs(c, in, out)
 	}
 	return err
+}
+
+// runsAs are the bits of a program that runs with the rights of its owner or group, and not of who
+// starts it. Copies do not get them: they belong to who made the copy, who never agreed to that.
+const runsAs = fs.ModeSetuid | fs.ModeSetgid
+
+// tellRunsAs says that a copy lacks them, if it was to have its source's mode. It is not inlined,
+// to keep the stacks of thousands of files small.
+//
+//go:noinline
+func tellRunsAs(c *Copy, in *input, out *output) {
+	source := in.info()
+	mode := source.Mode
+	if c.Options.Chmod != nil {
+		mode = c.Options.Chmod(mode)
+	}
+	if mode&runsAs != 0 && c.Options.PreservesMode(source) && !out.stream {
+		c.Warn("the copy gets no setuid or setgid bit: it would run as the user who made it")
+	}
 }
 
 // accepted returns err, unless it is that the source changed and Options.Changing accepts that.

@@ -295,12 +295,11 @@ func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
 		return set, err
 	}
 	if o.c.Options.PreservesMode(source) {
-		// without setuid and setgid: the copy would run as the user who made it
 		set.SetMode, set.Mode = true, o.c.Options.Perm(source)
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, o.inherit()
 		if set.SetOwner { // its new owner may never have agreed to that
-			set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
+			set.Mode &^= runsAs
 		}
 	}
 	o.quirks.Settable(&set, false)
