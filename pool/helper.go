@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -77,11 +78,13 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	}
 }
 
-// close ends a helper, or the attempt to start it.
-func (h *helper) close() {
+// hangUp ends a helper, or the attempt to start it. It returns when the client knows who ended it;
+// what is left to do runs in work.
+func (h *helper) hangUp(work *sync.WaitGroup) {
 	h.cancel()
 	<-h.ready
 	if h.client != nil {
-		h.client.Close()
+		work.Go(func() { h.client.Close() })
+		<-h.client.Done()
 	}
 }
