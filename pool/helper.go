@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,6 +15,9 @@ const (
 	// helperCommand runs usftp's server on a host. It starts in the directory where sftp-server
 	// would, with the rights of the logged-in user.
 	helperCommand = "usftp serve --stdio"
+
+	// noCommand is the exit status with which POSIX's shells answer if there is no such command.
+	noCommand = 127
 
 	// helperLimit bounds how long a helper may take to start. Without one, copies are only slower.
 	helperLimit = 10 * time.Second
@@ -66,6 +70,9 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	if err == nil {
 		if h.client, err = stream.Client(ctx, options...); err != nil {
 			stream.Close()
+			if status, ended := stream.ExitStatus(); ended && status == noCommand {
+				err = errors.New("it has no usftp on its PATH")
+			}
 		}
 	}
 	switch {
