@@ -79,7 +79,7 @@ func (p *Pending[T]) Forget() {
 	}
 	p.whenEnded(func() {
 		if p.err != nil {
-			p.op.session.report(p.err)
+			p.op.session.report("an operation that nobody waits for failed", p.err)
 		}
 	})
 }
@@ -220,15 +220,12 @@ func (d *dispatcher) work() {
 	}
 }
 
-// report passes the error of an operation that nobody waits for to the function set by
-// WithErrorFunc.
-func (s *session) report(err error) {
+// report passes an error that nobody waits for to the function set by WithErrorFunc.
+func (s *session) report(what string, err error) {
 	if f := s.options.errorFunc; f != nil {
 		s.dispatcher.run(func() { f(err) })
 	} else if logger := s.options.conn.Logger; logger != nil && !errors.Is(err, ErrClosed) {
-		s.dispatcher.run(func() {
-			logger.Info("an operation that nobody waits for failed", "error", err)
-		})
+		s.dispatcher.run(func() { logger.Info(what, "error", err) })
 	}
 }
 

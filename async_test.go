@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"sync"
 	"testing"
@@ -143,6 +145,29 @@ func TestThen(t *testing.T) {
 		synctest.Wait()
 		if after := testenv.Goroutines(); after > before {
 			t.Errorf("%d goroutines stay behind", after-before)
+		}
+	})
+}
+
+// Who makes a client learns why there is none. Nobody else is told that the connection ended.
+func TestNoClientReportsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		for _, option := range []usftp.ClientOption{
+			usftp.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+			usftp.WithErrorFunc(func(err error) { t.Error(err) })} {
+			near, far := net.Pipe()
+			go func() {
+				far.Read(make([]byte, 100))
+				far.Close() // the program does not exist there, or the run ends
+			}()
+			if _, err := usftp.NewClientPipe(near, near, option); err == nil {
+				t.Error("there is a client")
+			}
+			synctest.Wait()
+		}
+		if log.Len() > 0 {
+			t.Error(log.String())
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 type FileStat struct {
 	Size     uint64 // bytes
 	Mode     uint32 // POSIX mode bits, type included
-	Mtime    uint32 // seconds since 1970, until 2106
+	Mtime    uint32 // seconds as the server sent them; see ModTime
 	Atime    uint32
 	UID      uint32
 	GID      uint32
@@ -57,20 +57,24 @@ func (s *FileStat) differs(o *FileStat) bool {
 // FileMode returns the mode as an [fs.FileMode].
 func (s *FileStat) FileMode() fs.FileMode { return wire.FileMode(s.Mode) }
 
-// ModTime returns the modification time, or the zero time if the server sent none.
+// ModTime returns the modification time, or the zero time if the server sent none. The protocol has
+// 32 bits for seconds since 1970. OpenSSH and others send the low 32 bits of earlier times, so that
+// the last second of 1969 reads as one of 2106. Files from the 1960s are more likely than files from
+// the end of this century: times from 2096 on are taken to be from 1960 on.
 func (s *FileStat) ModTime() time.Time {
 	if !s.HasTimes() {
 		return time.Time{}
 	}
-	return time.Unix(int64(s.Mtime), 0)
+	return wire.Time(s.Mtime)
 }
 
-// AccessTime returns the access time, or the zero time if the server sent none.
+// AccessTime returns the access time, or the zero time if the server sent none. For times before
+// 1970 see [FileStat.ModTime].
 func (s *FileStat) AccessTime() time.Time {
 	if !s.HasTimes() {
 		return time.Time{}
 	}
-	return time.Unix(int64(s.Atime), 0)
+	return wire.Time(s.Atime)
 }
 
 func newFileStat(a *wire.Attrs) FileStat {
@@ -199,7 +203,7 @@ func (c *Client) Chown(name string, uid, gid int) error {
 
 // Chtimes sets the access and modification times of a file. It follows symbolic links and takes one
 // round trip. The protocol has whole seconds from 1970 to 2106; for other times the error matches
-// [fs.ErrInvalid].
+// [fs.ErrInvalid]. Times from 2096 on are read as earlier ones; see [FileStat.ModTime].
 func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.do(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }

@@ -11,6 +11,24 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
+// Servers send the low 32 bits of times before 1970.
+func TestTimesBefore1970(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/f", nil)
+	mtime, atime := time.Date(1969, 7, 20, 20, 17, 40, 0, time.UTC), time.Unix(-1, 0)
+	ok(t, r.server.Files.SetTimes("/f", atime, mtime))
+	info := must[fs.FileInfo](t)(r.Stat("/f"))
+	stat := info.Sys().(*usftp.FileStat)
+	if !info.ModTime().Equal(mtime) || !stat.AccessTime().Equal(atime) ||
+		stat.Atime != 1<<32-1 {
+		t.Errorf("%v %v %+v", info.ModTime(), stat.AccessTime(), stat)
+	}
+	ok(t, r.server.Files.SetTimes("/f", atime, time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)))
+	if info := must[fs.FileInfo](t)(r.Lstat("/f")); info.ModTime().UTC().Year() != 2090 {
+		t.Error(info.ModTime())
+	}
+}
+
 func TestSetstatFamily(t *testing.T) {
 	r := newRig(t, sftptest.Script{}, 0)
 	r.server.Files.WriteFile("/f", []byte("0123456789"))

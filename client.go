@@ -136,7 +136,13 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	s.listsAhead = knownToList(o.serverVersion)
 	s.symlinks.Store(symlinkOrder(o.serverVersion))
 	s.linksFrom.Store(linksStart(o.serverVersion))
-	o.conn.Ended, o.conn.Error, o.conn.SharedHandle = s.report, connError, s.sharedHandle
+	began := make(chan bool, 1)
+	o.conn.Ended = func(err error) {
+		if <-began { // otherwise the caller is told
+			s.report("the connection has ended", err)
+		}
+	}
+	o.conn.Error, o.conn.SharedHandle = connError, s.sharedHandle
 	s.conn = conn.New(r, w, o.conn)
 	c := &Client{session: s, ctx: context.Background()}
 	asked := o.firstRequest != nil && (s.inOrder || isOurs(o.serverVersion))
@@ -152,7 +158,9 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 			fmt.Errorf("no SFTP server answered within %v", timeout))
 		defer cancel()
 	}
-	if err := s.conn.Handshake(ctx); err != nil {
+	err := s.conn.Handshake(ctx)
+	began <- err == nil
+	if err != nil {
 		s.conn.Close()
 		return nil, err
 	}

@@ -205,16 +205,27 @@ func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O
 
 // OpenRead opens a file for reading and fetches its attributes in the same round trip. Most
 // programs ask for them first, and a transfer that knows the size saves a request. It is not an
-// error if the server sends no attributes.
+// error if the server sends no attributes. If they are a named pipe's while a server still waits for
+// somebody to write to that, OpenRead fails.
 func (c *Client) OpenRead(name string) (*File, error) {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	defer cancel(nil)
 	f := NewFile(c, name)
 	stat := start(c.ctx, f.statOperation())
-	if _, err := run(c.ctx, f.openWith(os.O_RDONLY, 0)); err != nil {
+	stat.whenEnded(func() {
+		if stat.err == nil && stat.value.FileMode()&fs.ModeNamedPipe != 0 {
+			cancel(errNamedPipe)
+		}
+	})
+	if _, err := run(ctx, f.openWith(os.O_RDONLY, 0)); err != nil {
 		return nil, err
 	}
 	stat.WaitContext(c.ctx)
 	return f, nil
 }
+
+// errNamedPipe is why a named pipe is not opened: READ has an offset, which a pipe has not.
+var errNamedPipe = errors.New("it is a named pipe, which SFTP cannot read")
 
 // Create opens a file for reading and writing, truncating it or creating it with the server's
 // default permissions. If the server refuses to open a file for both it is opened for writing only.

@@ -97,19 +97,23 @@ func (l *Login) Close() error {
 }
 
 // end closes everything without saying goodbye, which would cost a round trip: all requests have
-// been answered. The caller holds the lock.
+// been answered. Before a connection is closed all clients on it have recorded who ended them. The
+// caller holds the lock.
 func (l *Login) end() {
 	var closing sync.WaitGroup
+	if l.host.Client != nil {
+		closing.Go(func() { l.host.Client.Close() })
+	}
 	if l.host.Pool != nil {
+		l.host.Pool.hangUp()
 		closing.Go(func() { l.host.Pool.Close() })
 	}
 	if h := l.helper; h != nil {
-		closing.Go(h.close)
+		h.hangUp(&closing)
 	}
 	if l.host.Client != nil {
-		closing.Go(func() { l.host.Client.Close() })
 		if l.conn != nil && l.conn.SSH() != nil {
-			<-l.host.Client.Done() // wait, so that the client records who ended it
+			<-l.host.Client.Done()
 		} else {
 			closing.Wait() // let the server process exit by itself first
 		}

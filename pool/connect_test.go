@@ -3,6 +3,7 @@ package pool_test
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,24 @@ func TestConnectionEndsAsSFTPStarts(t *testing.T) {
 		pool.ConnectConfig{Dial: &dial.Config{ConfigFile: sshd.ConfigFile}})
 	if _, named := errors.AsType[*dial.Error](err); !named || strings.Contains(err.Error(), "SFTP") {
 		t.Error(err)
+	}
+}
+
+// A host without usftp has no helper. One line says why, and nothing looks like a mistake.
+func TestNoHelper(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{Config: []string{"SetEnv PATH=/nowhere"}})
+	var log bytes.Buffer
+	login, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias}, pool.ConnectConfig{
+		Helper: true, Dial: &dial.Config{ConfigFile: sshd.ConfigFile,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	helper := login.Host().Helper(t.Context())
+	login.Close()
+	if said := log.String(); helper != nil || strings.Contains(said, "SFTP") ||
+		strings.Count(said, "it has no usftp on its PATH") != 1 {
+		t.Errorf("%v: %s", helper, said)
 	}
 }
 

@@ -2,7 +2,9 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -13,6 +15,9 @@ const (
 	// helperCommand runs usftp's server on a host. It starts in the directory where sftp-server
 	// would, with the rights of the logged-in user.
 	helperCommand = "usftp serve --stdio"
+
+	// noCommand is the exit status with which POSIX's shells answer if there is no such command.
+	noCommand = 127
 
 	// helperLimit bounds how long a helper may take to start. Without one, copies are only slower.
 	helperLimit = 10 * time.Second
@@ -65,6 +70,9 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	if err == nil {
 		if h.client, err = stream.Client(ctx, options...); err != nil {
 			stream.Close()
+			if status, ended := stream.ExitStatus(); ended && status == noCommand {
+				err = errors.New("it has no usftp on its PATH")
+			}
 		}
 	}
 	switch {
@@ -77,11 +85,13 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	}
 }
 
-// close ends a helper, or the attempt to start it.
-func (h *helper) close() {
+// hangUp ends a helper, or the attempt to start it. It returns when the client knows who ended it;
+// what is left to do runs in work.
+func (h *helper) hangUp(work *sync.WaitGroup) {
 	h.cancel()
 	<-h.ready
 	if h.client != nil {
-		h.client.Close()
+		work.Go(func() { h.client.Close() })
+		<-h.client.Done()
 	}
 }

@@ -130,15 +130,14 @@ const loginGrace = 2 * time.Second
 // Close ends everything that the pool opened, after giving logins in progress a moment to finish.
 // It leaves the first connection alone.
 func (p *Pool) Close() error {
+	p.hangUp()
 	p.mu.Lock()
-	if p.closed {
+	if p.links == nil {
 		p.mu.Unlock()
 		return nil
 	}
-	p.closed = true
-	sessions, links := p.sessions, p.links[1:]
-	p.sessions, p.links = nil, nil
-	p.wake()
+	links := p.links[1:]
+	p.links = nil
 	timer := time.NewTimer(loginGrace)
 	defer timer.Stop()
 	for late := false; p.opening > 0 && !late; {
@@ -153,14 +152,27 @@ func (p *Pool) Close() error {
 	}
 	p.mu.Unlock()
 	p.cancel()
-	for _, s := range sessions {
-		p.work.Go(func() { s.client.Close() })
-	}
 	for _, l := range links {
 		p.work.Go(func() { l.conn.Close() })
 	}
 	p.work.Wait()
 	return nil
+}
+
+// hangUp is the beginning of Close: it ends the sessions, and returns when each knows who ended it.
+// One whose connection is closed first is lost, and says so.
+func (p *Pool) hangUp() {
+	p.mu.Lock()
+	sessions := p.sessions
+	p.closed, p.sessions = true, nil
+	p.wake()
+	p.mu.Unlock()
+	for _, s := range sessions {
+		p.work.Go(func() { s.client.Close() })
+	}
+	for _, s := range sessions {
+		<-s.client.Done()
+	}
 }
 
 // Expect implements pools.Pool.

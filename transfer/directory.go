@@ -71,7 +71,7 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	}
 	if d.info.HasTimes && !o.NoTimes {
 		set.SetTimes = true
-		set.Atime, set.Mtime = d.info.Times()
+		set.Atime, set.Mtime = d.info.Atime, d.info.Mtime
 	}
 	return set, nil
 }

@@ -185,7 +185,7 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 		return false, endpoint.IgnoreMissing(err)
 	}
 	if renamed := found.IsRegular() && there.IsRegular() && found.Size == there.Size &&
-		found.HasTimes && there.HasTimes && found.Mtime.Unix() == there.Mtime.Unix(); renamed {
+		found.HasTimes && there.HasTimes && endpoint.Apart(found.Mtime, there.Mtime) == 0; renamed {
 		return false, nil
 	}
 	t.warn("", t.dst.Join(t.root.target, rel),

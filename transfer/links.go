@@ -64,7 +64,7 @@ func (w *walk) finishLink(e *entry) error {
 	}
 	if t.options.Preserve && !t.options.NoTimes && e.info.HasTimes {
 		set.SetTimes = true
-		set.Atime, set.Mtime = e.info.Times()
+		set.Atime, set.Mtime = e.info.Atime, e.info.Mtime
 	}
 	if !set.SetOwner && !set.SetTimes {
 		return nil

@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // The flags of ATTRS (draft-02, section 5), which say what is present.
 const (
@@ -18,7 +21,7 @@ type Attrs struct {
 	Size        uint64
 	UID, GID    uint32
 	Permissions uint32 // type and mode bits as POSIX has them; see FileMode
-	ATime       uint32 // seconds since 1970, until 2106
+	ATime       uint32 // seconds since 1970, until 2106; see Time
 	MTime       uint32
 	Extended    []ExtensionPair
 }
@@ -26,6 +29,18 @@ type Attrs struct {
 // ExtensionPair is a name with data: an extension in INIT and VERSION, an extended attribute in
 // ATTRS.
 type ExtensionPair struct{ Name, Data string }
+
+// Time returns the time that a server means by the seconds of ATTRS. Servers send the low 32 bits
+// of a time before 1970 (OpenSSH's stat_to_attrib in sftp-common.c), which read as a time after
+// 2038. Some mark files with a time decades ahead, such as until when they must be kept, and few
+// have files from before 1960. So a time from 2096 on is taken to be from 1960 on.
+func Time(seconds uint32) time.Time {
+	const from1960 = 1<<32 - 315_619_200
+	if seconds >= from1960 {
+		return time.Unix(int64(int32(seconds)), 0)
+	}
+	return time.Unix(int64(seconds), 0)
+}
 
 // minPair is the least that a pair takes: two lengths.
 const minPair = 4 + 4

@@ -63,7 +63,7 @@ func Pretends(q *quirks.Quirks, set usftp.NewAttrs, look func() (Info, error),
 	if err != nil {
 		return unset
 	}
-	if apart := is.Mtime.Sub(set.Mtime); set.SetTimes && is.HasTimes && apart.Abs() > rounding {
+	if set.SetTimes && is.HasTimes && Apart(is.Mtime, set.Mtime) > rounding {
 		unset.Times = !q.NoTimes.Swap(true)
 	}
 	if !set.SetMode || !is.HasMode || is.Perm() == set.Mode.Perm() {

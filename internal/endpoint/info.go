@@ -89,27 +89,15 @@ func (f *Info) Perm() fs.FileMode {
 // other which group new files have.
 const DirBits = fs.ModeSetgid | fs.ModeSticky
 
-// Times returns the times that a copy should get. OpenSSH sends a time before 1970 as the low 32
-// bits of its seconds, which reads as a time after 2038. Some mark files with a time decades ahead,
-// such as until when they must be kept; few have files from before 1960. So a server's time from
-// 2096 on is taken to be from 1960 on.
-func (f *Info) Times() (atime, mtime time.Time) {
-	if f.Local != nil { // not from a server
-		return f.Atime, f.Mtime
-	}
-	const from1960 = 1<<32 - 315_619_200
-	past := func(t time.Time) time.Time {
-		if seconds := t.Unix(); seconds >= from1960 {
-			return time.Unix(int64(int32(seconds)), 0)
-		}
-		return t
-	}
-	return past(f.Atime), past(f.Mtime)
-}
-
 // Nearest returns the time closest to t that SFTP has.
 func Nearest(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
+}
+
+// Apart returns how far apart two times are if one of them may be what a host shows of the other:
+// it has 32 bits of the seconds, and times from 2096 on are read as earlier ones.
+func Apart(a, b time.Time) time.Duration {
+	return (time.Duration(int32(uint32(a.Unix())-uint32(b.Unix()))) * time.Second).Abs()
 }
 
 // Attributes select which of a file's attributes its copy gets. Package transfer describes them.

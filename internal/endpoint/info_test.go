@@ -3,17 +3,21 @@ package endpoint
 import (
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/wire"
 )
 
-// A host's time decades ahead is what it is; one from 2096 on stands for one from 1960 on.
-func TestTimesAhead(t *testing.T) {
-	at := func(year int) time.Time { return time.Date(year, 3, 1, 0, 0, 0, 0, time.UTC) }
-	for told, want := range map[time.Time]time.Time{at(2037): at(2037), at(2050): at(2050),
-		at(2095): at(2095), time.Unix(1<<32-1, 0): time.Unix(-1, 0),
-		time.Unix(at(1961).Unix()+1<<32, 0): at(1961)} {
-		i := Info{Mtime: told, HasTimes: true}
-		if _, mtime := i.Times(); !mtime.Equal(want) {
-			t.Errorf("%v is taken for %v, want %v", told, mtime, want)
+// What a host shows of a time that it was given is the same time, whatever it is read as.
+func TestApart(t *testing.T) {
+	at := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	shown := wire.Time(uint32(at.Unix()))
+	if shown.Equal(at) {
+		t.Fatal("2100 is read as 2100")
+	}
+	for by, want := range map[time.Duration]time.Duration{0: 0, time.Minute: time.Minute,
+		-time.Minute: time.Minute, time.Second / 2: 0} {
+		if got := Apart(shown.Add(by), at); got != want {
+			t.Errorf("%v apart, want %v", got, want)
 		}
 	}
 }

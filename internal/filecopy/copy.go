@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -341,8 +342,28 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	}
 	if err == nil {
 		c.journal.removeStale(c, out)
+		tellRunsAs(c, in, out)
 	}
 	return err
+}
+
+// runsAs are the bits of a program that runs with the rights of its owner or group, and not of who
+// starts it. Copies do not get them: they belong to who made the copy, who never agreed to that.
+const runsAs = fs.ModeSetuid | fs.ModeSetgid
+
+// tellRunsAs says that a copy lacks them, if it was to have its source's mode. It is not inlined,
+// to keep the stacks of thousands of files small.
+//
+//go:noinline
+func tellRunsAs(c *Copy, in *input, out *output) {
+	source := in.info()
+	mode := source.Mode
+	if c.Options.Chmod != nil {
+		mode = c.Options.Chmod(mode)
+	}
+	if mode&runsAs != 0 && c.Options.PreservesMode(source) && !out.stream {
+		c.Warn("the copy gets no setuid or setgid bit: it would run as the user who made it")
+	}
 }
 
 // accepted returns err, unless it is that the source changed and Options.Changing accepts that.
@@ -582,26 +603,24 @@ func kept(c *Copy, in *input, out *output) bool {
 
 // isOlder reports whether a file at the target is older than the source, as far as is known.
 func isOlder(c *Copy, before os.FileInfo, source *endpoint.Info) bool {
-	_, mtime := source.Times()
+	mtime := source.Mtime
 	if c.Src.Conn() != nil || c.Dst.Conn() != nil {
 		mtime = mtime.Truncate(time.Second)
 	}
-	have := before.ModTime()
-	if stat, far := before.Sys().(*usftp.FileStat); far {
-		there := endpoint.OfStat(stat)
-		_, have = there.Times()
-	}
-	return !source.HasTimes || have.Before(mtime)
+	return !source.HasTimes || before.ModTime().Before(mtime)
 }
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. The target's
 // time is the source's as exactly as its file system keeps it, and in whole seconds on a host.
 func sameSizeAndTime(c *Copy, before os.FileInfo) bool {
 	f := c.Listed
-	_, mtime := f.Times()
+	if c.Dst.Conn() != nil {
+		return f.HasTimes && before.Size() == f.Size &&
+			endpoint.Apart(before.ModTime(), endpoint.Nearest(f.Mtime)) == 0
+	}
 	return f.HasTimes && before.Size() == f.Size &&
 		slices.ContainsFunc(granules, func(granule time.Duration) bool {
-			return before.ModTime().Equal(mtime.Truncate(granule))
+			return before.ModTime().Equal(f.Mtime.Truncate(granule))
 		})
 }
 

@@ -282,11 +282,11 @@ func (o finisher) finish(source *endpoint.Info) (err error) {
 
 // attrs returns the attributes to set.
 func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
-	atime, mtime := source.Times()
+	mtime := source.Mtime
 	exists := o.c.to == nil || endpoint.Nearest(mtime).Unix() == mtime.Unix()
 	if source.HasTimes && !o.c.Options.NoTimes &&
 		(o.c.Options.Preserve || o.c.Listed != nil && exists) {
-		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
+		set.SetTimes, set.Atime, set.Mtime = true, source.Atime, mtime
 		if o.c.Nearest(&set) {
 			o.c.Warn(NoSuchTimes)
 		}
@@ -295,12 +295,11 @@ func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
 		return set, err
 	}
 	if o.c.Options.PreservesMode(source) {
-		// without setuid and setgid: the copy would run as the user who made it
 		set.SetMode, set.Mode = true, o.c.Options.Perm(source)
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, o.inherit()
 		if set.SetOwner { // its new owner may never have agreed to that
-			set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
+			set.Mode &^= runsAs
 		}
 	}
 	o.quirks.Settable(&set, false)

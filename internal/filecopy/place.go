@@ -469,6 +469,10 @@ func (t *HostTarget) find(c *Copy, o *location) error {
 		return &fs.PathError{Op: "write", Path: o.name, Err: err}
 	}
 	o.direct = o.info != nil && !o.info.Mode().IsRegular()
+	// WRITE has an offset, which a pipe has not, and OPEN would wait until somebody reads from it.
+	if o.direct && o.info.Mode()&fs.ModeNamedPipe != 0 {
+		return endpoint.InTheWay(o.name, o.info.Mode())
+	}
 	if link {
 		resolved, err := c.to.client.RealPath(o.name)
 		if err != nil || resolved == o.name {

@@ -29,10 +29,10 @@ var errNotWhole = errors.New("the host does not take the file in one request")
 // goesWhole reports whether a file may be sent in one request, as far as is known before it is
 // read. What is looked at, or proved, between its contents and its name takes the steps.
 func (o onHost) goesWhole(c *Copy) bool {
-	const runsAs = fs.ModeSetuid | fs.ModeSetgid // whether these stay depends on the new file
 	return c.known.tried[stepped] == 0 &&
 		c.Listed.Size <= wire.LargestFile &&
 		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
+		// whether these stay depends on the new file
 		(o.info == nil || o.info.Mode()&runsAs == 0) && c.to != c.from &&
 		!c.verifies() && c.Options.List == nil && !c.KeepsOld()
 }

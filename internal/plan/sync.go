@@ -2,7 +2,6 @@ package plan
 
 import (
 	"io/fs"
-	"math"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -125,7 +124,7 @@ func (s *Sync) Attrs(f *endpoint.Info) (set usftp.NewAttrs) {
 	}
 	if f.HasTimes && !o.NoTimes {
 		set.SetTimes = true
-		set.Atime, set.Mtime = f.Times()
+		set.Atime, set.Mtime = f.Atime, f.Mtime
 	}
 	if o.Owners && f.Owner.Known {
 		set.SetOwner, set.UID, set.GID = true, f.Owner.UID, f.Owner.GID
@@ -149,11 +148,8 @@ func (s *Sync) IsRenamed(now *endpoint.Info, there Held) bool {
 
 // stored returns what the target shows of a source that has been copied.
 func (s *Sync) stored(f *endpoint.Info) *endpoint.Info {
-	_, at := f.Times()
-	if s.ToHost && (at.Unix() < 0 || at.Unix() > math.MaxUint32) {
-		at = endpoint.Nearest(at)
-	}
-	if at.Equal(f.Mtime) {
+	at := endpoint.Nearest(f.Mtime)
+	if !s.ToHost || at.Unix() == f.Mtime.Unix() {
 		return f
 	}
 	stored := *f

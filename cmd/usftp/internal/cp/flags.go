@@ -44,7 +44,8 @@ func (c *flags) register(f *pflag.FlagSet) {
 
 // registerCopying adds the rest of the table.
 func (c *flags) registerCopying(f *pflag.FlagSet) {
-	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
+	f.BoolVarP(&c.preserve, "preserve", "p", false,
+		"keep times and permissions, but not files' setuid and setgid bits")
 	f.BoolVar(&c.noTimes, "no-times", false,
 		"do not set times, with -r or -p, and do not warn of hosts that set none")
 	f.BoolVar(&c.noPerms, "no-perms", false,

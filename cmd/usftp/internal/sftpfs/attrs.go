@@ -14,6 +14,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 const typeMask = syscall.S_IFMT
@@ -304,7 +305,10 @@ func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
 	out.Size = a.size
 	out.Blocks = (a.size + 511) / 512
 	out.Blksize = blockSize
-	out.Atime, out.Mtime, out.Ctime = uint64(a.atime), uint64(a.mtime), uint64(max(a.mtime, ctime))
+	out.Atime, out.Mtime = uint64(wire.Time(a.atime).Unix()), uint64(wire.Time(a.mtime).Unix())
+	if out.Ctime = out.Mtime; ctime != 0 {
+		out.Ctime = uint64(max(int64(out.Mtime), int64(ctime)))
+	}
 	out.Mode = a.mode
 	if out.Nlink = 0; !f.tree.isRemoved(n) {
 		out.Nlink = uint32(max(f.tree.links(n), 1))

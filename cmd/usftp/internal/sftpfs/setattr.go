@@ -330,13 +330,13 @@ func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, 
 		ahead := time.Duration(f.clockSkew.Load()) * time.Second
 		switch {
 		case !setsMtime:
-			mtime = time.Unix(int64(now.mtime), 0)
+			mtime = wire.Time(now.mtime)
 		case in.Valid&fuse.FATTR_MTIME_NOW != 0:
 			mtime = mtime.Add(ahead)
 		}
 		switch {
 		case !setsAtime:
-			atime = time.Unix(int64(now.atime), 0)
+			atime = wire.Time(now.atime)
 		case in.Valid&fuse.FATTR_ATIME_NOW != 0:
 			atime = atime.Add(ahead)
 		}

@@ -40,6 +40,31 @@ func (o *opened) setTimes() {
 	}
 }
 
+// A time before 1970 comes as one after 2096. It is shown as what it is. Where the other time is
+// set, which sets both, it becomes the nearest that SFTP has.
+func TestTimesBefore1970(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", nil)
+	if err := s.server.Files.SetModTime("/file", time.Unix(-86400, 0)); err != nil {
+		t.Fatal(err)
+	}
+	o := s.open(t, "file")
+	attr, status := o.getAttr()
+	if status != fuse.OK || int64(attr.Mtime) != -86400 || attr.Atime != attr.Mtime ||
+		attr.Ctime != attr.Mtime {
+		t.Errorf("%v: %d, %d, %d", status, int64(attr.Mtime), int64(attr.Atime), int64(attr.Ctime))
+	}
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_ATIME,
+		Atime: setTime}); status != fuse.OK {
+		t.Fatal(status)
+	}
+	o.flush()
+	a, err := s.server.Files.Lstat("/file")
+	if err != nil || a.ATime != setTime || a.MTime != 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 // What is set after a program has closed a new file is on the host when the call returns: the
 // kernel ends an open file later, and nobody learns of an error then.
 func TestSetAfterClose(t *testing.T) {

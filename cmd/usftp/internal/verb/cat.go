@@ -109,7 +109,7 @@ func readAhead(j *job, names []string, size int) iter.Seq[*beginning] {
 // openAhead opens a file and reads its beginning.
 func openAhead(j *job, name string, size int) *beginning {
 	f := &beginning{name: name}
-	if f.file, f.err = j.client.Open(j.at(name)); f.err != nil {
+	if f.file, f.err = j.client.OpenRead(j.at(name)); f.err != nil {
 		f.err = whyNotOpened(j, name, f.err)
 		return f
 	}

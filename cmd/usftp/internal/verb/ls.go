@@ -111,7 +111,7 @@ func (l *lister) order() func(a, b *entry) int {
 	switch l.o.Sort {
 	case SortByTime:
 		by = func(a, b *entry) int {
-			return cmp.Or(cmp.Compare(b.stat.Mtime, a.stat.Mtime), byName(a, b))
+			return cmp.Or(b.stat.ModTime().Compare(a.stat.ModTime()), byName(a, b))
 		}
 	case SortBySize:
 		by = func(a, b *entry) int {

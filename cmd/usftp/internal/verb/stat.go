@@ -119,6 +119,12 @@ func field(j *job, e *entry, letter byte) string {
 		}
 		return strconv.FormatUint(n, 10)
 	}
+	seconds := func(t time.Time) string {
+		if !s.HasTimes() {
+			return "?"
+		}
+		return strconv.FormatInt(t.Unix(), 10)
+	}
 	switch letter {
 	case '%':
 		return "%"
@@ -156,9 +162,9 @@ func field(j *job, e *entry, letter byte) string {
 	case 'y':
 		return longTime(s, s.ModTime())
 	case 'X':
-		return number(s.HasTimes(), uint64(s.Atime))
+		return seconds(s.AccessTime())
 	case 'Y':
-		return number(s.HasTimes(), uint64(s.Mtime))
+		return seconds(s.ModTime())
 	}
 	return "?"
 }

@@ -71,7 +71,7 @@ func (t *tail) first(name string) {
 	var file *usftp.File
 	err := usftp.ErrOneHandle // which the other one has for as long as it is followed
 	if len(t.files) == 0 || !oneHandle(t.job) {
-		file, err = t.client.Open(t.at(name))
+		file, err = t.client.OpenRead(t.at(name))
 	}
 	if err == nil {
 		f.file = file

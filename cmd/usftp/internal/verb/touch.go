@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 )
 
 // TouchOptions are the options of touch.
@@ -84,7 +85,7 @@ func touch(j *job, o TouchOptions, name string, t time.Time) error {
 		return err
 	}
 	return pretends(j.client, at, func(is usftp.FileStat) bool {
-		return is.HasTimes() && is.ModTime().Sub(mtime).Abs() > 3*time.Second // FAT counts in 2 s
+		return is.HasTimes() && endpoint.Apart(is.ModTime(), mtime) > 3*time.Second // FAT counts in 2 s
 	})
 }
 
