@@ -3,6 +3,7 @@ package objectfs
 import (
 	"io"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -15,10 +16,11 @@ type answer struct {
 	came int64         // how much of the body has
 	cuts int           // bodies in a row that ended early and brought little
 
-	// Under the reader's lock.
+	// Under the source's lock.
 	stretches []*stretch // that are still to come
 	ended     bool       // no more are wanted
 	idle      bool       // none was wanted for a while
+	wanted    sync.Cond  // any of these has changed
 }
 
 const (
@@ -30,70 +32,80 @@ const (
 	mostCuts, littleCame = 5, 64 << 10
 )
 
-// load fetches the stretches of an answer, as they are wanted.
-func (r *reader) load(a *answer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func newAnswer(source *source, end int64) *answer {
+	a := &answer{end: end}
+	a.wanted.L = &source.mu
+	return a
+}
+
+// load fetches the stretches of an answer, as they are wanted. If one fails, those after it do.
+func (q *stream) load(a *answer) {
+	q.source.mu.Lock()
+	defer q.source.mu.Unlock()
 	defer a.drop()
+	var err error
 	for at := int64(0); at < a.end; {
-		r.awaitWanted(a)
+		a.awaitWanted()
 		if len(a.stretches) == 0 {
 			return
 		}
 		s := a.stretches[0]
 		a.stretches = a.stretches[1:]
 		at = s.start + s.length
-		r.fill(a, s)
-		if s.err != nil && slices.Contains(r.stretches, s) {
-			r.forget() // the next READ tries again
+		s.err = err
+		q.fill(a, s)
+		if err = s.err; err != nil && slices.Contains(q.stretches, s) {
+			q.forget() // the next READ tries again
 		}
-		r.leave(s)
+		s.came.Broadcast()
+		q.source.leave(s)
 	}
 }
 
-// awaitWanted waits until more of an answer is wanted, or no more will be. The caller holds the lock.
-func (r *reader) awaitWanted(a *answer) {
+// awaitWanted waits until more of an answer is wanted, or no more will be. The caller holds the
+// lock.
+func (a *answer) awaitWanted() {
 	if len(a.stretches) > 0 || a.ended {
 		return
 	}
 	a.idle = false
 	defer time.AfterFunc(longestIdle, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		a.wanted.L.Lock()
+		defer a.wanted.L.Unlock()
 		a.idle = true
-		r.changed.Broadcast()
+		a.wanted.Broadcast()
 	}).Stop()
 	for len(a.stretches) == 0 && !a.ended {
 		if a.idle {
 			a.drop() // more asks for the rest
 		}
-		r.changed.Wait()
+		a.wanted.Wait()
 	}
 }
 
 // fill fetches a stretch, while anybody wants it. The caller holds the lock, which is released
 // meanwhile.
-func (r *reader) fill(a *answer, s *stretch) {
+func (q *stream) fill(a *answer, s *stretch) {
 	for s.got < s.length && s.err == nil && s.users > 0 {
-		r.mu.Unlock()
-		n, err := r.more(a, s)
-		r.mu.Lock()
+		q.source.mu.Unlock()
+		n, err := a.more(q.source, s)
+		q.source.mu.Lock()
 		s.got += n
 		s.err = err
-		r.changed.Broadcast()
+		s.came.Broadcast()
 	}
 }
 
 // more reads what comes next of a stretch. If the connection ends early, as some storage lets it
 // when a client is slow, it goes on with another one, unless nothing had come from this one, or
 // little from several.
-func (r *reader) more(a *answer, s *stretch) (int64, error) {
+func (a *answer) more(from *source, s *stretch) (int64, error) {
 	at := s.start + s.got // nobody else changes it
 	if a.at != at {
 		a.drop()
 	}
 	if a.body == nil {
-		body, err := r.get(at, a.end-at)
+		body, err := from.fs.get(from.ctx, &from.object, at, a.end-at)
 		if err != nil {
 			return 0, err
 		}
@@ -112,7 +124,7 @@ func (r *reader) more(a *answer, s *stretch) (int64, error) {
 	if a.came > 0 && a.cuts < mostCuts {
 		return int64(n), nil
 	}
-	return int64(n), cutShort(err)
+	return int64(n), err
 }
 
 // drop closes the body.

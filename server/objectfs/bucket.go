@@ -16,7 +16,7 @@ type Bucket interface {
 	Head(ctx context.Context, key string) (Object, error)
 
 	// Get reads length bytes at offset of the object whose ETag is the given one. The range lies
-	// within the object, and length is not 0.
+	// within the object, and length is not 0. A Read of the body fails when the context ends.
 	Get(ctx context.Context, key, etag string, offset, length int64) (io.ReadCloser, error)
 
 	// Put stores an object.

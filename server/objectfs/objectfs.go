@@ -39,6 +39,8 @@ type FS struct {
 	refuse bool
 	layout layout
 	known  directories
+
+	sources sources
 }
 
 var (

@@ -127,7 +127,7 @@ func (p *part) fillGap(gap span, source io.Reader) error {
 		if source == nil {
 			clear(memory)
 		} else if _, err := io.ReadFull(source, memory); err != nil {
-			return cutShort(err)
+			return err
 		}
 		at = to
 	}

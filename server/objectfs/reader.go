@@ -1,9 +1,9 @@
 package objectfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -13,26 +13,23 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// reader is a file opened for reading: the object that was there then, and no other. A client that
-// reads in order gets it from stretches that are fetched in advance, many with one request; the
-// further it reads, the longer they are. Everything else is fetched as it is asked for.
+// reader is a file opened for reading: the object that was there then, and no other. What a client
+// reads in order comes from the streams of the object's source; everything else is fetched as it
+// is asked for.
 type reader struct {
-	fs   *FS
-	ctx  context.Context
-	stop context.CancelFunc
-	name string
-	info *info
+	fs     *FS
+	ctx    context.Context
+	stop   context.CancelFunc
+	name   string
+	info   *info
+	source *source
 
-	mu        sync.Mutex
-	changed   sync.Cond
-	reads     int        // how many READs are being executed
-	stretches []*stretch // in order; each begins where the one before ends
-	next      int64      // where the last one ends
-	length    int64      // of the next one
-	last      int64      // where the last READ ended that was in none
-	answer    *answer    // from which the last one comes, or nil
-	asks      int64      // how much the next request asks for
-	loading   sync.WaitGroup
+	// Under the source's lock.
+	at       *stream // from which the last READ came that came from one, or nil
+	directly bool    // the last READ came from none
+	last     int64   // where the last such READ ended, or -1
+	reached  int64   // the end of the READ that went furthest, or -1
+	skipped  int64   // how much before that has not been read, if it is little
 }
 
 var (
@@ -40,22 +37,12 @@ var (
 	_ server.FileSetstater = (*reader)(nil)
 )
 
-const (
-	firstStretch   = 256 << 10
-	longestStretch = 4 << 20
-	mostStretches  = 3
-	stretchesAhead = 1 // of the one that is being read
-	mostEarly      = longestStretch - wire.MaxData
-
-	longestRequest = 64 << 20 // one costs as much as a few hundred KiB
-)
-
 var errReplaced = errors.New("the file was replaced while it was read: open it again")
 
 func newReader(ctx context.Context, f *FS, name string, i *info) *reader {
-	r := &reader{fs: f, name: name, info: i, length: firstStretch, asks: firstStretch}
-	r.changed.L = &r.mu
+	r := &reader{fs: f, name: name, info: i, last: -1, reached: -1}
 	r.ctx, r.stop = context.WithCancel(ctx)
+	r.source = f.sources.join(r)
 	return r
 }
 
@@ -81,165 +68,163 @@ func (r *reader) ReadAt(b []byte, offset int64) (n int, err error) {
 
 // readSome reads at least one byte, unless it fails.
 func (r *reader) readSome(b []byte, offset int64) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reads++
-	defer func() { r.reads-- }()
-	s := r.find(offset)
+	mu := &r.source.mu
+	mu.Lock()
+	defer mu.Unlock()
+	r.source.reads++
+	defer func() { r.source.reads-- }()
+	r.note(offset, int64(len(b)))
+	q, s := r.find(offset)
 	if s == nil {
-		s = r.begin(b, offset)
+		q, s = r.begin(b, offset)
 	}
-	if s == nil {
-		r.mu.Unlock()
-		defer r.mu.Lock()
+	if r.directly = s == nil; r.directly {
+		r.last = offset + int64(len(b))
+		if !r.inOrder() && len(r.source.handles) > 1 {
+			r.use(nil)
+		}
+		mu.Unlock()
+		defer mu.Lock()
 		return r.readDirectly(b, offset)
 	}
+	r.use(q)
+	q.inOrder = r.inOrder()
 	s.users++
-	defer r.leave(s)
+	defer r.source.leave(s)
 	if offset > 0 { // a client that reads only the beginning gets no more
-		r.fetchAhead(s)
+		q.fetchAhead(s)
 	}
 	at := offset - s.start
-	for s.got <= at && s.err == nil {
-		r.changed.Wait()
-	}
+	r.await(&s.came, func() bool { return s.got > at || s.err != nil })
 	if s.got <= at {
-		return 0, s.err
+		return 0, cmp.Or(s.err, context.Cause(r.ctx))
 	}
-	have := s.got
-	r.mu.Unlock() // what is there does not change any more
-	defer r.mu.Lock()
-	return s.copy(b, at, have), nil
+	have, err := s.got, s.err
+	mu.Unlock() // what is there does not change any more
+	n := s.copy(b, at, have)
+	mu.Lock()
+	s.taken += int64(n)
+	if n == len(b) {
+		err = nil
+	}
+	return n, err
 }
 
-// begin begins with the stretch at an offset, if that is where the last one ends or the last READ
-// ended. It returns nil if it is not, or there is no memory.
-func (r *reader) begin(b []byte, offset int64) *stretch {
-	for r.follows(offset) && len(r.stretches) >= mostStretches && r.stretches[0].users > 0 {
-		r.changed.Wait()
+// note keeps account of how much a handle skips. What it skips and then reads, as clients do that
+// send many READs at once, counts no more; nor does one jump, in the long run.
+func (r *reader) note(offset, length int64) {
+	if r.reached < 0 || offset <= r.reached {
+		r.skipped = max(r.skipped-length, 0)
+	} else {
+		r.skipped = min(r.skipped+offset-r.reached, 2*mostEarly)
 	}
-	if s := r.find(offset); s != nil {
-		return s
-	}
-	if !r.follows(offset) {
-		if offset != r.last {
-			r.last = offset + int64(len(b))
-			return nil
-		}
-		r.forget()
-		r.next, r.length, r.asks = offset, firstStretch, firstStretch
-	}
-	r.length = max(r.length, min(offset+int64(len(b))-r.next, longestStretch))
-	for r.next <= offset && r.fetch(nil) {
-	}
-	r.last = r.next
-	return r.find(offset)
+	r.reached = max(r.reached, offset+length)
 }
 
-// follows reports whether an offset is where the last stretch ends, or soon after: of the READs
-// that a client sends at once, a later one may be executed first.
-func (r *reader) follows(offset int64) bool {
-	early := offset - r.next
-	return early == 0 || early > 0 && early < mostEarly && r.reads > 1 && r.next >= 0
-}
+// inOrder reports whether a handle reads everything, and not only what others leave.
+func (r *reader) inOrder() bool { return r.skipped <= mostEarly }
 
-// forget gives up all stretches. Those that a READ waits for come all the same.
-func (r *reader) forget() {
-	if r.answer != nil {
-		r.answer.ended, r.answer = true, nil
-	}
-	for _, s := range r.stretches {
-		r.leave(s)
-	}
-	r.stretches, r.next = nil, -1
-	r.changed.Broadcast()
-}
-
-// find returns the stretch that holds an offset, or nil.
-func (r *reader) find(offset int64) *stretch {
-	for _, s := range r.stretches {
-		if s.start <= offset && offset < s.start+s.length {
-			return s
+// find returns the stretch that holds an offset, and its stream, or nil. A handle that reads in
+// order stays with its stream: it would lose another whenever that is a little too fast for it.
+func (r *reader) find(offset int64) (*stream, *stretch) {
+	if r.at != nil && r.inOrder() {
+		if s := r.at.find(offset); s != nil || r.at.next == offset {
+			return r.at, s
 		}
 	}
-	return nil
+	return r.source.find(offset)
 }
 
-// fetchAhead begins with the stretches after one that is being read.
-func (r *reader) fetchAhead(s *stretch) {
-	for r.next < r.info.size {
-		n := len(r.stretches)
-		if n-slices.Index(r.stretches, s) > stretchesAhead ||
-			n >= mostStretches && r.stretches[0].users > 0 || !r.fetch(s) {
-			return
+// await waits until something is so, or the session has ended. The caller holds the lock, which is
+// released meanwhile.
+func (r *reader) await(changed *sync.Cond, so func() bool) {
+	if so() {
+		return
+	}
+	defer context.AfterFunc(r.ctx, func() {
+		r.source.mu.Lock()
+		defer r.source.mu.Unlock()
+		changed.Broadcast()
+	})()
+	for !so() && r.ctx.Err() == nil {
+		changed.Wait()
+	}
+}
+
+// begin begins with the stretch at an offset, if a stream goes on there or one is to begin. It
+// returns nil if not, or if there is no memory.
+func (r *reader) begin(b []byte, offset int64) (*stream, *stretch) {
+	r.await(&r.source.changed, func() bool {
+		q := r.follows(offset)
+		return q == nil || !q.full()
+	})
+	if q, s := r.find(offset); s != nil || r.ctx.Err() != nil {
+		return q, s
+	}
+	q := r.follows(offset)
+	if q == nil {
+		if !r.starts(offset) {
+			return nil, nil
+		}
+		q = r.source.stream(offset)
+		r.use(q)
+	}
+	q.length = max(q.length, min(offset+int64(len(b))-q.next, longestStretch))
+	for q.next <= offset && q.fetch(nil) {
+	}
+	return q, q.find(offset)
+}
+
+// follows returns the stream that ends at an offset, or a little before it: of the READs that
+// clients send at once, a later one may be executed first.
+func (r *reader) follows(offset int64) (closest *stream) {
+	if r.at != nil && r.at.next == offset && r.inOrder() {
+		return r.at
+	}
+	for _, q := range r.source.streams {
+		early := offset - q.next
+		if early == 0 {
+			return q
+		}
+		if early > 0 && early < q.mostEarly() && r.source.reads > 1 && !r.directly &&
+			(closest == nil || q.next > closest.next) {
+			closest = q
 		}
 	}
+	return closest
 }
 
-// fetch begins with the next stretch, and reports whether there was memory for it. Those before the
-// one that is being read make room for it; if that is not enough, it is shorter. It comes from the
-// answer from which the one before comes, or from a new one after its end.
-func (r *reader) fetch(read *stretch) bool {
-	length, last := min(r.length, r.info.size-r.next), r.answer
-	if last != nil && last.end > r.next {
-		length = min(length, last.end-r.next)
+// starts reports whether what comes at an offset is read in order: it is where a READ ended, also
+// that of another handle, or the beginning. Handles that share a stream begin no other, which would
+// take the memory that it needs to stay wide enough for all of them.
+func (r *reader) starts(offset int64) bool {
+	if !r.inOrder() && slices.ContainsFunc(r.source.streams, (*stream).shared) {
+		return false
 	}
-	for !r.fs.memory.ahead.TryAcquire(length) {
-		switch {
-		case len(r.stretches) > 0 && r.stretches[0] != read && r.stretches[0].users == 0:
-			r.leaveOldest()
-		case length > firstStretch:
-			length = max(length/2, firstStretch)
-		default:
-			return false
-		}
-	}
-	if len(r.stretches) >= mostStretches {
-		r.leaveOldest()
-	}
-	s := newStretch(r.fs.memory, r.next, length)
-	r.stretches = append(r.stretches, s)
-	if last == nil || last.end == r.next {
-		last = &answer{end: min(r.next+max(r.asks, length), r.info.size)}
-		r.answer, r.asks = last, min(4*r.asks, longestRequest)
-		r.loading.Go(func() { r.load(last) })
-	}
-	last.stretches = append(last.stretches, s)
-	r.next += length
-	r.length = min(2*r.length, longestStretch)
-	s.users++
-	r.changed.Broadcast()
-	return true
+	return offset == 0 && r.at == nil ||
+		slices.ContainsFunc(r.source.handles, func(h *reader) bool { return h.last == offset })
 }
 
-func (r *reader) leaveOldest() {
-	oldest := r.stretches[0]
-	r.stretches = r.stretches[1:]
-	r.leave(oldest)
-}
-
-// leave ends the use of a stretch. The caller holds the lock.
-func (r *reader) leave(s *stretch) {
-	s.users--
-	r.changed.Broadcast()
-	if s.users < 0 {
-		s.drop()
+// use notes from which stream this handle reads. One from which none does is given up.
+func (r *reader) use(q *stream) {
+	old := r.at
+	if old == q {
+		return
 	}
-}
-
-func (r *reader) get(offset, length int64) (io.ReadCloser, error) {
-	o := &r.info.object
-	body, err := r.fs.bucket.Get(r.ctx, o.Key, o.ETag, offset, length)
-	if errors.Is(err, io.EOF) { // a connection's, and not that of the file
-		err = fmt.Errorf("%v: %w", err, io.ErrUnexpectedEOF)
+	r.at = q
+	if q != nil {
+		q.handles++
 	}
-	return body, err
+	if old != nil {
+		old.handles--
+		old.forgetUnused()
+	}
 }
 
 // readDirectly goes on as more does if an answer ends early.
 func (r *reader) readDirectly(b []byte, offset int64) (n int, err error) {
 	for cuts := 1; ; cuts++ {
-		body, err := r.get(offset+int64(n), int64(len(b)-n))
+		body, err := r.fs.get(r.ctx, &r.info.object, offset+int64(n), int64(len(b)-n))
 		if err != nil {
 			return n, err
 		}
@@ -247,17 +232,9 @@ func (r *reader) readDirectly(b []byte, offset int64) (n int, err error) {
 		body.Close()
 		n += m
 		if err == nil || m == 0 || cuts == mostCuts {
-			return n, cutShort(err)
+			return n, err
 		}
 	}
-}
-
-// cutShort makes sure that an answer that ends too early is not taken for the end of the file.
-func cutShort(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // Stat implements [server.FileStater].
@@ -274,9 +251,6 @@ func (r *reader) Setstat(attrs wire.Attrs) error {
 // Close implements io.Closer.
 func (r *reader) Close() error {
 	r.stop()
-	r.mu.Lock()
-	r.forget()
-	r.mu.Unlock()
-	r.loading.Wait()
+	r.fs.sources.leave(r)
 	return nil
 }

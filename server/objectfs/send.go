@@ -93,7 +93,7 @@ func (w *writer) fillGaps(p *part, gaps []span, shows int64) error {
 }
 
 func (w *writer) readBase(p *part, gap span) error {
-	body, err := w.fs.bucket.Get(w.work, w.base.Key, w.base.ETag, p.start+gap.from, gap.to-gap.from)
+	body, err := w.fs.get(w.work, w.base, p.start+gap.from, gap.to-gap.from)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package objectfs
 
 import (
+	"sync"
+
 	"github.com/usftp/usftp/internal/buffer"
 )
 
@@ -10,14 +12,18 @@ type stretch struct {
 	memory        *Memory
 	blocks        []*buffer.Block
 
-	// Under the reader's lock.
-	users int   // besides the reader itself
-	got   int64 // how much has come
-	err   error // why no more comes
+	// Under the source's lock.
+	users int       // besides the stream itself
+	got   int64     // how much has come
+	taken int64     // how much READs have had
+	err   error     // why no more comes
+	came  sync.Cond // more has come, or err
 }
 
-func newStretch(m *Memory, start, length int64) *stretch {
+func newStretch(source *source, start, length int64) *stretch {
+	m := source.fs.memory
 	s := &stretch{start: start, length: length, memory: m}
+	s.came.L = &source.mu
 	for at := int64(0); at < length; at += blockSize {
 		s.blocks = append(s.blocks, m.blocks.Get(blockSize))
 	}
@@ -40,6 +46,9 @@ func (s *stretch) copy(b []byte, at, have int64) (n int) {
 	}
 	return n
 }
+
+// spent reports whether all of it has been read.
+func (s *stretch) spent() bool { return s.users == 0 && s.taken >= s.length }
 
 // drop gives the memory back.
 func (s *stretch) drop() {

@@ -1,0 +1,64 @@
+package objectfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// longestSilence is how long the storage may send nothing while it is waited for.
+const longestSilence = time.Minute
+
+var errSilent = errors.New("the storage has sent nothing for a minute, in the middle of an" +
+	" object: see to it, and try again")
+
+// body is what the storage sends of an object. It fails if the storage is silent, also if it keeps
+// the connection, and if it ends too early, which is not the end of the file.
+type body struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	left   int64
+}
+
+// get asks for a range of an object.
+func (f *FS) get(ctx context.Context, o *Object, offset, length int64) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	from, err := f.bucket.Get(ctx, o.Key, o.ETag, offset, length)
+	if err != nil {
+		cancel(nil)
+		if errors.Is(err, io.EOF) { // a connection's
+			err = fmt.Errorf("%v: %w", err, io.ErrUnexpectedEOF)
+		}
+		return nil, err
+	}
+	b := &body{ReadCloser: from, ctx: ctx, cancel: cancel, left: length}
+	b.timer = time.AfterFunc(longestSilence, func() { cancel(errSilent) })
+	b.timer.Stop()
+	return b, nil
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.timer.Reset(longestSilence)
+	n, err := b.ReadCloser.Read(p)
+	b.timer.Stop()
+	b.left -= int64(n)
+	switch {
+	case err == nil:
+	case context.Cause(b.ctx) == errSilent:
+		err = errSilent
+	case err == io.EOF && b.left > 0:
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
