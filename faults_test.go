@@ -73,18 +73,18 @@ func (c *chaos) readLoop(client *usftp.Client, rng *rand.Rand, _ string) error {
 		return err
 	}
 	defer f.Close()
-	var got []byte
-	for p := make([]byte, 1+rng.IntN(20_000)); ; {
+	for p, done := make([]byte, 1+rng.IntN(20_000)), 0; ; {
 		n, err := f.Read(p)
 		if n == 0 && err == nil {
-			c.wrong("Read gave nothing and no error at %d", len(got))
+			c.wrong("Read gave nothing and no error at %d", done)
 			return nil
 		}
-		got = append(got, p[:n]...)
-		if !bytes.HasPrefix(c.data, got) || (err == io.EOF && len(got) != len(c.data)) {
-			c.wrong("Read says %d, %v, and %d bytes of %d so far are wrong or at their end", n, err,
-				len(got), len(c.data))
+		if !bytes.HasPrefix(c.data[done:], p[:n]) || (err == io.EOF && done+n != len(c.data)) {
+			c.wrong("Read says %d, %v, and these bytes at %d of %d are wrong or at their end", n, err,
+				done, len(c.data))
+			return nil
 		}
+		done += n
 		if err == io.EOF {
 			return nil
 		} else if err != nil {

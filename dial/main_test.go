@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -19,7 +21,7 @@ func TestMain(m *testing.M) {
 	}
 	// Those that run beside each other mostly wait: for servers, and for time that must pass.
 	flag.Set("test.parallel", "8")
-	os.Exit(m.Run())
+	os.Exit(testenv.InMemory(m))
 }
 
 // helperEnv makes the test's own program an ssh-sk-helper that wants a PIN; its value is the PIN.

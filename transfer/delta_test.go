@@ -3,6 +3,8 @@ package transfer_test
 import (
 	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -332,8 +334,12 @@ func TestDeltaIsNotTriedInVain(t *testing.T) {
 }
 
 func noiseOf(seed int64, n int) []byte {
+	block, err := aes.NewCipher(fmt.Appendf(nil, "noise%011d", seed))
+	if err != nil {
+		panic(err)
+	}
 	p := make([]byte, n)
-	rand.New(rand.NewSource(seed)).Read(p)
+	cipher.NewCTR(block, make([]byte, aes.BlockSize)).XORKeyStream(p, p)
 	return p
 }
 

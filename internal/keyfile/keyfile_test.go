@@ -118,7 +118,8 @@ func TestPuTTYgen(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"rsa -b 2048", "ecdsa -b 256", "ecdsa -b 384", "ecdsa -b 521",
 		"ed25519"} {
-		for _, param := range []string{"version=2", "version=3", "version=3,kdf=argon2i"} {
+		for _, param := range []string{"version=2", "version=3,passes=3",
+			"version=3,kdf=argon2i,passes=3"} {
 			for _, passphrase := range []string{"", phrase} {
 				t.Run(fmt.Sprintf("%s,%s,%q", kind, param, passphrase), func(t *testing.T) {
 					t.Parallel()

@@ -1,5 +1,5 @@
 // Package soak decides how much long tests do. By default they run a small share of their cases;
-// with USFTP_SOAK set, as .ci/run sets it, all of them.
+// with USFTP_SOAK set, all of them: in .ci/run without the race detector, and each night with it.
 package soak
 
 import "os"

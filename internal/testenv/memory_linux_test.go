@@ -27,6 +27,9 @@ func TestInMemory(t *testing.T) {
 				t.Error(err)
 			}
 			os.Stdout.WriteString(left)
+			if dir := t.TempDir(); !strings.HasPrefix(dir, filepath.Dir(left)) {
+				os.Stderr.WriteString(dir + " is not in memory")
+			}
 			if end == "killed" {
 				syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			}
@@ -38,7 +41,7 @@ func TestInMemory(t *testing.T) {
 	}
 	for _, end := range []string{"failed", "killed"} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestInMemory$")
-		cmd.Env = append(os.Environ(), "TMPDIR=", variable+"="+end)
+		cmd.Env = append(os.Environ(), "TMPDIR=", "GOTMPDIR=", variable+"="+end)
 		// The shell that removes the files has it open, so Output waits for the shell as well.
 		var said bytes.Buffer
 		cmd.Stderr = &said

@@ -33,6 +33,7 @@ type site struct {
 	key           string   // file
 	hostKey       string   // fingerprint
 	env           []string // added to the programs' environment
+	driver        *driver  // of a client library
 	events        chan server.Event
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 var buildDir string // is removed at the end
@@ -18,7 +20,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	flag.Set("test.parallel", "4") // they mostly wait for programs
-	code := m.Run()
+	code := testenv.InMemory(m)
 	os.RemoveAll(buildDir)
 	os.Exit(code)
 }

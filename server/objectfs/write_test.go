@@ -2,11 +2,13 @@ package objectfs_test
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
-	"math/rand"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +19,12 @@ import (
 
 // text returns text that is different everywhere.
 func text(size int) string {
+	block, err := aes.NewCipher(fmt.Appendf(nil, "%016d", size))
+	if err != nil {
+		panic(err)
+	}
 	b := make([]byte, size)
-	rand.New(rand.NewSource(int64(size))).Read(b)
+	cipher.NewCTR(block, make([]byte, aes.BlockSize)).XORKeyStream(b, b)
 	return string(b)
 }
 

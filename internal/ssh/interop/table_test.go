@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // table is what ran. It is appended to the file that USFTP_TABLE names.
@@ -35,7 +37,7 @@ func note(t *testing.T, side, peer, name string, run func(t *testing.T)) {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := testenv.InMemory(m)
 	if file := os.Getenv("USFTP_TABLE"); file != "" {
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 		if err == nil {

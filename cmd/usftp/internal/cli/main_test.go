@@ -22,6 +22,7 @@ import (
 	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/internal/proxytest"
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -53,7 +54,7 @@ func (t tests) Run() int {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
-	return t.M.Run()
+	return testenv.InMemory(t.M)
 }
 
 // An outcome is the result of running the command.

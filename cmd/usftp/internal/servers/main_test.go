@@ -24,12 +24,20 @@ import (
 
 	"github.com/usftp/usftp/cmd/usftp/internal/cli"
 	"github.com/usftp/usftp/internal/endpoint/endpointtest"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // The test binary is also the command, if started as "usftp", which is in PATH for the tests.
 func TestMain(m *testing.M) {
+	testscript.Main(tests{m}, map[string]func(){"usftp": func() { os.Exit(cli.Main(os.Args[1:])) }})
+}
+
+// tests runs the tests; none of this concerns the command that the test binary also is.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
 	flag.Set("test.parallel", "6") // they mostly wait for logins
-	testscript.Main(m, map[string]func(){"usftp": func() { os.Exit(cli.Main(os.Args[1:])) }})
+	return testenv.InMemory(t.M)
 }
 
 // A step is one of the things that are done on each host.
