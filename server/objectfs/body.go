@@ -28,6 +28,11 @@ type body struct {
 func (f *FS) get(ctx context.Context, o *Object, offset, length int64) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	from, err := f.bucket.Get(ctx, o.Key, o.ETag, offset, length)
+	if err == nil {
+		if err = f.same(ctx, from, o); err != nil {
+			from.Close()
+		}
+	}
 	if err != nil {
 		cancel(nil)
 		if errors.Is(err, io.EOF) { // a connection's
@@ -39,6 +44,22 @@ func (f *FS) get(ctx context.Context, o *Object, offset, length int64) (io.ReadC
 	b.timer = time.AfterFunc(longestSilence, func() { cancel(errSilent) })
 	b.timer.Stop()
 	return b, nil
+}
+
+// same returns ErrPrecondition if the storage sends another object than it was asked for. One that
+// is only newer may have the same contents, so that its ETag decides.
+func (f *FS) same(ctx context.Context, from io.ReadCloser, o *Object) error {
+	d, ok := from.(Described)
+	if !ok {
+		return nil
+	}
+	switch size, modified := d.Describe(); {
+	case size != o.Size:
+		return ErrPrecondition
+	case modified.Equal(o.Modified):
+		return nil
+	}
+	return f.unchanged(ctx, *o)
 }
 
 // Read implements io.Reader.

@@ -16,7 +16,8 @@ type Bucket interface {
 	Head(ctx context.Context, key string) (Object, error)
 
 	// Get reads length bytes at offset of the object whose ETag is the given one. The range lies
-	// within the object, and length is not 0. A Read of the body fails when the context ends.
+	// within the object, and length is not 0. A Read of the body fails when the context ends. The
+	// body is [Described] if the storage says what it is a range of.
 	Get(ctx context.Context, key, etag string, offset, length int64) (io.ReadCloser, error)
 
 	// Put stores an object.
@@ -63,6 +64,13 @@ type Bucket interface {
 type RangeWriter interface {
 	// WriteRange writes a range of the contents.
 	WriteRange(w io.Writer, offset, length int64) error
+}
+
+// Described is a body that says of which object it is a range. Some storage compares the ETag by
+// name, and then opens and sends what has just come under that name.
+type Described interface {
+	// Describe returns the length of the whole object, and when it was made.
+	Describe() (size int64, modified time.Time)
 }
 
 // Limits of S3.

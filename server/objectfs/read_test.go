@@ -4,8 +4,10 @@ import (
 	"context"
 	"io"
 	"math/rand"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/wire"
@@ -123,5 +125,110 @@ func TestReadOfReplaced(t *testing.T) {
 	b.must(b.fs.Remove(context.Background(), "/f"))
 	if _, err := f.(io.ReaderAt).ReadAt(make([]byte, 10), 2<<20); err == nil {
 		t.Error("a removed file was read")
+	}
+}
+
+// hasty is a bucket that looks at what has a name twice for one request, as versitygw does: first
+// at the length or the ETag, and then at the rest.
+type hasty struct {
+	objectfs.Bucket
+	inHead, inGet func() // happens in between
+}
+
+func (h *hasty) Head(ctx context.Context, key string) (objectfs.Object, error) {
+	o, err := h.Bucket.Head(ctx, key)
+	h.inHead()
+	if now, err := h.Bucket.Head(ctx, key); err == nil {
+		o.ETag = now.ETag
+	}
+	return o, err
+}
+
+func (h *hasty) Get(ctx context.Context, key, etag string, offset,
+	length int64) (io.ReadCloser, error) {
+	body, err := h.Bucket.Get(ctx, key, etag, offset, length)
+	if err != nil {
+		return nil, err
+	}
+	body.Close()
+	h.inGet()
+	o, err := h.Bucket.Head(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	body, err = h.Bucket.Get(ctx, key, o.ETag, offset, length)
+	return described{body, o}, err
+}
+
+type described struct {
+	io.ReadCloser
+	object objectfs.Object
+}
+
+func (d described) Describe() (size int64, modified time.Time) {
+	return d.object.Size, d.object.Modified
+}
+
+// TestReplacedInBetween: a file is replaced while the storage looks for what it is to send. It is
+// not read as the old one, nor is it changed as that.
+func TestReplacedInBetween(t *testing.T) {
+	ctx := context.Background()
+	const size = 5000
+	old := text(size)
+	for _, one := range []struct {
+		name    string
+		replace string
+		inHead  bool
+		reads   bool // it is seen to be the new one, as a whole
+	}{
+		{name: "a longer one in GET", replace: text(2 * size)},
+		{name: "a longer one in HEAD", replace: text(2 * size), inHead: true},
+		{name: "one of the same length in GET", replace: text(size + 1)[1:]},
+		{name: "one of the same length in HEAD", replace: text(size + 1)[1:], inHead: true,
+			reads: true},
+		{name: "an equal one in GET", replace: old, reads: true},
+	} {
+		for _, change := range []bool{false, true} {
+			name := "reading: "
+			if change {
+				name = "changing: "
+			}
+			t.Run(name+one.name, func(t *testing.T) {
+				b := newBench(t)
+				b.put("/f", old)
+				b.put("/g", one.replace)
+				sound := b.fs
+				replace := sync.OnceFunc(func() {
+					if err := sound.PosixRename(ctx, "/g", "/f"); err != nil {
+						t.Error(err)
+					}
+				})
+				h := &hasty{b.bucket, func() {}, replace}
+				if one.inHead {
+					h.inHead, h.inGet = replace, func() {}
+				}
+				b.fs = b.serve(h)
+				want := one.replace
+				var err error
+				if change {
+					f := b.write("/f", wire.OpenWrite|wire.OpenAppend)
+					b.at(f, 0, "more")
+					if err = f.Close(); err == nil {
+						want += "more"
+					}
+				} else {
+					var got string
+					if got, err = b.get("/f"); err == nil && got != want {
+						t.Errorf("%d bytes were read that are not the new file", len(got))
+					}
+				}
+				if (err == nil) != one.reads || !change && err != nil &&
+					!strings.Contains(err.Error(), "replaced while it was read") {
+					t.Errorf("it ended with: %v", err)
+				}
+				b.fs = sound
+				b.holds("/f", want)
+			})
+		}
 	}
 }

@@ -737,8 +737,18 @@ func (f *faults) sleeps(t *testing.T, one fault) {
 func (f *faults) whole(t *testing.T, one fault, now, before, after []byte) {
 	t.Helper()
 	if !bytes.Equal(now, before) && !bytes.Equal(now, after) {
-		t.Errorf("others see %d bytes, which are neither the old file nor the new one", len(now))
+		t.Errorf("others see %d bytes, which are neither the old file nor the new one: "+
+			"the first %d are the old one's, the first %d the new one's",
+			len(now), common(now, before), common(now, after))
 	}
+}
+
+// common returns how many bytes two files begin with that are the same.
+func common(a, b []byte) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // refused checks that a banned address gets in nowhere.

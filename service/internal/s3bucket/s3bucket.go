@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -188,9 +189,10 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	if err != nil {
 		return nil, err
 	}
+	var info minio.ObjectInfo
 	var header http.Header
 	body, err := repeat(ctx, b, func() (body io.ReadCloser, err error) {
-		body, _, header, err = b.core.GetObject(ctx, b.name, key, options)
+		body, info, header, err = b.core.GetObject(ctx, b.name, key, options)
 		return body, err
 	})
 	if err != nil {
@@ -198,12 +200,25 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	}
 	// What ignores the range sends the beginning.
 	wanted := fmt.Sprintf("bytes %d-%d/", offset, offset+length-1)
-	if !strings.HasPrefix(header.Get("Content-Range"), wanted) {
+	size, ok := strings.CutPrefix(header.Get("Content-Range"), wanted)
+	if !ok {
 		body.Close()
 		return nil, errors.New("the storage has sent another range than it was asked for")
 	}
+	if n, err := strconv.ParseInt(size, 10, 64); err == nil { // it may be "*"
+		body = described{body, n, info.LastModified}
+	}
 	return body, nil
 }
+
+// described implements [objectfs.Described].
+type described struct {
+	io.ReadCloser
+	size     int64
+	modified time.Time
+}
+
+func (d described) Describe() (size int64, modified time.Time) { return d.size, d.modified }
 
 // options returns the options of a request that makes an object.
 func (b *Bucket) options(when objectfs.Condition) minio.PutObjectOptions {

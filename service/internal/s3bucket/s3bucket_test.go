@@ -375,3 +375,53 @@ func testErrors(t *testing.T, s storage) {
 		}
 	}
 }
+
+// TestAnotherIsSent: storage that has compared an ETag may send what has come since. The length of
+// the whole object, or its time, gives it away.
+func TestAnotherIsSent(t *testing.T) {
+	made := time.Now().UTC().Truncate(time.Second)
+	for _, one := range []struct {
+		name     string
+		size     string
+		modified time.Time
+		etag     string // of what is there after the GET
+		wrong    bool
+	}{
+		{"the right one", "3", made, "old", false},
+		{"one of an unknown length", "*", made, "old", false},
+		{"a longer one", "6", made, "new", true},
+		{"a newer one", "3", made.Add(time.Second), "new", true},
+		{"a newer one that is equal", "3", made.Add(time.Second), "old", false},
+	} {
+		etag := "old"
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			header := w.Header()
+			header.Set("ETag", `"`+etag+`"`)
+			header.Set("Last-Modified", made.Format(http.TimeFormat))
+			header.Set("Content-Length", "3")
+			if r.Method == http.MethodGet {
+				header.Set("Last-Modified", one.modified.Format(http.TimeFormat))
+				header.Set("Content-Range", "bytes 0-2/"+one.size)
+				etag = one.etag
+				w.WriteHeader(http.StatusPartialContent)
+				io.WriteString(w, "abc")
+			}
+		}))
+		b, err := New("bucket", config(server.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := objectfs.New(b, nil).Open(t.Context(), "/f", wire.OpenRead, wire.Attrs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 3)
+		n, err := f.(io.ReaderAt).ReadAt(got, 0)
+		if one.wrong != (err != nil && strings.Contains(err.Error(), "replaced")) ||
+			!one.wrong && (err != nil || string(got[:n]) != "abc") {
+			t.Errorf("%s: %q, %v", one.name, got[:n], err)
+		}
+		f.Close()
+		server.Close()
+	}
+}
