@@ -80,3 +80,32 @@ func TestUpdate(t *testing.T) {
 		}
 	})
 }
+
+// TestUpdateOfTimesAhead: a host shows a time from 2096 on as an earlier one, and has it all the same.
+func TestUpdateOfTimesAhead(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		for _, year := range []int{1904, 2100, 2150} {
+			when := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+			dir := t.TempDir()
+			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+			if err := errors.Join(os.Mkdir(src, 0o755),
+				os.WriteFile(filepath.Join(src, "file"), []byte("text"), 0o644),
+				os.Chtimes(filepath.Join(src, "file"), when, when)); err != nil {
+				t.Fatal(err)
+			}
+			var o transfer.TreeOptions
+			o.Update, o.Preserve, o.NoTargetDirectory = true, true, true
+			to, from := direction.endpoints(far, far, src, dst, nil, nil)
+			first, err := transfer.CopyTree(t.Context(), to, from, o)
+			if err != nil || first.Files != 1 {
+				t.Fatalf("%d: %+v, %v", year, first.Totals, err)
+			}
+			to, from = direction.endpoints(far, far, src, dst, nil, nil)
+			if s, err := transfer.CopyTree(t.Context(), to, from, o); err != nil || s.Files != 0 ||
+				s.Kept != 1 {
+				t.Errorf("%d again: %+v, %v", year, s.Totals, err)
+			}
+		}
+	})
+}

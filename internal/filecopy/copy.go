@@ -601,13 +601,15 @@ func kept(c *Copy, in *input, out *output) bool {
 	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
 }
 
-// isOlder reports whether a file at the target is older than the source, as far as is known.
+// isOlder reports whether a file at the target is older than the source, as far as is known. What a
+// host shows of the source's own time may read as an earlier one.
 func isOlder(c *Copy, before os.FileInfo, source *endpoint.Info) bool {
-	mtime := source.Mtime
+	mtime, have := source.Mtime, before.ModTime()
 	if c.Src.Conn() != nil || c.Dst.Conn() != nil {
 		mtime = mtime.Truncate(time.Second)
 	}
-	return !source.HasTimes || before.ModTime().Before(mtime)
+	same := c.Dst.Conn() != nil && endpoint.Apart(have, endpoint.Nearest(mtime)) == 0
+	return !source.HasTimes || have.Before(mtime) && !same
 }
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. The target's

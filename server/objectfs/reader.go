@@ -71,6 +71,9 @@ func (r *reader) readSome(b []byte, offset int64) (int, error) {
 	mu := &r.source.mu
 	mu.Lock()
 	defer mu.Unlock()
+	if r.ctx.Err() != nil { // it is closed, or its session has ended
+		return 0, context.Cause(r.ctx)
+	}
 	r.source.reads++
 	defer func() { r.source.reads-- }()
 	r.note(offset, int64(len(b)))
@@ -158,7 +161,10 @@ func (r *reader) begin(b []byte, offset int64) (*stream, *stretch) {
 		q := r.follows(offset)
 		return q == nil || !q.full()
 	})
-	if q, s := r.find(offset); s != nil || r.ctx.Err() != nil {
+	if r.ctx.Err() != nil {
+		return nil, nil
+	}
+	if q, s := r.find(offset); s != nil {
 		return q, s
 	}
 	q := r.follows(offset)

@@ -176,3 +176,24 @@ func TestHandlesOfTwoVersions(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// TestReadAfterClose: a handle that is used once more after its end gets nothing of what others have
+// fetched, and does not keep them from ending.
+func TestReadAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, bucket: &membucket.Bucket{}, state: &objectfs.MemoryState{}}
+		l := b.lanes(2, 8<<20)
+		const end = 4 * longRead
+		for _, f := range l.files {
+			l.bucket.read(b, f, 0, end)
+		}
+		b.must(l.files[0].Close())
+		if n, err := l.files[0].ReadAt(make([]byte, 10), end-10); err == nil {
+			t.Errorf("%d bytes are read of a closed file", n)
+		}
+		b.must(l.files[1].Close())
+		if n := b.fs.Memory().Out(); n != 0 || l.bucket.open.Load() != 0 {
+			t.Errorf("%d bytes and %d answers are left", n, l.bucket.open.Load())
+		}
+	})
+}
