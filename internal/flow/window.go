@@ -9,10 +9,9 @@ import "time"
 // short link it stays small, which saves memory and lets interruptions and other requests through
 // quickly.
 //
-// On a long link, beyond [SSHWindow], it is a quarter more than what the link holds, which is enough
-// to grow while the link carries more. The other half would wait in a router's queue, and routers
-// drop what their queues cannot hold: all that comes after it then waits until it has been sent
-// again, and the link is idle meanwhile.
+// On a long link it is no more than [SSHWindow] if that carries all that the link holds and a tenth
+// more. The rest would wait in a router's queue, and routers drop what their queues cannot hold: all
+// that comes after it then waits until it has been sent again, and the link is idle meanwhile.
 //
 // The estimate is that of BBR (Cardwell et al., 2016): the highest rate and the shortest round trip
 // of the recent past.
@@ -70,8 +69,8 @@ func (w *Window) Acked(now time.Duration, s Stamp, n, got int) {
 		int64(float64(w.delivered-s.delivered)/took.Seconds()))
 	holds := float64(w.rate.best()) * trip.Seconds()
 	limit := int64(2 * holds)
-	if limit > SSHWindow && trip >= longTrip {
-		limit = max(SSHWindow, int64(1.25*holds)+int64(n)) // only whole requests fit
+	if trip >= longTrip && 1.1*holds <= SSHWindow {
+		limit = min(limit, SSHWindow)
 	}
 	w.limit = min(max(limit, w.least), w.most)
 }
