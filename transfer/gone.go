@@ -99,19 +99,23 @@ func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) 
 	}
 	err = g.stands(lost.Present)
 	taken := make([]bool, len(lost.Names))
-	var looks errgroup.Group
-	looks.SetLimit(deleteFiles)
-	if err == nil {
+	// Twice: a directory that is renamed away and back again stands before and after a look that
+	// misses what is in it.
+	for range 2 {
+		var looks errgroup.Group
+		looks.SetLimit(deleteFiles)
 		for i, name := range lost.Names {
+			if err != nil || taken[i] {
+				continue
+			}
 			looks.Go(func() (err error) {
 				taken[i], err = g.taken(lost.Present, path.Join(lost.Dir, name), dirs)
 				return err
 			})
 		}
-		err = looks.Wait()
-	}
-	if err == nil {
-		err = g.stands(lost.Present)
+		if err = cmp.Or(err, looks.Wait()); err == nil {
+			err = g.stands(lost.Present)
+		}
 	}
 	if err == nil {
 		err = g.same()
