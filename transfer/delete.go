@@ -108,7 +108,7 @@ func (x *extras) maySpell(d *directory, name string) bool {
 		return may
 	}
 	_, err := x.sync.tree.into.Lstat(path.Join(d.rel, other))
-	return !isAbsent(err)
+	return !endpoint.IsAbsent(err)
 }
 
 // present returns the path of the nearest directory above an extra one that the source has, or its

@@ -130,7 +130,7 @@ func (t *tree) tellMissing() {
 				err = errNotReached
 				fallthrough
 			default:
-				if isAbsent(err) {
+				if endpoint.IsAbsent(err) {
 					err = errNotFound // not as of the source, where a sync expects it
 				}
 				t.fail("", source, t.dst.Join(t.root.target, rel),

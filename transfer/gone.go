@@ -7,7 +7,6 @@ import (
 	"path"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -153,7 +152,7 @@ func (g *gone) same() error {
 
 // missed returns errIncomplete for what should be there and is not.
 func (g *gone) missed(at string, err error) error {
-	if isAbsent(err) {
+	if endpoint.IsAbsent(err) {
 		return &fs.PathError{Op: "sync", Path: at, Err: errIncomplete}
 	}
 	return err
@@ -171,7 +170,7 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	}
 	found, err := look(at)
 	switch {
-	case isAbsent(err):
+	case endpoint.IsAbsent(err):
 		return false, nil
 	case err != nil:
 		return false, err
@@ -221,9 +220,4 @@ func (g *gone) lists(present, rel string) (has bool, err error) {
 		present = path.Join(present, name)
 	}
 	return has, nil
-}
-
-// isAbsent reports whether an error means that nothing is there.
-func isAbsent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -89,7 +89,7 @@ func (j *job) removeSource(o *origin) error {
 	if err == nil {
 		err = j.sources.Remove(o.rel, false)
 	}
-	if isAbsent(err) {
+	if endpoint.IsAbsent(err) {
 		return nil
 	}
 	if err == nil && j.tree != nil {
@@ -102,7 +102,7 @@ func (j *job) removeSource(o *origin) error {
 func (j *job) arrived(o *origin) error {
 	there, err := j.dst.Lstat(o.target)
 	switch {
-	case err != nil && o.proved && endpoint.Refused(err) && !isAbsent(err):
+	case err != nil && o.proved && endpoint.Refused(err) && !endpoint.IsAbsent(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("its copy cannot be found: %w", notAbsent(err))
@@ -116,7 +116,7 @@ func (j *job) arrived(o *origin) error {
 
 // notAbsent hides that nothing was found, which would count as a source that has gone.
 func notAbsent(err error) error {
-	if isAbsent(err) {
+	if endpoint.IsAbsent(err) {
 		return errors.New(err.Error())
 	}
 	return err
@@ -142,7 +142,7 @@ func (j *job) apart(o *origin) error {
 	switch {
 	case err == nil:
 		return errSameDir
-	case !isAbsent(err):
+	case !endpoint.IsAbsent(err):
 		return err
 	}
 	return nil

@@ -157,13 +157,13 @@ func (w *walk) visit(d *directory) {
 func (w *walk) lookAgain(d *directory) {
 	t := w.tree
 	err := t.stands(d.rel)
-	if endpoint.Refused(err) && !isAbsent(err) { // some hosts have no LSTAT, and copies do without
+	if endpoint.Refused(err) && !endpoint.IsAbsent(err) { // some hosts have no LSTAT, and copies do without
 		_, err = t.src.Stat(d.source)
 	}
-	if err == nil || endpoint.Refused(err) && !isAbsent(err) || t.ctx.Err() != nil {
+	if err == nil || endpoint.Refused(err) && !endpoint.IsAbsent(err) || t.ctx.Err() != nil {
 		return // if both are refused, nothing shows
 	}
-	if err = endpoint.OfSource(err); isAbsent(err) { // not as of the source, where sync expects it
+	if err = endpoint.OfSource(err); endpoint.IsAbsent(err) { // not as of the source, where sync expects it
 		err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
 	}
 	t.fail("", d.source, d.target, err)

@@ -59,6 +59,11 @@ func NoDirectory(dir string) error {
 		fs.ErrNotExist)
 }
 
+// IsAbsent reports whether an error means that nothing is there.
+func IsAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 // IgnoreMissing returns err, or nil if it says that a file does not exist.
 func IgnoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {

@@ -295,7 +295,7 @@ func (d *HostFiles) Open(name string, flag int, perm fs.FileMode) (Writer, error
 func (*HostFiles) Inherit(w Writer, _ string, old fs.FileInfo,
 	_ bool) (mode fs.FileMode, lost []string) {
 	mode = old.Mode()
-	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
+	if mode&RunsAs == 0 {
 		return mode, nil
 	}
 	was, _ := old.Sys().(*usftp.FileStat)

@@ -89,6 +89,10 @@ func (f *Info) Perm() fs.FileMode {
 // other which group new files have.
 const DirBits = fs.ModeSetgid | fs.ModeSticky
 
+// RunsAs are the bits of a program that runs with the rights of its owner or group, and not of who
+// starts it. A copy gets none: it belongs to who made it, who never agreed to that.
+const RunsAs = fs.ModeSetuid | fs.ModeSetgid
+
 // Nearest returns the time closest to t that SFTP has.
 func Nearest(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)

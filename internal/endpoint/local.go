@@ -394,7 +394,7 @@ func (d *LocalFiles) Inherit(w Writer, name string, old fs.FileInfo,
 	if !owned {
 		if err := localfs.OwnerOf(old).Keep(file); err != nil {
 			lost = append(lost, "the new file cannot be given the owner of the old one: "+err.Error())
-			mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
+			mode &^= RunsAs // its owner never agreed to that
 		}
 	}
 	if err := localfs.KeepACL(d.in, filepath.Base(name), file); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -347,12 +346,8 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	return err
 }
 
-// runsAs are the bits of a program that runs with the rights of its owner or group, and not of who
-// starts it. Copies do not get them: they belong to who made the copy, who never agreed to that.
-const runsAs = fs.ModeSetuid | fs.ModeSetgid
-
-// tellRunsAs says that a copy lacks them, if it was to have its source's mode. It is not inlined,
-// to keep the stacks of thousands of files small.
+// tellRunsAs says that a copy lacks [endpoint.RunsAs], if it was to have its source's mode. It is
+// not inlined, to keep the stacks of thousands of files small.
 //
 //go:noinline
 func tellRunsAs(c *Copy, in *input, out *output) {
@@ -361,7 +356,7 @@ func tellRunsAs(c *Copy, in *input, out *output) {
 	if c.Options.Chmod != nil {
 		mode = c.Options.Chmod(mode)
 	}
-	if mode&runsAs != 0 && c.Options.PreservesMode(source) && !out.stream {
+	if mode&endpoint.RunsAs != 0 && c.Options.PreservesMode(source) && !out.stream {
 		c.Warn("the copy gets no setuid or setgid bit: it would run as the user who made it")
 	}
 }

@@ -299,7 +299,7 @@ func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, o.inherit()
 		if set.SetOwner { // its new owner may never have agreed to that
-			set.Mode &^= runsAs
+			set.Mode &^= endpoint.RunsAs
 		}
 	}
 	o.quirks.Settable(&set, false)

@@ -33,7 +33,7 @@ func (o onHost) goesWhole(c *Copy) bool {
 		c.Listed.Size <= wire.LargestFile &&
 		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
 		// whether these stay depends on the new file
-		(o.info == nil || o.info.Mode()&runsAs == 0) && c.to != c.from &&
+		(o.info == nil || o.info.Mode()&endpoint.RunsAs == 0) && c.to != c.from &&
 		!c.verifies() && c.Options.List == nil && !c.KeepsOld()
 }
 

@@ -206,6 +206,28 @@ func TestWindowSettlesAtTwiceWhatTheLinkHolds(t *testing.T) {
 	}
 }
 
+// TestWindowOfAChannel: on a long link no more is in flight than a channel's window, if that carries
+// all that the link holds.
+func TestWindowOfAChannel(t *testing.T) {
+	for _, test := range []struct {
+		link link
+		want int64 // twice what the link holds, unless it is SSHWindow
+	}{
+		{link{trip: 3 * ms, rate: 500e6}, 3e6},
+		{link{trip: 10 * ms, rate: 125e6}, SSHWindow},
+		{link{trip: 10 * ms, rate: 80e6}, 1.6e6},
+		{link{trip: 10 * ms, rate: 250e6}, 5e6},
+	} {
+		c := newClock(t, 200*mib, 200*mib, 2*mib, 256*mib, test.link)
+		c.run()
+		limit := c.windows[0].Limit()
+		if limit < test.want*19/20 || limit > test.want+4*request ||
+			test.want == SSHWindow && limit > SSHWindow {
+			t.Errorf("%+v: the window is %d, want %d", test.link, limit, test.want)
+		}
+	}
+}
+
 func TestWindowStaysWithinItsBounds(t *testing.T) {
 	c := newClock(t, 64*mib, 64*mib, 2*mib, 16*mib, link{trip: ms / 10, rate: 500e6})
 	if c.run(); c.windows[0].Limit() != mib {

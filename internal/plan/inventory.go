@@ -150,8 +150,7 @@ func (h Held) age(f *endpoint.Info) (age time.Duration, known bool) {
 
 // sameTime reports whether the times, of which SFTP has 32 bits, differ by no more than window.
 func (h Held) sameTime(f *endpoint.Info, window time.Duration) bool {
-	apart := time.Duration(int32(uint32(f.Mtime.Unix())-h.mtime)) * time.Second
-	return apart.Abs() <= window && h.timed(f)
+	return endpoint.Apart(f.Mtime, time.Unix(int64(h.mtime), 0)) <= window && h.timed(f)
 }
 
 func (h Held) timed(f *endpoint.Info) bool { return h.size&heldTimed != 0 && f.HasTimes }

@@ -4,13 +4,10 @@
 package plan
 
 import (
-	"errors"
 	"hash/maphash"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/text/unicode/norm"
@@ -78,7 +75,7 @@ func OfListed(listed, strict bool) Action {
 // which this was found out.
 func OfSought(f *endpoint.Info, err error) Action {
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+	case endpoint.IsAbsent(err):
 		return Action{Do: Fail, Why: Missing}
 	case err != nil:
 		return Action{Do: Fail}

@@ -87,11 +87,11 @@ type Walk[E comparable, T any, D interface {
 	// that opens files may need its handle.
 	Through bool
 
-	// Enter is called for each part of a directory's listing, and should report Dir.Err, if that is
-	// set. Each is called for every entry before anything below it; in is nil for an operand, and
-	// below is nil for anything but a directory. Leave is called after all of that. Enter and Leave
-	// may be nil. An error ends the walk, except fs.SkipDir, which means what it does in
-	// [fs.WalkDir].
+	// Enter is called with each part of a directory's listing and should return Dir.Err. Each is
+	// called with every entry, before anything below it. in is nil for an operand, and below is nil
+	// unless the entry is a directory. Leave is called once everything below a directory has been
+	// visited. Enter and Leave may be nil. An error ends the walk, except fs.SkipDir, which means
+	// what it does in [fs.WalkDir].
 	Enter func(d D, entries []E) error
 	Each  func(in D, e E, below D) error
 	Leave func(d D) error

@@ -31,10 +31,8 @@ type walk struct {
 	// prepare asks for more about entries before they are visited, on the goroutine that lists.
 	prepare func(d *dir, entries []*entry)
 
-	// enter is called for each part of a directory's listing, and should report Dir.Err, if that is
-	// set. each is called for every entry before anything below it, and leave after all of that.
-	// Any of them may be nil. An error ends the walk, except that each may return fs.SkipDir to
-	// skip a directory.
+	// enter, each and leave are those of [treewalk.Walk]. Any of them may be nil. From each,
+	// fs.SkipDir means nothing for what is not a directory.
 	enter func(d *dir, entries []*entry) error
 	each  func(d *dir, e *entry, below *dir) error
 	leave func(d *dir) error
