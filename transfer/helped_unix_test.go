@@ -5,10 +5,12 @@ package transfer_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +31,20 @@ type helpedHost struct {
 	pool.Host
 	helper *usftp.Client
 	asked  atomic.Int64
+	looks  func() // is called before the helper looks at anything
+}
+
+// helperFiles are the files of a helper.
+type helperFiles struct {
+	*osfs.FS
+	host *helpedHost
+}
+
+func (f helperFiles) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
+	if f.host.looks != nil {
+		f.host.looks()
+	}
+	return f.FS.Lstat(ctx, name)
 }
 
 // newHelpedHost starts both servers. The first files wait for the helper.
@@ -50,14 +66,13 @@ func newHelpedHost(t *testing.T, conn func(net.Conn) net.Conn) *helpedHost {
 	if conn != nil {
 		near = conn(near)
 	}
-	served := make(chan struct{})
+	served, h := make(chan struct{}), &helpedHost{}
 	files, err := osfs.New("/")
 	mustDo(t, err)
 	go func() {
 		defer close(served)
-		server.Serve(context.Background(), far, files, nil)
+		server.Serve(context.Background(), far, helperFiles{files, h}, nil)
 	}()
-	h := &helpedHost{}
 	h.helper, err = usftp.NewClientPipe(near, near, usftp.WithServerVersion("SSH-2.0-usftp"))
 	mustDo(t, err)
 	t.Cleanup(func() {
@@ -142,6 +157,37 @@ func TestHelperSavesRequests(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHelperInABusyDirectory: whenever the two servers look, the directory has another time.
+func TestHelperInABusyDirectory(t *testing.T) {
+	h, dir := newHelpedHost(t, nil), t.TempDir()
+	source, there := filepath.Join(dir, "source"), filepath.Join(dir, "there")
+	contents := smallTree(t, source, helpedFiles, 1)
+	folders, err := filepath.Glob(filepath.Join(source, "*"))
+	mustDo(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var changing sync.WaitGroup
+	h.looks = sync.OnceFunc(func() {
+		changing.Go(func() {
+			for now := time.Now(); ctx.Err() == nil; now = now.Add(time.Second) {
+				os.Chtimes(filepath.Join(there, filepath.Base(folders[0])), now, now)
+			}
+		})
+	})
+	before, options := h.helper.Stats().Requests, helpedOptions(t)
+	options.MaxFiles = 1 // so that nothing else changes the time while it is looked at
+	r, err := transfer.CopyTree(t.Context(), transfer.Remote(h.Host, there),
+		transfer.Local(source), options)
+	cancel()
+	changing.Wait()
+	if err != nil || r.Files != helpedFiles {
+		t.Fatalf("%d files, %v", r.Files, err)
+	}
+	sameTree(t, there, contents)
+	if got := h.helper.Stats().Requests - before; got <= 20 { // a proof takes a handful
+		t.Errorf("the helper got %d requests", got)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -253,24 +252,28 @@ func (h *helped) prove(c *Copy, main, helper *usftp.Client, dir string) error {
 func (h *helped) sees(c *Copy, helper *usftp.Client, dir string) bool {
 	ctx, cancel := context.WithTimeout(c.Ctx, HelperPatience)
 	defer cancel()
-	for range 3 { // files that are being made change its time
-		look := []*usftp.Pending[fs.FileInfo]{
-			c.to.client.WithContext(ctx).Async().Lstat(dir),
-			helper.WithContext(ctx).Async().Lstat(h.at(dir))}
-		var stats []*usftp.FileStat
-		for _, asked := range look {
-			if info, err := asked.Wait(); err == nil {
-				stats = append(stats, info.Sys().(*usftp.FileStat))
+	var ours, theirs [3]*usftp.FileStat
+	for i := range ours {
+		look := c.to.client.WithContext(ctx).Async().Lstat(dir)
+		seen, theirErr := helper.WithContext(ctx).Async().Lstat(h.at(dir)).Wait()
+		info, err := look.Wait()
+		if err != nil || theirErr != nil {
+			if ctx.Err() != nil && c.Ctx.Err() == nil {
+				h.gaveUp()
 			}
+			return false
 		}
-		if len(stats) == 2 && alike(stats[0], stats[1]) {
+		ours[i], theirs[i] = info.Sys().(*usftp.FileStat), seen.Sys().(*usftp.FileStat)
+		if alike(ours[i], theirs[i]) {
 			return true
 		}
 	}
-	if ctx.Err() != nil && c.Ctx.Err() == nil {
-		h.gaveUp()
+	// The host's own server may answer long after the helper, and has made files until then.
+	between := *theirs[1]
+	if between.Mtime >= ours[0].Mtime && between.Mtime <= ours[2].Mtime {
+		between.Mtime = ours[2].Mtime
 	}
-	return false
+	return alike(ours[2], &between)
 }
 
 // A helpedOpener reads small files by a helper.

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// List implements [server.Lister], page by page: first the uploads that wait under temporary names,
-// then what is stored.
+// List implements [server.Lister], page by page: first what is stored, then the uploads that wait
+// under temporary names, unless something is stored under the same name, which STAT describes.
 func (f *FS) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	return sequence(func(yield func(*info) bool) error { return f.list(ctx, f.key(name), yield) })
 }
@@ -39,10 +39,9 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 	if err != nil {
 		return err
 	}
+	unstored := map[string]bool{}
 	for _, i := range waiting {
-		if !yield(i) {
-			return nil
-		}
+		unstored[i.name] = true
 	}
 	exists := dir == f.prefix || len(waiting) > 0
 	var files shadows
@@ -59,9 +58,18 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 			return err
 		}
 		for _, i := range entries {
-			if !files.hides(i) && !yield(i) {
+			if files.hides(i) {
+				continue
+			}
+			if !yield(i) {
 				return nil
 			}
+			delete(unstored, i.name)
+		}
+	}
+	for _, i := range waiting {
+		if unstored[i.name] && !yield(i) {
+			return nil
 		}
 	}
 	return nil

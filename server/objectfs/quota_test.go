@@ -5,9 +5,11 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"slices"
 	"testing"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -127,5 +129,42 @@ func TestUploadBeyondQuota(t *testing.T) {
 				t.Errorf("STAT: %v, %v, want %d bytes", info, err, test.kept)
 			}
 		})
+	}
+}
+
+// noAbort is storage that fails to remove uploads.
+type noAbort struct{ objectfs.Bucket }
+
+func (noAbort) Abort(context.Context, string, string) error { return errFault }
+
+// TestLeftoverBesideFile: what the storage has not removed of an abandoned upload is not listed
+// beside the file that has its name, and goes with it.
+func TestLeftoverBesideFile(t *testing.T) {
+	for _, name := range []string{"a", "a.filepart"} {
+		b := newBench(t)
+		b.put("/"+name, "old")
+		f, err := b.serve(noAbort{b.bucket}).Open(t.Context(), "/"+name, truncate, wire.Attrs{})
+		b.must(err)
+		b.at(f.(writer), 0, text(4*partSize))
+		b.is(f.(writer).Abandon(), errFault)
+		quota := server.NewQuota(0, 0)
+		counts := func(bytes, files int64) {
+			t.Helper()
+			b.must(quota.Recount(t.Context(), b.fs, "/"))
+			if b, f := quota.Usage(); b != bytes || f != files {
+				t.Errorf("%s: %d bytes in %d files, want %d in %d", name, b, f, bytes, files)
+			}
+		}
+		counts(3, 1)
+		if listed := b.list("/"); !slices.Equal(listed, []string{name}) {
+			t.Errorf("%q is listed as %q", name, listed)
+		}
+		view, err := server.NewView(b.fs, &server.Policy{Quota: quota})
+		b.must(err)
+		b.must(view.Remove(t.Context(), "/"+name))
+		if bytes, files := quota.Usage(); bytes != 0 || files != 0 {
+			t.Errorf("%s: %d bytes in %d files are left", name, bytes, files)
+		}
+		counts(0, 0)
 	}
 }
