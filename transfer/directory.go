@@ -295,6 +295,8 @@ func (e *entry) absent() bool { return e.dir.fresh || e.do.Why == plan.New }
 func (e *entry) source() string { return e.dir.tree.src.Join(e.dir.source, e.name) }
 func (e *entry) target() string { return e.dir.tree.dst.Join(e.dir.target, e.name) }
 
+func (e *entry) paths() (source, target string) { return e.source(), e.target() }
+
 // backups returns where to keep what an entry replaces, nil if that is not kept.
 func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 

@@ -517,7 +517,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	t := s.tree
 	e.do = s.decides.Of(&e.info, e.existing, func() bool {
-		return t.copies.IsHalfway(e.source(), e.target())
+		return t.copies.IsHalfway(e.paths)
 	})
 	if e.do.Untimed {
 		s.keeps.told.Do(func() {

@@ -17,8 +17,10 @@ import (
 )
 
 // TestWalks copies one file in each of the ways that docs/architecture.md follows through the code.
-// .ci/walks runs them one by one, and counts the engine's files that each passes through.
+// .ci/walks runs them one by one, and counts the engine's files that each passes through. Trees are
+// copied with so many more files, too: what runs as many times more is what each file passes through.
 func TestWalks(t *testing.T) {
+	const more = 40
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -27,13 +29,15 @@ func TestWalks(t *testing.T) {
 	}
 	old := time.Now().Add(-time.Hour).Truncate(time.Second)
 	data := random(10_000)
-	// source makes a local directory with one file.
-	source := func(b *bench) string {
+	// source makes a local directory with files.
+	source := func(b *bench, files int) string {
 		dir := filepath.Join(b.dir, "source")
 		ok(os.Mkdir(dir, 0o755))
-		name := filepath.Join(dir, "file")
-		ok(os.WriteFile(name, data, 0o644))
-		ok(os.Chtimes(name, old, old))
+		for i := range files {
+			name := filepath.Join(dir, fmt.Sprint("file", i))
+			ok(os.WriteFile(name, data, 0o644))
+			ok(os.Chtimes(name, old, old))
+		}
 		return dir
 	}
 	stored := func(b *bench, name string) {
@@ -42,31 +46,44 @@ func TestWalks(t *testing.T) {
 			t.Errorf("%s differs", name)
 		}
 	}
-	for name, walk := range map[string]func(b *bench){
-		"small-file-of-cp": func(b *bench) {
-			_, err := b.tree(upload, source(b), "/copy")
+	for name, walk := range map[string]func(b *bench, files int){
+		"small-file-of-cp": func(b *bench, files int) {
+			_, err := b.tree(upload, source(b, files), "/copy")
 			ok(err)
-			stored(b, "/copy/file")
+			stored(b, "/copy/file0")
 		},
-		"equal-file-of-sync": func(b *bench) {
-			src := source(b)
-			b.server.Files.WriteFile("/copy/file", data)
-			ok(b.host.Client.Chtimes("/copy/file", old, old))
-			ok(b.host.Client.Chmod("/copy/file", 0o644))
+		"equal-file-of-sync": func(b *bench, files int) {
+			src := source(b, files)
+			for i := range files {
+				name := fmt.Sprint("/copy/file", i)
+				b.server.Files.WriteFile(name, data)
+				ok(b.host.Client.Chtimes(name, old, old))
+				ok(b.host.Client.Chmod(name, 0o644))
+			}
 			j := syncJob{direction: upload, far: b.host, src: src, dst: "/copy"}
-			if s := j.must(t); s.Kept != 1 || s.Files != 0 {
+			if s := j.must(t); s.Kept != int64(files) || s.Files != 0 {
 				t.Errorf("%+v", s.Totals)
 			}
 		},
-		"changed-file-of-sync": func(b *bench) {
-			src := source(b)
-			b.server.Files.WriteFile("/copy/file", []byte("old"))
+		"changed-file-of-sync": func(b *bench, files int) {
+			src := source(b, files)
+			for i := range files {
+				b.server.Files.WriteFile(fmt.Sprint("/copy/file", i), []byte("old"))
+			}
 			j := syncJob{direction: upload, far: b.host, src: src, dst: "/copy"}
-			if s := j.must(t); s.Files != 1 {
+			if s := j.must(t); s.Files != int64(files) {
 				t.Errorf("%+v", s.Totals)
 			}
-			stored(b, "/copy/file")
+			stored(b, "/copy/file0")
 		},
+	} {
+		for _, files := range []int{1, 1 + more} {
+			t.Run(fmt.Sprint(name, "-", files), func(t *testing.T) {
+				walk(newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{}), files)
+			})
+		}
+	}
+	for name, walk := range map[string]func(b *bench){
 		"download": func(b *bench) {
 			b.server.Files.WriteFile("/source", data)
 			ok(b.host.Client.Chtimes("/source", old, old))

@@ -66,9 +66,14 @@ func (r *Run) JournalKey(kind, source, target string) string {
 	return journal.Name(r.Options.Journal, kind, from, source, to, target)
 }
 
-// IsHalfway reports whether an earlier run wrote a target in place and did not complete it.
-func (r *Run) IsHalfway(source, target string) bool {
-	return r.halfways.Any(r.Options.Journal) && r.halfways.Has(r.JournalKey("file", source, target))
+// IsHalfway reports whether an earlier run wrote a target in place and did not complete it. Most
+// journals have no mark of any, and then paths is not called.
+func (r *Run) IsHalfway(paths func() (source, target string)) bool {
+	if r.Options.Journal == "" || !r.halfways.Any(r.Options.Journal) {
+		return false
+	}
+	source, target := paths()
+	return r.halfways.Has(r.JournalKey("file", source, target))
 }
 
 // CheckBase checks the name that a copy gets in a directory.

@@ -224,7 +224,8 @@ func (j *record) noteInPlace(c *Copy, target string) {
 // isHalfway reports whether this run or an earlier one wrote the target in place and did not
 // complete it. The mark that says so is then held, and stays until the copy is complete.
 func (j *record) isHalfway(c *Copy) bool {
-	if !j.halfway && c.IsHalfway(c.Source, c.Result.Target) {
+	paths := func() (source, target string) { return c.Source, c.Result.Target }
+	if !j.halfway && c.IsHalfway(paths) {
 		j.halfway = true
 		j.lock(c)
 	}

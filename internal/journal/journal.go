@@ -198,9 +198,6 @@ type Halfways struct {
 // Any reports whether there were any.
 func (h *Halfways) Any(dir string) bool {
 	h.once.Do(func() {
-		if dir == "" {
-			return
-		}
 		h.names = make(map[string]bool)
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
