@@ -2,37 +2,46 @@ package objectfs
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
 
-// mostIdle is how long a client may send nothing to an upload while others wait for the memory
-// that the upload holds. Without a limit, a few open files that nobody writes to would stop the
-// uploads of all other users.
+// mostIdle is how long a client may send nothing to an upload, or read nothing of a file, while
+// others need the memory that it holds. Without a limit, a few open files that nobody writes to
+// would stop the uploads of all other users, and each READ of theirs would be a request.
 const mostIdle = time.Minute
 
 var errIdle = errors.New("others needed the memory of this upload after nothing had come for a" +
 	" minute: upload the file again")
 
-// holders are the writers that hold memory.
-type holders struct {
-	mu  sync.Mutex
-	all map[*writer]struct{}
+// holder is an upload or a source, which holds memory.
+type holder interface {
+	lock() *sync.Mutex
+	endIfIdle()
 }
 
-func (h *holders) add(w *writer) {
+// holders are those of one kind of memory.
+type holders struct {
+	mu    sync.Mutex
+	all   map[holder]struct{}
+	taken time.Time // when takeBack last looked at all of them
+}
+
+func (h *holders) add(one holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = map[*writer]struct{}{}
+		h.all = map[holder]struct{}{}
 	}
-	h.all[w] = struct{}{}
+	h.all[one] = struct{}{}
 }
 
-func (h *holders) remove(w *writer) {
+func (h *holders) remove(one holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.all, w)
+	delete(h.all, one)
 }
 
 // watch takes memory back from idle uploads again and again, until done is closed.
@@ -49,19 +58,33 @@ func (h *holders) watch(done <-chan struct{}) {
 	}
 }
 
-// takeBack takes the memory of all idle uploads, which fail.
+// takeBack takes the memory of all idle ones. Uploads fail then; what has been read ahead is fetched
+// again if it is wanted.
 func (h *holders) takeBack() {
 	h.mu.Lock()
-	all := make([]*writer, 0, len(h.all))
-	for w := range h.all {
-		all = append(all, w)
+	var all []holder
+	if time.Since(h.taken) >= mostIdle/8 { // there may be thousands
+		h.taken, all = time.Now(), slices.Collect(maps.Keys(h.all))
 	}
 	h.mu.Unlock()
-	for _, w := range all {
+	for _, one := range all {
 		// The lock of an upload that is not idle may be held for as long as a request takes.
-		if w.mu.TryLock() {
-			w.endIfIdle()
-			w.mu.Unlock()
+		if lock := one.lock(); lock.TryLock() {
+			one.endIfIdle()
+			lock.Unlock()
+		}
+	}
+}
+
+func (w *writer) lock() *sync.Mutex { return &w.mu }
+
+func (s *source) lock() *sync.Mutex { return &s.mu }
+
+// endIfIdle ends the streams from which nobody has read for long. The caller holds the lock.
+func (s *source) endIfIdle() {
+	for _, q := range slices.Clone(s.streams) {
+		if time.Since(q.read) >= mostIdle {
+			q.forget()
 		}
 	}
 }

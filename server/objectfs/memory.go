@@ -25,7 +25,8 @@ type Memory struct {
 	bytes   int64               // for parts
 	longest int64               // no part is longer
 	blocks  buffer.Pool
-	holders holders
+	writing holders // uploads
+	reading holders // sources
 
 	mu       sync.Mutex
 	free     int64
@@ -85,7 +86,7 @@ var errFar = errors.New("for a minute others used the memory that it takes to go
 func (m *Memory) await(ctx context.Context, r *request) error {
 	done := make(chan struct{})
 	defer close(done)
-	go m.holders.watch(done)
+	go m.writing.watch(done)
 	select {
 	case <-r.granted:
 		return nil
@@ -281,7 +282,7 @@ func (w *writer) take(index int, to int64) error {
 	err := w.grow(p, to)
 	if err == nil {
 		w.parts[index] = p
-		w.fs.memory.holders.add(w)
+		w.fs.memory.writing.add(w)
 	}
 	return err
 }
@@ -292,7 +293,7 @@ func (w *writer) drop(index int) {
 	delete(w.parts, index)
 	p.drop()
 	if len(w.parts) == 0 {
-		w.fs.memory.holders.remove(w)
+		w.fs.memory.writing.remove(w)
 	}
 	w.fs.memory.release(&w.account, p)
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
@@ -91,7 +92,7 @@ func (r *reader) readSome(b []byte, offset int64) (int, error) {
 		return r.readDirectly(b, offset)
 	}
 	r.use(q)
-	q.inOrder = r.inOrder()
+	q.inOrder, q.read = r.inOrder(), time.Now()
 	s.users++
 	defer r.source.leave(s)
 	if offset > 0 { // a client that reads only the beginning gets no more

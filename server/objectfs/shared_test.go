@@ -197,3 +197,49 @@ func TestReadAfterClose(t *testing.T) {
 		}
 	})
 }
+
+// TestIdleHandles: open files that nobody reads keep no memory from those that are read, and go on
+// when their clients do.
+func TestIdleHandles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, read = 14 << 20, 6 << 20
+		b := &bench{T: t, bucket: &membucket.Bucket{}, state: &objectfs.MemoryState{}}
+		w := &watched{Bucket: b.bucket, contents: text(size)}
+		b.fs = objectfs.New(w, &objectfs.Options{State: b.state,
+			Memory: objectfs.NewMemory(32 << 20)})
+		open := func(name string) readable {
+			b.put(name, w.contents)
+			f, err := b.open(name, wire.OpenRead)
+			b.must(err)
+			b.Cleanup(func() { f.Close() })
+			return f.(readable)
+		}
+		var idle []readable
+		for i := range 6 { // each holds 4 MiB or more of 16
+			idle = append(idle, open("/"+string(rune('a'+i))))
+			w.read(b, idle[i], 0, read)
+		}
+		gets := func(f readable, from int64) int64 {
+			before := w.gets.Load()
+			w.read(b, f, from, size)
+			return w.gets.Load() - before
+		}
+		f := open("/f")
+		if n := gets(f, 0); n < size/longRead/2 {
+			t.Errorf("%d requests while all memory is in use: nothing is shown here", n)
+		}
+		time.Sleep(time.Minute)
+		if n := gets(open("/g"), 0); n > 10 {
+			t.Errorf("%d requests while others have been idle for a minute", n)
+		}
+		for i, f := range idle {
+			time.Sleep(time.Minute)
+			if n := gets(f, read); n > 10 {
+				t.Errorf("%d requests when idle file %d goes on", n, i)
+			}
+		}
+		if n := b.fs.Memory().Out(); n > 32<<20 {
+			t.Errorf("%d bytes are held", n)
+		}
+	})
+}

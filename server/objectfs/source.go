@@ -53,6 +53,7 @@ func (all *sources) join(r *reader) *source {
 			all.all = map[version]*source{}
 		}
 		all.all[v] = s
+		r.fs.memory.reading.add(s)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,6 +67,7 @@ func (all *sources) join(r *reader) *source {
 func (all *sources) leave(r *reader) {
 	s := r.source
 	if all.remove(r) == 0 {
+		r.fs.memory.reading.remove(s)
 		s.stop()
 		s.loading.Wait()
 	}

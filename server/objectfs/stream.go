@@ -2,6 +2,7 @@ package objectfs
 
 import (
 	"slices"
+	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -12,6 +13,7 @@ import (
 type stream struct {
 	source    *source
 	handles   int        // whose last READ came from it
+	read      time.Time  // when that was
 	inOrder   bool       // the last one of them reads in order
 	stretches []*stretch // in order; each begins where the one before ends
 	next      int64      // where the last one ends
@@ -37,7 +39,8 @@ const (
 
 // stream begins one.
 func (s *source) stream(offset int64) *stream {
-	q := &stream{source: s, next: offset, length: firstStretch, asks: firstStretch}
+	q := &stream{source: s, next: offset, length: firstStretch, asks: firstStretch,
+		read: time.Now()}
 	s.streams = append(s.streams, q)
 	return q
 }
@@ -129,12 +132,15 @@ func (q *stream) fetch(read *stretch) bool {
 	if last != nil && last.end > q.next {
 		length = min(length, last.end-q.next)
 	}
-	for !memory.ahead.TryAcquire(length) {
+	for tried := false; !memory.ahead.TryAcquire(length); {
 		switch {
 		case len(q.stretches) > 0 && q.stretches[0] != read && q.stretches[0].users == 0:
 			q.leaveOldest()
 		case length > firstStretch:
 			length = max(length/2, firstStretch)
+		case !tried:
+			tried = true
+			memory.reading.takeBack()
 		default:
 			return false
 		}
