@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -137,6 +138,10 @@ func (in *input) openedOnHost() error {
 	c.from.trip = in.host.Trip
 	if !f.AttrsCached() { // nothing to compare with, or to resume from
 		return nil
+	}
+	if in.known.Mode&fs.ModeDevice != 0 { // which may never end: scp refuses it, too
+		return &fs.PathError{Op: "read", Path: c.Source, Err: fmt.Errorf("%w but %s",
+			endpoint.ErrNotRegular, endpoint.KindOf(in.known.Mode))}
 	}
 	if c.known.stored != nil { // nobody else writes to it
 		in.widen(in.host, &in.same.mixed)

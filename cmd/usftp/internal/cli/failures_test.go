@@ -416,6 +416,8 @@ func TestOddTargets(t *testing.T) {
 		}
 	}
 	t.Run("devices", func(t *testing.T) {
+		cp(t, "testhost:/dev/zero", filepath.Join(t.TempDir(), "zeros")).says(t, ui.ExitFailed,
+			`cannot copy testhost:/dev/zero to .*: not a regular file but a character device`)
 		good(t, cp(t, "testhost:"+big, "/dev/null"))
 		good(t, cp(t, big, "testhost:/dev/null"))
 		if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&os.ModeCharDevice == 0 {
