@@ -93,14 +93,11 @@ func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 	case at == nil:
 		return nil
 	}
-	err := d.listAll(func(e *entry, err error) bool {
+	return d.listAll(func(e *entry, err error) (goOn bool) {
 		leads := e.info.Mode.IsDir() || t.leads(e.info.Mode) && t.options.Links == LinksFollow
-		return !at.Takes(e.name, leads) || each(e, err)
+		e.named, goOn = at.Takes(e.name, leads)
+		return !goOn || each(e, err)
 	})
-	if err == nil {
-		at.Read()
-	}
-	return err
 }
 
 // listAll lists a directory of the source. One that has taken its place since it was found, or that
@@ -280,7 +277,8 @@ type entry struct {
 	dir    *directory
 	name   string
 	info   endpoint.Info
-	sought bool // found by a Check by name, through links
+	sought bool       // found by a Check by name, through links
+	named  *plan.List // with a list of names, its place there
 
 	// Of a sync:
 	existing plan.Held   // the target's entry of this name

@@ -131,6 +131,9 @@ func (w *walk) visit(d *directory) {
 		t.overlap.mark()
 	}
 	err := t.list(d, func(e *entry, err error) bool {
+		if e.named != nil {
+			e.named.Found()
+		}
 		if err != nil {
 			t.fail("", e.source(), d.target, err)
 		} else {
@@ -141,6 +144,9 @@ func (w *walk) visit(d *directory) {
 	if err != nil {
 		t.fail("", d.source, d.target, err)
 		return
+	}
+	if t.selection.List != nil {
+		t.selection.List.Read(d.rel)
 	}
 	if t.src.Conn() != nil && t.ctx.Err() == nil {
 		w.working.Go(func() { w.lookAgain(d) }) // the next directory need not wait for the answer

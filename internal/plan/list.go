@@ -63,22 +63,22 @@ func (l *List) In(dir string) (at *List, all bool) {
 // IsNamed reports whether the directory itself is named.
 func (l *List) IsNamed() bool { return l.named }
 
-// Takes reports whether an entry of the directory is named, or leads to what is. leads says that it
-// is a directory, or a link that is followed.
-func (l *List) Takes(name string, leads bool) bool {
-	next := l.below[name]
-	if next == nil {
-		return l.inside
-	}
-	if !next.named && !l.inside && !leads {
-		return false
-	}
-	next.found.Store(true)
-	return true
+// Takes reports whether an entry of the directory takes part: it is named, or leads to a name. leads
+// says that it is a directory, or a link that is followed. named is nil if no name begins with it.
+func (l *List) Takes(name string, leads bool) (named *List, ok bool) {
+	named = l.below[name]
+	return named, l.inside || named != nil && (named.named || leads)
 }
 
-// Read records that all that is in the directory was seen.
-func (l *List) Read() { l.read.Store(true) }
+// Found records that the source has it.
+func (l *List) Found() { l.found.Store(true) }
+
+// Read records that all of a directory was listed.
+func (l *List) Read(dir string) {
+	if at, _ := l.In(dir); at != nil {
+		at.read.Store(true)
+	}
+}
 
 // Missing calls yield for what is named and was not found. excused reports whether it is known why:
 // it is in a directory that is copied whole, or that was found and was left out or has failed.

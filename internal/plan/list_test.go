@@ -9,10 +9,19 @@ import (
 // not found.
 func TestList(t *testing.T) {
 	l := NewList([]string{"a/b/file", "./dir/", "/plain", "up/../../x", "gone/too"}, false)
+	var found []*List
 	takes := func(dir, name string, isDir, want bool) {
 		t.Helper()
-		if at, all := l.In(dir); all || at == nil || at.Takes(name, isDir) != want {
+		at, all := l.In(dir)
+		if at == nil || all {
+			t.Fatalf("%s: %v, %v", dir, at, all)
+		}
+		named, ok := at.Takes(name, isDir)
+		if ok != want {
 			t.Errorf("%s/%s is not taken as it should", dir, name)
+		}
+		if ok && named != nil {
+			found = append(found, named)
 		}
 	}
 	takes(".", "a", true, true)
@@ -31,8 +40,17 @@ func TestList(t *testing.T) {
 		t.Error("something is named elsewhere")
 	}
 	missing := make(map[string]bool)
-	l.Read()
-	l.Missing(func(rel string, excused bool) { missing[rel] = excused })
+	l.Read(".")
+	tell := func(rel string, excused bool) { missing[rel] = excused }
+	l.Missing(tell)
+	if len(missing) != 5 {
+		t.Errorf("before anything is recorded as found, missing: %v", missing)
+	}
+	for _, named := range found {
+		named.Found()
+	}
+	clear(missing)
+	l.Missing(tell)
 	if !maps.Equal(missing, map[string]bool{"gone/too": false}) {
 		t.Errorf("missing: %v", missing)
 	}
