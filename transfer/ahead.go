@@ -11,9 +11,9 @@ import (
 )
 
 // An ahead counts the files of a tree that is being copied, so that its size is known long before
-// the walk gets to its end: the walk keeps what it finds in memory until it is copied, and so
-// cannot be far ahead. The count keeps nothing. It lists the source a second time, and what it
-// cannot list is not counted at all: the copy itself says what is wrong.
+// the walk ends: the walk keeps the entries it finds in memory until they are copied, and so cannot
+// be far ahead. The count keeps nothing. It lists the source a second time, and gives up if it
+// cannot: the copy itself reports the error.
 type ahead struct {
 	tree  *tree
 	group errgroup.Group
@@ -26,16 +26,16 @@ type ahead struct {
 }
 
 const (
-	// aheadAfter is after how long, again and again, it is checked whether the walk has to wait for
-	// the copies, so that it is worth listing the source twice.
+	// aheadAfter is how often to check whether the walk has to wait for the copies: only then is it
+	// worth listing the source twice.
 	aheadAfter = time.Second
 	// aheadLists is how many directories are listed at once.
 	aheadLists = 8
-	// mostAhead is how many subdirectories of one directory are kept in memory.
+	// mostAhead limits the subdirectories of one directory kept in memory.
 	mostAhead = 1 << 14
 )
 
-// countAhead counts the source once the walk has to wait for the copies, until stop is called. That
+// countAhead counts the source once the walk has to wait for the copies, until stop is called. stop
 // does not wait for the host: the job's end does.
 func (r *treeReport) countAhead() (stop func()) {
 	t := r.t
@@ -82,7 +82,7 @@ func (a *ahead) count() {
 	t.sums.CountedFiles, t.sums.CountedBytes = a.files, a.bytes
 }
 
-// ends reports whether to stop counting, as when the walk itself has found everything.
+// ends reports whether to stop counting, as when the walk has found everything.
 func (a *ahead) ends() bool {
 	if a.over.Load() || a.tree.ctx.Err() != nil {
 		return true
@@ -93,7 +93,7 @@ func (a *ahead) ends() bool {
 	return r.sums.Complete
 }
 
-// visit counts what is in a directory, and below it.
+// visit counts the files in a directory and below it.
 func (a *ahead) visit(d *directory) {
 	t := a.tree
 	err := t.plan.readIgnore(d)

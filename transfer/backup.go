@@ -14,17 +14,17 @@ import (
 	"github.com/usftp/usftp/internal/plan"
 )
 
-// backups is where a sync keeps what it deletes or replaces.
+// backups keeps the files that a sync deletes or replaces.
 type backups struct {
 	sync *syncing
 	dir  string   // relative to the target; "" if files are deleted
-	made sync.Map // of a directory's path, what makes its backup directory and returns its path
+	made sync.Map // by path, functions that make a backup directory and return its path
 
-	remade atomic.Int64 // times that one was made again
+	remade atomic.Int64 // how often one was made again
 }
 
-// check refuses a backup directory into which nothing can be moved, before anything is copied. A
-// link is not followed: it could lead out of the target.
+// check refuses a backup directory that cannot take files, before anything is copied. It follows no
+// link, which could lead out of the target.
 func (b *backups) check() error {
 	s, t, d := b.sync, b.sync.tree, b.sync.tree.root
 	for name := range strings.SplitSeq(b.dir, "/") {
@@ -57,8 +57,8 @@ func (b *backups) move(d *directory, name string) error {
 	return err
 }
 
-// keep moves a file to the backup directory, or links it there, beside what earlier runs left
-// there. It returns the new name, relative to the target.
+// keep moves or links a file to the backup directory, beside the files of earlier runs. It returns
+// the new name, relative to the target.
 func (b *backups) keep(how func(name, to string) error, d *directory,
 	name string) (to string, err error) {
 	if err := b.sync.tree.inPlace(d); err != nil {
@@ -83,9 +83,9 @@ func (b *backups) keep(how func(name, to string) error, d *directory,
 	return "", err
 }
 
-// again makes a backup directory again if that is what is missing: somebody may have moved it away.
-// Then nothing would be kept, and what is to be replaced would not seem to be there either. missing
-// is the error, and what again returns if the file is gone.
+// again makes a missing backup directory again: another program may have moved it away. Without it
+// no file would be kept, and the file to be replaced would seem to be missing, too. missing is the
+// error so far, which again returns if the file is gone.
 func (b *backups) again(d *directory, name, in string, missing error) error {
 	into := &b.sync.tree.into
 	_, err := into.Lstat(path.Join(d.rel, name))
@@ -100,8 +100,8 @@ func (b *backups) again(d *directory, name, in string, missing error) error {
 	return endpoint.MkdirAll(into, in)
 }
 
-// aside frees the name of what is about to be written in place, if that is kept or is a link: it
-// moves it to the backup directory, or removes a link. b may be nil: then nothing is kept.
+// aside frees an entry's name before a write in place, if the target entry is kept or is a link: it
+// moves it to the backup directory, or removes the link. A nil b keeps nothing.
 func (b *backups) aside(e *entry, mode fs.FileMode, remove func() error) (freed bool, err error) {
 	if b != nil {
 		err = b.move(e.dir, e.name)
@@ -114,10 +114,10 @@ func (b *backups) aside(e *entry, mode fs.FileMode, remove func() error) (freed 
 	return freed, err
 }
 
-// exchange calls replace, which replaces an entry at once, and keeps what was there. A file gets a
-// second name in the backup directory, if the target has hard links, and so has its own until it is
-// replaced. Anything else is moved, also because not every system links links; freed is then true.
-// If replace is refused, all is as it was before. b may be nil: then nothing is kept.
+// exchange calls replace, which replaces the target entry at once, and keeps the old one. A file
+// gets a second name in the backup directory, if the target has hard links, and so keeps its own
+// until it is replaced. Any other entry is moved, also because not every system links links; freed
+// is then true. If replace is refused, all is as before. A nil b keeps nothing.
 func (b *backups) exchange(e *entry, replace func(freed bool) error) error {
 	if b == nil {
 		return replace(false)
@@ -149,8 +149,8 @@ func (b *backups) exchange(e *entry, replace func(freed bool) error) error {
 }
 
 const (
-	mostBackups = 1000 // names that are tried for one backup
-	mostRemade  = 1000 // times that a run makes backup directories again
+	mostBackups = 1000 // names tried for one backup
+	mostRemade  = 1000 // how often a run makes backup directories again
 )
 
 func backupName(name string, n int) string {
@@ -160,15 +160,15 @@ func backupName(name string, n int) string {
 	return name
 }
 
-// of returns where files of a directory are moved, below the target.
+// of returns the backup directory for a directory's files, below the target.
 func (b *backups) of(rel string) (string, error) {
 	made, _ := b.made.LoadOrStore(rel,
 		sync.OnceValues(func() (string, error) { return b.make(rel) }))
 	return made.(func() (string, error))()
 }
 
-// make makes the directory that of returns. Anything else of that name, such as a link that an
-// earlier run has moved there, is neither followed nor replaced: the directory gets another name.
+// make makes the directory that of returns. It neither follows nor replaces another entry of that
+// name, such as a link that an earlier run moved there: the directory gets another name.
 func (b *backups) make(rel string) (string, error) {
 	if rel == "." {
 		return b.dir, endpoint.MkdirAll(&b.sync.tree.into, b.dir)

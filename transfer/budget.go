@@ -11,11 +11,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// mostStepwise limits how many files sent in steps are in progress at once, each with goroutines
-// that watch it.
+// mostStepwise limits the files in flight that are sent in steps, each watched by goroutines.
 const mostStepwise = 256
 
-// measure decides how many files are in progress at once, and which of them are small.
+// measure decides how many files are in flight at once, and which of them are small.
 func (t *tree) measure() error {
 	from, err := t.src.limits()
 	if err != nil {
@@ -45,7 +44,7 @@ func (t *tree) measure() error {
 	if t.options.MaxFiles > 0 {
 		files = t.options.MaxFiles
 	}
-	b.NoHelper = t.options.KeepDirLinks // it follows no link
+	b.NoHelper = t.options.KeepDirLinks // the helper follows no link
 	t.copies.Budget = b
 	queue := files
 	if from.queue > 0 {
@@ -58,9 +57,9 @@ func (t *tree) measure() error {
 	return nil
 }
 
-// filesInFlight returns how many small files may be in progress at once. A file takes a few round
-// trips, in which a fast server could handle tens of thousands a second, so the number needed to
-// keep it busy grows with the round trip. Without noticeable latency, more files waiting means more
+// filesInFlight returns how many small files may be in flight at once. A file takes a few round
+// trips, while a fast server could handle tens of thousands a second, so the number needed to keep
+// it busy grows with the round trip. Without noticeable latency, more waiting files mean more
 // requests and replies per system call: 128 take a fifth less processor time than 32.
 func filesInFlight(trip time.Duration) int {
 	const (
@@ -71,22 +70,22 @@ func filesInFlight(trip time.Duration) int {
 	return max(least, int(min(trip.Seconds()*1000*perMs, most)))
 }
 
-// walkersInFlight returns how many directories may be listed at once, or made at the target. Each
-// takes a few round trips: over 50 ms, 16 at a time with a few files each find far fewer files than
+// walkersInFlight returns how many directories may be listed, or made at the target, at once. Each
+// takes a few round trips: at 50 ms, 16 at a time with a few files each find far fewer files than
 // the link carries. Without noticeable latency, 128 take a fifth more processor time than 16.
 func walkersInFlight(trip time.Duration) int {
 	const perMs = 4
 	return max(usualWalkers, int(min(trip.Seconds()*1000*perMs, mostWalkers)))
 }
 
-// limits bound what is in progress at an endpoint.
+// limits bound the work in flight at an endpoint.
 type limits struct {
 	handles  int64 // open at once
 	listings int   // directories that may be listed at once
-	files    int   // copied at once if no link has to be waited for; 0 if the round trip decides
-	queue    int   // files found before they are copied
+	files    int   // copied at once without a network to wait for; 0 if the round trip decides
+	queue    int   // files found ahead of the copies
 	small    int   // the largest file sent in one piece; below 0 for none
-	stepwise int   // the largest sent in steps, of which many may be in progress all the same
+	stepwise int   // the largest file sent in steps with many others in flight
 	trip     time.Duration
 }
 
@@ -105,13 +104,12 @@ const (
 	// largestSmall is the largest file sent in one piece, if packets can be that long.
 	largestSmall = 256 << 10
 
-	// unknownHandles is how many files may be open at once on a server that does not say how many
-	// it allows.
+	// unknownHandles limits the open files on a server that does not tell its limit.
 	unknownHandles = 128
 )
 
-// hostLimits asks a host what may be in progress at once. piece returns the size of a packet's data
-// in the direction of the copy.
+// hostLimits asks a host for its limits. piece returns the size of a packet's data in the direction
+// of the copy.
 func (j *job) hostLimits(e *endpoint.Host, piece func(read, write int) int) (l limits, err error) {
 	err = e.WithReconnect(j.route.Source, func(client *usftp.Client, _ bool) error {
 		limits, err := client.Limits()
@@ -143,7 +141,7 @@ func (s *remoteSource) limits() (limits, error) {
 func (t *remoteTarget) limits() (limits, error) {
 	l, err := t.job.hostLimits(t.Host, func(_, write int) int { return write })
 	// A small file sent in one piece cannot be fsynced on the way, except in one request. With Sync
-	// these files take as many steps as large ones, and many are in progress at a time.
+	// such files take as many steps as large ones, with many in flight.
 	if t.job.options.Sync {
 		l.stepwise, l.small = l.small, -1
 		if err == nil && private.OfClient(t.Conn().Host().Client).PutsFiles() {

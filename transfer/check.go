@@ -16,7 +16,7 @@ import (
 // CheckOptions configure a [Check]. The zero CheckOptions are valid.
 //
 // Of Options, only Retry, RateLimit and Events are used. Include and Exclude select the files to
-// compare, including those that are only in the list. With LinksFollow, linked directories are
+// compare, including files that are only in the list. With LinksFollow, linked directories are
 // searched for unlisted files.
 type CheckOptions struct {
 	TreeOptions
@@ -45,11 +45,11 @@ var (
 // error matches [errors.ErrUnsupported].
 //
 // The whole directory is walked to find unlisted files, too: each is a Skipped event, or with
-// Strict a failure for which errors.Is(err, [ErrUnlisted]) holds. Listed files that the walk has
-// not met are looked up by name, following links. Symbolic links that are not listed are ignored.
+// Strict a failure for which errors.Is(err, [ErrUnlisted]) holds. Listed files that the walk did
+// not find are looked up by name, following links. Symbolic links that are not listed are ignored.
 //
-// A file that matches is reported by a Done event with its Hash and how it was Verified, one that
-// differs by a Failed event whose Err satisfies errors.Is(err, [checksum.ErrMismatch]), and
+// A matching file is reported by a Done event with its Hash and how it was Verified, a differing
+// one by a Failed event whose Err satisfies errors.Is(err, [checksum.ErrMismatch]), and
 // errors.Is(err, fs.ErrNotExist) too if it is missing. Name is the file's name in the list.
 //
 // The error is a [*TreeError] if anything differs, is missing or cannot be read, and an [*Error] if
@@ -119,7 +119,7 @@ func (nowhere) limits() (limits, error) {
 
 func (nowhere) check(*directory, string) error { return nil }
 
-// noRoot is what lies below nowhere.
+// noRoot is the root below nowhere.
 type noRoot struct{ endpoint.Root }
 
 func (noRoot) Leave(string) error { return nil }
@@ -145,7 +145,7 @@ func (p *checking) wants(e *entry) bool {
 // mostSought is how many names of the list are looked up at once.
 const mostSought = 256
 
-// rest looks up the listed names that the walk has not met: they are below links, or missing.
+// rest looks up the listed names that the walk did not find: they are below links, or missing.
 func (p *checking) rest() {
 	t, w := p.tree, p.tree.walk
 	t.root.pending.Add(1)
@@ -168,7 +168,7 @@ func (p *checking) rest() {
 	}
 }
 
-// look looks up a name of the list, and hands on the file found.
+// look looks up a name of the list, and hands on its file.
 func (p *checking) look(name string) {
 	t := p.tree
 	if t.ctx.Err() != nil {

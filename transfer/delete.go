@@ -15,17 +15,17 @@ import (
 	"github.com/usftp/usftp/internal/plan"
 )
 
-// ErrDeletionRefused reports that a Sync deleted nothing because that would have been too much, or
-// because its source is empty. Everything was copied.
+// ErrDeletionRefused reports that a Sync deleted nothing because it would have deleted too much, or
+// its source is empty. Everything was copied.
 var ErrDeletionRefused = errors.New("nothing was deleted")
 
-// extras are what a sync deletes, and how.
+// extras are the target entries that a sync deletes.
 type extras struct {
 	plan.Extras
 	sync   *syncing
 	began  bool      // deleting was not refused
-	spelt  sync.Once // that something stays for its spelling was reported
-	unheld sync.Once // the same of names that the source cannot have
+	spelt  sync.Once // warned that an entry stays for its spelling
+	unheld sync.Once // the same for names that the source cannot have
 
 	mu   sync.Mutex
 	late []*entry // waiting until the directory in their way is gone
@@ -101,7 +101,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	}
 }
 
-// maySpell reports whether a name may be another spelling of one that the source has.
+// maySpell reports whether a name may be another spelling of a name in the source.
 func (x *extras) maySpell(d *directory, name string) bool {
 	may, other := d.inventory.MaySpell(name)
 	if other == "" {
@@ -111,8 +111,7 @@ func (x *extras) maySpell(d *directory, name string) bool {
 	return !endpoint.IsAbsent(err)
 }
 
-// present returns the path of the nearest directory above an extra one that the source has, or its
-// own if the source has it.
+// present returns the path of the nearest directory that the source has: d itself or one above it.
 func (d *directory) present() string {
 	for d.extra {
 		d = d.parent
@@ -120,8 +119,7 @@ func (d *directory) present() string {
 	return d.rel
 }
 
-// stay records that an extra directory contains something excluded, and so those above it, too: it
-// cannot be deleted.
+// stay records that an extra directory and those above it cannot be deleted: an entry in it stays.
 func (x *extras) stay(d *directory) {
 	for ; d != nil && d.extra && x.Keep(d.rel); d = d.parent {
 	}
@@ -172,7 +170,7 @@ func (x *extras) mayDelete() error {
 	return nil
 }
 
-// conclude deletes the extras, and copies what waits for that.
+// conclude deletes the extras, and copies the entries that wait for it.
 func (x *extras) conclude() {
 	t := x.sync.tree
 	deleted := x.delete()
@@ -211,7 +209,7 @@ func (x *extras) delete() bool {
 		return false
 	}
 	x.began = true
-	t.into.Unmoved(".") // the others need what it finds out, and report its error
+	t.into.Unmoved(".") // the other calls need its result, and report its error
 	each(t, x.Files(), deleteDirs, func(lost plan.Lost) {
 		d := s.place(lost.Dir)
 		defer s.tree.into.leave(d.rel)
@@ -281,7 +279,7 @@ func (x *extras) opener(d *directory) func() error {
 }
 
 // remove deletes a file or an emptied directory, or moves a file to the backup directory. If that
-// is refused it opens the directory they are in, which may be read-only.
+// is refused, it opens the parent directory, which may be read-only.
 func (x *extras) remove(d *directory, name string, dir bool, open func() error) {
 	s, t := x.sync, d.tree
 	if t.ctx.Err() != nil {
@@ -304,7 +302,7 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 		t.count(&t.sums.Deleted, 1)
 		t.do.did(t, &Event{Kind: Deleted, Route: Route{Target: target}, Size: -1,
 			Reason: ReasonExtra})
-	case errors.Is(err, fs.ErrNotExist): // something else was faster
+	case errors.Is(err, fs.ErrNotExist): // another program was faster
 	case dir && s.holds(d, name):
 		x.Keep(rel)
 		t.warn("", target, directoryStays)
@@ -313,8 +311,8 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 	}
 }
 
-// finishTouched restores the permissions of directories that were opened, then the source's times
-// and permissions of those that lost entries.
+// finishTouched restores the permissions of opened directories, then sets the source's times and
+// permissions on those that lost entries.
 func (x *extras) finishTouched() {
 	s, t := x.sync, x.sync.tree
 	each(t, x.Opened(), deleteDirs, func(opened plan.Facts) {
@@ -330,7 +328,7 @@ func (x *extras) finishTouched() {
 		defer s.tree.into.leave(d.rel)
 		if d == t.root {
 			d.touched.Store(true)
-			if s.lock != nil { // the last thing to go; a read-only directory would keep it
+			if s.lock != nil { // the lock goes last; a read-only directory would keep it
 				return
 			}
 		} else {

@@ -10,10 +10,10 @@ import (
 	"github.com/usftp/usftp/internal/plan"
 )
 
-// A differ compares the source with the target beyond what listings show, for a sync.
+// A differ compares the source with the target for a sync where listings do not suffice.
 type differ struct{ *syncing }
 
-// same compares what listings do not show: link targets and file contents.
+// same compares link targets or file contents, which listings do not show.
 func (s differ) same(e *entry) (bool, error) {
 	if e.do.Why == plan.Leads {
 		return s.sameLink(e)
@@ -47,7 +47,7 @@ func (s differ) sameContents(e *entry) (bool, error) {
 	return err == nil && thereErr == nil && here.Equal(there), err
 }
 
-// hash lets one side hash a file, or reads it.
+// hash lets one side hash a file, or reads the file.
 func (s differ) hash(side endpoint.Place, e *entry, name string) (checksum.Hash, error) {
 	j := *s.tree.job
 	j.listener, j.once = nil, filecopy.SumOnce

@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/internal/plan"
 )
 
-// A directory of the tree, from when it is found until everything in it is done.
+// A directory of the tree, from its discovery until everything in it is done.
 type directory struct {
 	tree           *tree
 	parent         *directory // nil for the source itself
@@ -32,18 +32,18 @@ type directory struct {
 	filecopy.Findings
 	pending atomic.Int64 // entries not done yet
 
-	// unswept has, by root, the target's subdirectories that have not been found in the source yet;
-	// nil unless an earlier run may have left something in them.
+	// unswept has, by root, the target's subdirectories not found in the source yet; nil unless
+	// they may contain leftovers of an earlier run.
 	unswept map[string]map[string]bool
 
 	syncedDir
 }
 
-// syncedDir is what else a sync knows of a directory.
+// syncedDir is a sync's own state of a directory.
 type syncedDir struct {
 	made      bool            // it exists at the target already
 	existing  plan.Held       // the existing directory at the target, if one is known
-	touched   atomic.Bool     // something in it changes, and with that its mtime
+	touched   atomic.Bool     // an entry in it changes, and with that its mtime
 	looked    endpoint.Once   // tree.inPlace has been called for it
 	linked    error           // set by tree.inPlace if a link is in its place
 	opened    endpoint.Once   // syncing.open has been called for it
@@ -81,7 +81,7 @@ func (d *directory) excludes(name string, dir bool) bool {
 	return d.tree.selection.Excludes(d.rel, name, dir, d.ignore)
 }
 
-// list lists what takes part of a directory of the source, if that was selected by name.
+// list lists a directory of the source, without entries that a list of names leaves out.
 func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 	if t.selection.List == nil {
 		return d.listAll(each)
@@ -100,8 +100,8 @@ func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 	})
 }
 
-// listAll lists a directory of the source. One that has taken its place since it was found, or that
-// a link leads to, is not listed.
+// listAll lists a directory of the source. It fails if another directory or a link has taken its
+// place since it was found.
 func (d *directory) listAll(each func(*entry, error) bool) error {
 	t := d.tree
 	var was *endpoint.Info
@@ -122,10 +122,10 @@ func (d *directory) listAll(each func(*entry, error) bool) error {
 	return endpoint.OfSource(err)
 }
 
-// errMoved reports that another directory is in the place of one that was found before.
+// errMoved reports that another directory has taken the place of the one found before.
 var errMoved = fmt.Errorf("%w: %w", ErrSourceChanged, endpoint.ErrMoved)
 
-// loops returns why a linked directory is not entered, "" if it is.
+// loops returns the reason not to enter a linked directory, "" if none.
 func (t *tree) loops(d *directory) string {
 	if d.info.Local == nil { // a host's: the real paths show it
 		if d.real, _ = t.src.RealPath(d.source); d.real == "" {
@@ -153,7 +153,7 @@ func (t *tree) isCopy(is endpoint.Info) bool {
 	return err == nil && os.SameFile(to.Local, is.Local)
 }
 
-// makeDir makes a directory at the target. fresh is false if one is there already.
+// makeDir makes a directory at the target. fresh is false if it exists already.
 func (t *tree) makeDir(d *directory) (fresh bool, err error) {
 	if d.parent == nil && t.into.exists {
 		return t.into.made, nil
@@ -170,8 +170,8 @@ func (t *tree) makeDir(d *directory) (fresh bool, err error) {
 	return fresh, err
 }
 
-// keepLink lets the link in a directory's place stand for it, unless that would be the source, in
-// the source or around it. It describes what the link leads to.
+// keepLink lets the link in a directory's place stand for it, unless the link leads to the source,
+// into it or around it. It describes the directory behind the link.
 func (d *directory) keepLink() (is endpoint.Info, err error) {
 	if is, err = d.tree.into.KeepDirLink(d.rel); err == nil {
 		err = d.tree.overlap.apart(d.target)
@@ -179,9 +179,8 @@ func (d *directory) keepLink() (is endpoint.Info, err error) {
 	return is, err
 }
 
-// inPlace fails if a link has taken the place of a directory that was found at the target, as far
-// as one look shows, right before the first change in it. The others have been looked at when they
-// were made, or when making them failed.
+// inPlace fails if one look, right before the first change in an existing target directory, finds a
+// link in its place. New directories were checked when they were made, or when that failed.
 func (t *tree) inPlace(d *directory) error {
 	if d.parent == nil || !d.made || !t.into.FollowsLinks() {
 		return nil
@@ -196,8 +195,8 @@ func (t *tree) finishDir(d *directory) error {
 	if err != nil || set == (usftp.NewAttrs{}) {
 		return err
 	}
-	masked := set.SetMode && !t.options.Preserve                // what the umask left out stays out
-	old := d.parent != nil && !d.fresh && t.into.FollowsLinks() // it was looked at long ago
+	masked := set.SetMode && !t.options.Preserve                // the umask still applies
+	old := d.parent != nil && !d.fresh && t.into.FollowsLinks() // the last look at it is long ago
 	if masked || old {
 		is, err := t.into.LookDir(d.rel)
 		if err != nil && (old || !endpoint.Refused(err)) {
@@ -225,17 +224,17 @@ func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
 	return t.into.SetAttrs(name, kind, own, set)
 }
 
-// dirUnset is what the host does not set of directories. That is said in the end, unless it turns
-// out to be so for all files.
+// dirUnset holds the attributes that the host does not set on directories. tell reports them in the
+// end, unless the host sets them on no files either.
 type dirUnset struct {
 	mu           sync.Mutex
 	times, modes bool
 	tried        endpoint.Once
-	learned      bool // by that
+	learned      bool // the result of learn
 }
 
-// learn finds out, by a directory of this run's own, whether a denial is the host's for the
-// attributes of any directory.
+// learn tests, with a directory of this run's own, whether the host denies these attributes for any
+// directory.
 func (d *dirUnset) learn(t *tree, set usftp.NewAttrs) bool {
 	d.tried.Do(func() {
 		name := t.copies.Token.Name("attributes")
@@ -277,14 +276,14 @@ type entry struct {
 	dir    *directory
 	name   string
 	info   endpoint.Info
-	sought bool       // found by a Check by name, through links
+	sought bool       // a Check found it by name, through links
 	named  *plan.List // with a list of names, its place there
 
 	// Of a sync:
 	existing plan.Held   // the target's entry of this name
-	do       plan.Action // what becomes of it
+	do       plan.Action // the decision about it
 	saved    bool        // the target's entry is in the backup directory
-	planned  bool        // counted as such
+	planned  bool        // counted as planned
 }
 
 // absent reports whether the target is known to have no entry of this name.
@@ -295,14 +294,14 @@ func (e *entry) target() string { return e.dir.tree.dst.Join(e.dir.target, e.nam
 
 func (e *entry) paths() (source, target string) { return e.source(), e.target() }
 
-// backups returns where to keep what an entry replaces, nil if that is not kept.
+// backups returns the backups that keep the replaced target entry, nil if none do.
 func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
 
-// twin fails if the target takes an entry's name for that of one that was found before. open is
-// called before a file is made to find that out.
+// twin fails if the target takes an entry's name for the name of an earlier entry. It calls open
+// before it makes a file to find out.
 func (e *entry) twin(open func()) error {
 	for _, other := range e.dir.names.Add(e.name) {
 		if other == e.name { // a host may send a name twice

@@ -58,7 +58,7 @@ func (telling) single(c *fileTask) (Summary, error) {
 	return Summary{Target: to}, nil
 }
 
-// tellPlan reports what would be done with an entry.
+// tellPlan reports the change planned for an entry.
 func (e *entry) tellPlan() {
 	route, size := e.route(), e.info.Size
 	if e.info.Mode.IsDir() {
@@ -67,8 +67,8 @@ func (e *entry) tellPlan() {
 	e.dir.tree.tell(&Event{Kind: Planned, Route: route, Size: size, Reason: reasons[e.do.Why]})
 }
 
-// rehearsal is a Root whose changes do nothing and succeed. It asks nothing that only a change
-// would need to know, as whether a directory is still where it was.
+// rehearsal is a Root whose changes do nothing and succeed. It skips checks that only a change
+// needs, such as whether a directory is still in its place.
 type rehearsal struct{ endpoint.Root }
 
 func (rehearsal) WriteSmall(string, []byte, bool) error            { return nil }
@@ -83,7 +83,7 @@ func (rehearsal) Rename(_, _ string) error                         { return nil 
 func (rehearsal) Link(_, _ string) error                           { return nil }
 func (rehearsal) Leave(string) error                               { return nil }
 
-// SetAttrs reports files that are known to have other names, as it does where it sets something.
+// SetAttrs refuses files known to have other names, as a real run's does.
 func (u rehearsal) SetAttrs(name string, kind fs.FileMode, own bool,
 	_ usftp.NewAttrs) (endpoint.Unset, error) {
 	if _, local := u.Root.(*endpoint.LocalRoot); local && kind == 0 && !own {

@@ -89,8 +89,7 @@ type (
 
 var errNoClient = errors.New("transfer: the Host has no Client")
 
-// newHost returns a host with its connection, which is the other end's too if both have the same
-// client.
+// newHost returns a host with its connection, which both ends share if they have the same client.
 func newHost(j *job, host pool.Host) (*endpoint.Host, error) {
 	if host.Client == nil { // it would panic on a goroutine of ours
 		return nil, errNoClient
@@ -105,7 +104,7 @@ func newHost(j *job, host pool.Host) (*endpoint.Host, error) {
 	} else {
 		link = pool.NewConn(j.ctx, host, j.options.Retry)
 	}
-	// a connection may be lost while an entry of a tree is asked about
+	// the connection may be lost while the host is asked about an entry
 	return endpoint.NewHost(j.ctx, link, func(name string, a pool.Attempt) {
 		event := j.retried(a, &Event{Size: -1})
 		event.Source = name
@@ -143,7 +142,7 @@ func (writerTarget) begin(endpoint.Info, string, func() error) (targetDir, error
 	return targetDir{path: "-"}, endpoint.ErrStream
 }
 
-// end is a source, or what a target is besides.
+// end is a source, or a target as a Place.
 type end interface {
 	endpoint.Place
 	limits() (limits, error)
@@ -162,9 +161,9 @@ type target interface {
 	check(d *directory, name string) error // of an entry's name
 }
 
-// resolved replaces what a path begins with, up to the last "..", by what it really is, so that
-// from then on paths can be taken apart and joined as text. For the system "link/.." is the parent
-// of what the link leads to.
+// resolved replaces the start of a path, up to the last "..", by its real path, so that from then
+// on paths can be split and joined as text. For the system "link/.." is the parent of the link's
+// target.
 func resolved(e end, name string) (string, error) {
 	n := throughParent(name)
 	if n == 0 || e.Conn() == nil && runtime.GOOS == "windows" { // where ".." is text

@@ -27,7 +27,7 @@ var (
 	// ErrBadName reports an invalid file name from a server.
 	ErrBadName = localfs.ErrBadName
 
-	// ErrVerify reports that the stored file differs from what was copied.
+	// ErrVerify reports that the stored file differs from the copied data.
 	ErrVerify = filecopy.ErrVerify
 )
 
@@ -35,15 +35,15 @@ var (
 type Error struct {
 	Route
 	Err       error  // the cause
-	Detail    string // what is left, or the state of the target; "" if it is untouched
-	Resumable bool   // Options.Resume would continue from what is left
+	Detail    string // the leftover, or the state of the target; "" if it is untouched
+	Resumable bool   // Options.Resume would continue from the leftover
 
 	temporary string // the target's temporary name
 	ofSource  bool
 	op        op
 }
 
-// An op is what failed.
+// An op is the operation that failed.
 type op uint8
 
 const (
@@ -59,7 +59,7 @@ func newError(j *job, source, target string, err error) *Error {
 	return e
 }
 
-// Error returns one sentence with the file, the host, the cause, and what is left.
+// Error returns one sentence with the file, the host, the cause, and the Detail.
 func (e *Error) Error() string {
 	message := fmt.Sprintf("cannot copy %s to %s: %s%s", endpoint.Shown(e.SourceHost, e.Source),
 		endpoint.Shown(e.TargetHost, e.Target), e.at(), e.cause())
@@ -82,7 +82,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// at returns on which of two machines it happened, if the cause alone does not show that.
+// at names the machine on which the copy failed, if the cause alone does not show it.
 func (e *Error) at() string {
 	var status *usftp.StatusError
 	where := e.TargetHost
@@ -140,8 +140,7 @@ func (e *Error) above() string {
 	return path.Dir(e.Target)
 }
 
-// plain describes an error about the source or the target, and says which of them it is where "it"
-// could be both.
+// plain describes an error about the source or the target, and names it where "it" could be either.
 func (e *Error) plain(err error) string {
 	switch {
 	case e.op == opCheck || !errors.Is(err, endpoint.ErrNotDirectory):

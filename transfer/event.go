@@ -27,13 +27,12 @@ const (
 	Retried  Kind = "retried"  // the lost connection will be replaced after Wait; Err, Message
 	Renewed  Kind = "renewed"  // it has been replaced; Message
 	Note     Kind = "note"     // Message says how it is done, where that may surprise
-	Warning  Kind = "warning"  // Message says what is wrong or is left, though nothing failed
+	Warning  Kind = "warning"  // Message names a problem or a leftover, though nothing failed
 	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
 	Kept     Kind = "kept"     // the target is up to date; Hash
 	Failed   Kind = "failed"   // Err and Message say why; LeftBehind
 
-	// Of trees. The Started, Progress and Ended events of the tree itself have Totals, those of its
-	// entries do not.
+	// Of trees. The tree's own Started, Progress and Ended events have Totals, its entries' do not.
 	Planned Kind = "planned" // a dry run would copy it; in a Sync, Reason
 	Skipped Kind = "skipped" // Message says why it was not copied
 	Deleted Kind = "deleted" // by a Sync: the source does not have it
@@ -53,8 +52,8 @@ type Event struct {
 	Kind Kind      `json:"kind"`
 	Time time.Time `json:"time"`
 	Route
-	// Name is the name of a file with a hash: its path below the directory that was named as the
-	// target, with slashes; in a Check, its name in the list.
+	// Name is the name of a file with a hash: its path below the directory given as the target,
+	// with slashes; in a Check, its name in the list.
 	Name string `json:"name,omitempty"`
 	Size int64  `json:"size"`
 	Position
@@ -67,8 +66,8 @@ type Event struct {
 	Totals *Totals `json:"totals,omitempty"` // of the whole tree
 }
 
-// A Phase says what is done with a file of which all bytes have arrived, or with a tree of which
-// all files have.
+// A Phase is the work left on a file after all its bytes, or on a tree after all its files, have
+// arrived.
 type Phase string
 
 const (
@@ -78,24 +77,24 @@ const (
 	PhaseHashing   Phase = "hashing"
 	PhaseVerifying Phase = "verifying"
 	PhaseComparing Phase = "comparing" // of a Sync with Checksum
-	PhaseDeleting  Phase = "deleting"  // of a Sync: looks for what to delete, and deletes it
+	PhaseDeleting  Phase = "deleting"  // of a Sync: looks for extra entries, and deletes them
 )
 
-// Position is how far a copy has come.
+// Position is the progress of a copy.
 type Position struct {
 	Bytes   int64 `json:"bytes"`
-	Resumed int64 `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
-	// Finishing means, in Progress, that all bytes have arrived, and Phase says what is done now.
-	// Checked is how far that has come, 0 if unknown.
+	Resumed int64 `json:"resumed,omitempty"` // the part of Bytes left by an earlier copy
+	// Finishing means, in Progress, that all bytes have arrived, and Phase names the current work.
+	// Checked is its progress in bytes, 0 if unknown.
 	Finishing bool  `json:"finishing,omitempty"`
 	Phase     Phase `json:"phase,omitempty"`
 	Checked   int64 `json:"checked,omitempty"`
-	// Stalled is, in Progress, for how long a host has sent nothing of what it owes, if that is
-	// some seconds. Wait is then the time until the connection is given up, and Message says both.
+	// Stalled is, in Progress, how long a host that owes data has sent none, once that is some
+	// seconds. Wait is then the time until the connection is given up, and Message says both.
 	Stalled time.Duration `json:"stalled_ns,omitempty"`
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
-	// Paused is, of Elapsed, for how long a host stalled, there was no connection, or the process
-	// was stopped. It is not known of the entries of a tree.
+	// Paused is the part of Elapsed in which a host stalled, there was no connection, or the
+	// process was stopped. It is not known for the entries of a tree.
 	Paused time.Duration `json:"paused_ns,omitempty"`
 }
 
@@ -115,10 +114,10 @@ func (e *Event) failed(err error) *Event {
 	return e
 }
 
-// stalledAfter is how long data must be overdue before that is reported.
+// stalledAfter is how long data must be overdue before a stall is reported.
 const stalledAfter = 5 * time.Second
 
-// stalledSince returns since when a host has stalled, zero if none has.
+// stalledSince returns when the longest stall of a host began, zero if no host has stalled.
 func (j *job) stalledSince() (earliest time.Time) {
 	for _, conn := range j.copies.Conns() {
 		since, _ := endpoint.Overdue(conn.Host())
@@ -132,7 +131,7 @@ func (j *job) stalledSince() (earliest time.Time) {
 	return earliest
 }
 
-// addStall fills in that a host sends nothing of what it owes, and what follows from that.
+// addStall fills in the longest stall of a host, and its consequence.
 func (e *Event) addStall(j *job) {
 	for _, conn := range j.copies.Conns() {
 		since, end := endpoint.Overdue(conn.Host())
@@ -160,8 +159,7 @@ func (j *job) tell(e *Event) {
 	j.listener.tell(e)
 }
 
-// A fileTask is a file that a job copies, alone or as part of a tree. It reports what becomes of
-// it.
+// A fileTask is a file that a job copies, alone or as part of a tree. It reports the file's events.
 type fileTask struct {
 	filecopy.Copy
 	job      *job
@@ -169,7 +167,7 @@ type fileTask struct {
 	activity *activity  // of a large file in a tree, nil before its first progress
 	mu       sync.Mutex // held while an event is passed on; guards started
 	started  bool       // reported as started
-	removed  bool       // the source was, once it was copied
+	removed  bool       // the source was removed after the copy
 }
 
 // newFileTask returns a copy of source to target. e is nil for a single file.
@@ -183,7 +181,7 @@ func newFileTask(j *job, e *entry, source, target string) *fileTask {
 	name := ""
 	if e != nil {
 		r.Container, r.Listed, r.Rel = e, &e.info, e.rel()
-		if e.info.IsRegular() && !e.sought { // what is sought is found through links
+		if e.info.IsRegular() && !e.sought { // a sought file is found through links
 			r.How |= endpoint.Regular
 			if e.dir.tree.options.Links != LinksFollow {
 				r.How |= endpoint.NoFollow
@@ -191,7 +189,7 @@ func newFileTask(j *job, e *entry, source, target string) *fileTask {
 		}
 		name = path.Join(e.dir.tree.into.within, r.Rel)
 		r.Small = j.copies.Budget.IsSmall(e.info.Size)
-		// this machine is asked again
+		// this machine is always asked again
 		r.Absent = e.dir.fresh || e.absent() && j.dst.Conn() != nil
 		r.Repeats = e.dir.tree.resumed == repeated
 	}
@@ -211,8 +209,8 @@ func (t *fileTask) copy() error {
 	return nil
 }
 
-// failure returns the file's Error for err. Like what makes events, it must not be inlined: every
-// file in flight has a stack, whose size depends on the largest frames.
+// failure returns the file's Error for err. Like the makers of events, it must not be inlined:
+// every file in flight has a stack, whose size depends on the largest frames.
 //
 //go:noinline
 func (t *fileTask) failure(err error) error {
@@ -238,8 +236,8 @@ func (e *entry) Aside(mode fs.FileMode, remove func() error) (freed bool, err er
 	return e.backups().aside(e, mode, remove)
 }
 
-// behindLink reports whether a directory below the target cannot be reached without following a
-// link, as far as the host tells.
+// behindLink reports whether a directory below the target can only be reached through a link, if
+// the host tells.
 func (d *directory) behindLink() bool {
 	if d.parent == nil || d.tree.into.FollowsLinks() {
 		return false
@@ -248,7 +246,7 @@ func (d *directory) behindLink() bool {
 	return err != nil
 }
 
-// An Event takes half a kilobyte, so what makes one is not inlined either.
+// An Event takes half a kilobyte, so its makers are not inlined either.
 
 //go:noinline
 func (t *fileTask) say(kind Kind, message string) {
@@ -303,8 +301,7 @@ func (t *fileTask) tell(e *Event) {
 	t.job.tell(e)
 }
 
-// ended tells how the copy of a file that belongs to no tree has ended. kept reports whether the
-// target is up to date.
+// ended reports the end of a single file's copy. kept is true if the target is up to date.
 func (t *fileTask) ended(err error) (kept bool, _ error) {
 	if errors.Is(err, filecopy.ErrKept) {
 		t.tellKept()
@@ -378,7 +375,7 @@ var phases = [...]Phase{filecopy.Finishing: PhaseFinishing, filecopy.Waiting: Ph
 
 func (t *fileTask) phase() Phase { return phases[t.Copy.Phase()] }
 
-// reasons are why a sync copies or changes an entry.
+// reasons are a sync's reasons to copy or change an entry.
 var reasons = [...]Reason{plan.New: ReasonNew, plan.Type: ReasonType, plan.Size: ReasonSize,
 	plan.Time: ReasonTime, plan.Hash: ReasonHash, plan.Leads: ReasonLink, plan.Mode: ReasonMode,
 	plan.Owner: ReasonOwner, plan.Touch: ReasonTouch}
@@ -387,7 +384,7 @@ var reasons = [...]Reason{plan.New: ReasonNew, plan.Type: ReasonType, plan.Size:
 var verifications = [...]Verification{filecopy.ByHash: VerifiedByHash,
 	filecopy.ByReading: VerifiedByReading}
 
-// outcome returns what is known about the file once it is done.
+// outcome returns the facts known about the file once it is done.
 func (t *fileTask) outcome() Outcome {
 	r := &t.Result
 	return Outcome{Hash: r.Hash, Verified: verifications[r.Verified],
@@ -402,8 +399,8 @@ func (o *Options) progressInterval() time.Duration {
 // A listener calls the user's Events function on behalf of many goroutines, one event at a time. It
 // does so on its own goroutine while the caller waits, so that a deep call does not grow the stacks
 // of thousands of files in flight. If the function panics, the job ends as if its context had
-// ended, but keeps nothing, and the panic is repeated where the job was called: nobody could
-// recover from it on our goroutine.
+// ended, but keeps nothing, and the panic is repeated where the job was called: the caller could
+// not recover it on our goroutine.
 type listener struct {
 	f      func(Event)
 	cancel context.CancelCauseFunc

@@ -13,13 +13,13 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 )
 
-// A FilterRule includes or excludes what a pattern matches. In a list of rules the first match
-// decides. What none matches is included. Excluded directories are not entered.
+// A FilterRule includes or excludes the paths that match a pattern. In a list of rules the first
+// match decides. A path without a match is included. Excluded directories are not entered.
 //
-// Patterns are rsync's. A pattern with a leading slash is matched with the whole path relative to
-// the source, one with another slash with the end of the path, any other with the last element. "*"
-// and "?" match no slash, "**" does, [...] is a class. A pattern that ends in a slash matches only
-// directories; "dir/***" matches the directory and everything in it.
+// Patterns are rsync's. A pattern with a leading slash is matched against the whole path relative
+// to the source, one with another slash against the end of the path, any other against the last
+// element. "*" and "?" match no slash, "**" does, [...] is a class. A pattern that ends in a slash
+// matches only directories; "dir/***" matches the directory and everything in it.
 type FilterRule struct {
 	Pattern string
 	Include bool
@@ -52,31 +52,31 @@ func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, er
 	return rules, lines.Err()
 }
 
-// A FileList names the files of a tree that are copied, as rsync's --files-from does. The
-// directories above them are made; a directory that is named is made, too, but what is in it is not
-// copied, unless its name ends in a slash or the list is Recursive.
+// A FileList names the files of a tree to copy, as rsync's --files-from does. The directories above
+// them are made; a named directory is made, too, but its entries are not copied unless its name
+// ends in a slash or the list is Recursive.
 type FileList struct {
-	// Names are relative to the source, with slashes. A leading slash is left out, and ".." leads
-	// no further up than to the source.
+	// Names are relative to the source, with slashes. A leading slash is ignored, and ".." leads no
+	// further up than the source.
 	Names []string
 
-	// Recursive copies everything in the directories that are named.
+	// Recursive copies everything in the named directories.
 	Recursive bool
 }
 
-// longestListed is more than a path has on any system.
+// longestListed is longer than any path on any system.
 const longestListed = 64 << 10
 
-// errNoLines and errNoNames say that something is no list of the kind that was asked for. No path
-// has a NUL, or is so long.
+// errNoLines and errNoNames report that a list is not of the expected kind. No path has a NUL, or
+// is so long.
 var (
 	errNoLines = endpoint.Explain("not a list of paths that end in a newline", fs.ErrInvalid)
 	errNoNames = endpoint.Explain("not a list of paths that end in a NUL", fs.ErrInvalid)
 )
 
 // ReadFileList reads the names in a list, one per line, or each up to a NUL. As in rsync, empty
-// ones and those that begin with "#" or ";" are left out, and a carriage return ends a line, too.
-// Of what cannot be such a list the error is [fs.ErrInvalid].
+// names and those that begin with "#" or ";" are skipped, and a carriage return ends a line, too.
+// If the input cannot be such a list, the error is [fs.ErrInvalid].
 func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
 	ends, invalid := "\n\r", errNoLines
 	if nul {
@@ -114,7 +114,7 @@ var (
 	errNotReached = errors.New("the list names it, but the way to it is a symbolic link, or it has come since; transfer.LinksFollow follows links")
 )
 
-// tellMissing reports what the list names and the walk has not found, one by one.
+// tellMissing reports each name of the list that the walk has not found.
 func (t *tree) tellMissing() {
 	var looks errgroup.Group
 	looks.SetLimit(deleteFiles)
@@ -131,7 +131,7 @@ func (t *tree) tellMissing() {
 				fallthrough
 			default:
 				if endpoint.IsAbsent(err) {
-					err = errNotFound // not as of the source, where a sync expects it
+					err = errNotFound // not as the source's: a sync would count it as vanished
 				}
 				t.fail("", source, t.dst.Join(t.root.target, rel),
 					&fs.PathError{Op: "list", Path: source, Err: err})

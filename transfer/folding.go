@@ -14,19 +14,18 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// Of two names of a source that are one at the target, the second would replace the first. So where
-// a directory of the source has two that may be, a file of this run's own finds it out, and the
+// If two names of a source are the same to the target, the second would replace the first. So if a
+// source directory has two such candidates, a file of this run's own tests the target, and the
 // second is refused.
 
-// sourceNames are the names that were found in a directory of the source, and which of them the
-// target takes for one.
+// sourceNames are the names found in a directory of the source, and the ways the target folds them.
 type sourceNames struct {
 	plan.Names
 	cases, letters fold
 }
 
-// isOne reports whether the target takes an entry's name for another one of the same form. open is
-// called before a file is made to find that out.
+// isOne reports whether the target takes an entry's name for another of the same form. It calls
+// open before it makes a file to find out.
 func (e *entry) isOne(other string, open func()) (bool, error) {
 	d := e.dir
 	return plan.AreOne(e.name, other,
@@ -34,7 +33,7 @@ func (e *entry) isOne(other string, open func()) (bool, error) {
 		func() (bool, error) { return d.names.letters.ask(d, composed, decomposed, open) })
 }
 
-// errTwin says that a name is another one at the target, or that nobody knows.
+// errTwin says that the target takes a name for another, or that it may.
 func errTwin(other string, err error) error {
 	what := "another one"
 	if other != "" {
@@ -47,10 +46,10 @@ func errTwin(other string, err error) error {
 	return fmt.Errorf("the target may take its name for %s, and it cannot be found out: %w", what, err)
 }
 
-// A fold is whether names that differ in one way are one.
+// A fold is whether names that differ in one way are the same.
 type fold struct {
 	asked, is bool
-	err       error // why nobody knows
+	err       error // why it is unknown
 }
 
 func (f *fold) ask(d *directory, spelled, otherwise string, open func()) (bool, error) {
@@ -69,8 +68,8 @@ const (
 	decomposed = "e\u0301"
 )
 
-// folds finds out whether a name with one text in it is the same as one with the other, in a
-// directory of the target.
+// folds finds out whether a target directory takes a name with one spelling in it for the name with
+// the other.
 func folds(into *targetDir, dir string, token localfs.TempToken,
 	spelled, otherwise string) (is bool, err error) {
 	name := token.Name(spelled)

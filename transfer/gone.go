@@ -15,17 +15,17 @@ import (
 	"github.com/usftp/usftp/internal/plan"
 )
 
-// gone establishes that the source does not have what a sync is about to delete. A listing alone
+// gone makes sure that the source lacks the entries that a sync is about to delete. A listing alone
 // does not: if a directory is renamed or its file system unmounted while it is listed, its other
-// entries are missing, and OpenSSH's server leaves out what it cannot look at. So each name is
-// looked up again, and the directory and the source itself must still be there after that.
+// entries are missing, and OpenSSH's server leaves out entries that it cannot look at. So each name
+// is looked up again, after which the directory and the source itself must still exist.
 type gone struct {
 	sync  *syncing
-	first func() (mark string, err error) // of the source when the sync began
+	first func() (mark string, err error) // the source's mark when the sync began
 
 	mu       sync.Mutex
-	vanished map[string]bool // directories, relative to the source, in which something vanished
-	skipped  sync.Once       // that those lose nothing was reported
+	vanished map[string]bool // source directories, by relative path, in which an entry vanished
+	skipped  sync.Once       // warned that these lose nothing
 	stopped  error           // why nothing more is deleted
 }
 
@@ -33,14 +33,14 @@ type gone struct {
 var errIncomplete = errors.New(
 	"the source changed or went away while it was read, so nothing more is deleted; run it again")
 
-// begin notes what the source is, without waiting for the answer.
+// begin asks for the source's mark, without waiting for the answer.
 func (g *gone) begin() {
 	t := g.sync.tree
 	g.first = sync.OnceValues(func() (string, error) { return t.src.Mark(t.route.Source) })
 	go g.first()
 }
 
-// note records that something vanished from the source.
+// note records that an entry vanished from the source.
 func (g *gone) note(rel string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,8 +50,8 @@ func (g *gone) note(rel string) {
 	g.vanished[path.Dir(rel)] = true
 }
 
-// unsure reports whether something vanished in a directory or in one above it: nothing is deleted
-// there, since it may have been moved to where it has not been seen.
+// unsure reports whether an entry vanished in a directory or in one above it: nothing is deleted
+// there, since the entry may have moved where the walk did not see it.
 func (g *gone) unsure(dir string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +67,7 @@ func (g *gone) unsure(dir string) bool {
 	return false
 }
 
-// stop makes sure that nothing more is deleted.
+// stop reports err, and stops all deleting.
 func (g *gone) stop(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,8 +79,8 @@ func (g *gone) stop(err error) error {
 	return g.stopped
 }
 
-// confirm returns those of the names that a directory is to lose that the source still lacks.
-// Directories that the source lacks may be something else there.
+// confirm returns the names of lost that the source still lacks. With dirs, the source may have an
+// entry of the same name that is no directory.
 func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) {
 	t := g.sync.tree
 	g.mu.Lock()
@@ -98,8 +98,8 @@ func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) 
 	}
 	err = g.stands(lost.Present)
 	taken := make([]bool, len(lost.Names))
-	// Twice: a directory that is renamed away and back again stands before and after a look that
-	// misses what is in it.
+	// Twice: a directory that is renamed away and back stands before and after a look that misses
+	// its entries.
 	for range 2 {
 		var looks errgroup.Group
 		looks.SetLimit(deleteFiles)
@@ -130,13 +130,13 @@ func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) 
 	return lacking, err
 }
 
-// stands returns nil if a directory of the source is one.
+// stands fails unless dir is still a directory of the source.
 func (g *gone) stands(dir string) error {
 	t := g.sync.tree
 	return g.missed(t.src.Join(t.route.Source, dir), t.stands(dir))
 }
 
-// same returns nil if the source is what it was.
+// same fails unless the source still has its first mark.
 func (g *gone) same() error {
 	t := g.sync.tree
 	first, err := g.first()
@@ -150,7 +150,7 @@ func (g *gone) same() error {
 	return g.missed(t.route.Source, err)
 }
 
-// missed returns errIncomplete for what should be there and is not.
+// missed returns errIncomplete if a path that should exist is absent.
 func (g *gone) missed(at string, err error) error {
 	if endpoint.IsAbsent(err) {
 		return &fs.PathError{Op: "sync", Path: at, Err: errIncomplete}
@@ -158,9 +158,9 @@ func (g *gone) missed(at string, err error) error {
 	return err
 }
 
-// taken reports whether the source, which lacks a path, takes it for another one that it has: such
-// a source can have only one of both, and the target's may be the only copy of what the other was.
-// If the source has the path after all, taken fails.
+// taken reports whether the source, which lacks a path, takes it for another that it has: such a
+// source can have only one of both, and the target may have the only copy of the other. If the
+// source has the path after all, taken fails.
 func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	t := g.sync.tree
 	at := t.src.Join(t.route.Source, rel)
@@ -180,7 +180,7 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	if has, err := g.lists(present, rel); err != nil || has {
 		return false, cmp.Or(err, g.missed(at, fs.ErrNotExist))
 	}
-	if isDir { // what is taken for another is still in it
+	if isDir { // the entries taken for others are still in it
 		return false, nil
 	}
 	there, err := t.into.Lstat(rel)
@@ -196,8 +196,8 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	return true, nil
 }
 
-// lists reports whether the source lists a path below a directory that both sides have in this
-// spelling.
+// lists reports whether the source lists a path in this spelling, below a directory that both sides
+// have.
 func (g *gone) lists(present, rel string) (has bool, err error) {
 	t := g.sync.tree
 	below := rel

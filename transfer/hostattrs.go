@@ -12,14 +12,14 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// lockBack is by how much the lock is dated back, which is more than times are rounded.
+// lockBack is how far the lock is dated back: more than times are rounded.
 const lockBack = 5 * time.Second
 
-// keeping is whether the target of a sync sets times and modes.
+// keeping finds out whether a sync's target sets times and modes.
 type keeping struct {
 	sync  *syncing
 	asked endpoint.Once // when that first matters
-	told  sync.Once     // that times are not compared
+	told  sync.Once     // warned that times are not compared
 }
 
 func (k *keeping) times() bool {
@@ -34,7 +34,7 @@ func (k *keeping) modes() bool {
 	return modes
 }
 
-// known reports whether the target sets times and modes, as far as is known, and should.
+// known reports whether times and modes are wanted, and not known to be ignored by the target.
 func (k *keeping) known() (times, modes bool) {
 	s := k.sync
 	times, modes = !s.options.NoTimes, !s.options.NoModes
@@ -50,13 +50,12 @@ func quirksOf(conn *pool.Conn) *quirks.Quirks {
 	return pools.OfHost(&host).Quirks()
 }
 
-// find finds out what the target sets. The caller says that times are not set if it has to compare
-// them.
+// find calls probe once. A caller that compares times reports itself that they are not set.
 func (k *keeping) find(comparing bool) { k.asked.Do(func() { k.probe(comparing) }) }
 
-// probe finds out by the lock, a file of this run's own, whether the host sets times and modes.
-// Some say yes and do nothing. OpenSSH's server is believed until it refuses, so that most syncs
-// need not wait for the answers. The caller says that times are not set if it is comparing them.
+// probe tests with the lock, a file of this run's own, whether the host sets times and modes. Some
+// say yes and do nothing. OpenSSH's server is trusted until it refuses, so that most syncs need not
+// wait for the answers. A caller that compares times reports itself that they are not set.
 func (k *keeping) probe(comparing bool) {
 	s := k.sync
 	conn, into := s.tree.dst.Conn(), s.tree.into
