@@ -193,7 +193,7 @@ func (l *leftovers) sweep(d *directory) {
 }
 
 // sweepRest sweeps the subdirectories that the source does not have. A sync that is limited to a
-// part of the tree leaves them to one that is not.
+// part of the tree leaves them to a full one.
 func (l *leftovers) sweepRest(d *directory) {
 	for root, names := range d.unswept {
 		if d.tree.rules.partial {

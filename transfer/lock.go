@@ -118,7 +118,7 @@ type lock struct {
 	holder Holder
 	stop   func()
 
-	// width is the minimum length of the lock's text: that of a lock it overwrites.
+	// width is the minimum length of the lock's text: the length of one it overwrites.
 	width int
 
 	renewing chan struct{}             // holds a token while a goroutine renews it

@@ -134,7 +134,7 @@ var ErrVanished = errors.New("files vanished from the source before they could b
 //
 // Files with equal size and time count as equal; SyncOptions can change that. Both sides are
 // listed, many directories at once, and merged, so equal entries cost no round trip. A file that is
-// copied costs what it costs in [CopyTree], which does the copying; a difference in permissions,
+// copied costs as much as in [CopyTree], which does the copying; a difference in permissions,
 // owner or time alone costs one round trip. Memory holds 24 bytes and the name of each entry of the
 // directories being compared.
 //
