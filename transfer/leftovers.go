@@ -22,30 +22,30 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// leftovers is what runs of a tree copy leave behind: temporary files, too many to record one by
-// one. All names of a run contain its token, and the journal records the token before the first of
-// them is made. The next run of the same copy removes them from each directory of the target, even
-// from one that the source no longer has or that is now excluded, whether it copies to the same
-// place or, since that is a directory by now, into it.
+// leftovers tracks the temporary files that runs of a tree copy leave behind: too many to record
+// one by one. All names of a run contain its token, and the journal records the token before the
+// run makes the first. The next run of the same copy removes them from each directory of the
+// target, even from one that the source no longer has or that is now excluded, whether it copies to
+// the same place or, since that is a directory by now, into it.
 //
-// A run's note is locked while the run is alive, so nobody removes what another run is writing.
+// A run's note is locked while the run is alive, so nobody removes the files of a run in progress.
 type leftovers struct {
-	made  treeMark                              // records that this copy makes its target; "" if it does not
+	made  treeMark                              // records that this copy makes its target, or ""
 	own   *runNote                              // nil without a journal
-	dead  []*runNote                            // of runs that have ended
-	roots map[string]map[localfs.TempToken]bool // their targets, with their tokens
-	// marks of dead runs' files, by their temporary files
+	dead  []*runNote                            // notes of runs that have ended
+	roots map[string]map[localfs.TempToken]bool // the dead runs' targets and tokens
+	// marks of dead runs' files, by temporary file
 	marks map[string]string
 	root  string // this run's target, as notes name it
 
-	some   atomic.Bool  // this run has left something, or may have
-	unseen atomic.Bool  // not everything that dead runs left was found and removed
-	count  atomic.Int64 // leftovers of files that were not reported one by one
-	looked atomic.Int64 // directories that were swept though the source does not have them
-	names  atomic.Int64 // of directories to sweep that are in memory
+	some   atomic.Bool  // this run left something, or may have
+	unseen atomic.Bool  // some leftovers of dead runs were not found or not removed
+	count  atomic.Int64 // leftovers that were not reported one by one
+	looked atomic.Int64 // swept directories that the source does not have
+	names  atomic.Int64 // names of directories to sweep, in memory
 
-	sweepers chan struct{} // holds as many as may sweep besides the walkers
-	listings chan struct{} // holds as many directories as may be listed at the target
+	sweepers chan struct{} // limits the goroutines that sweep besides the walkers
+	listings chan struct{} // limits the target directories listed at once
 
 	mu        sync.Mutex
 	continues map[string]leftover // leftovers that files may continue from
@@ -64,15 +64,15 @@ type runNote struct {
 const (
 	runSuffix = ".run.json"
 
-	// mostDead is how many runs are cleaned up after at once: each keeps a file open.
+	// mostDead limits the dead runs cleaned up after at once: each keeps a file open.
 	mostDead = 64
 
-	// mostSwept is how many directories are listed for that at once, where the target allows it.
+	// mostSwept limits the directories listed at once for that, where the target allows it.
 	mostSwept = 128
 )
 
-// mostNames is how many names of directories to sweep are kept in memory: a hostile host could list
-// any number. What is beyond that is left to a later run. It is a variable for tests.
+// mostNames limits the names of directories to sweep that are kept in memory: a hostile host could
+// list any number. The rest is left to a later run. It is a variable for tests.
 var mostNames int64 = 1 << 17
 
 // openNotes records this run's token, and finds the notes of earlier runs of the same copy.
@@ -146,7 +146,7 @@ func (n *runNote) isLocked() bool {
 	return !localfs.TryLock(f)
 }
 
-// close ends the lock, and removes the note unless keep is set.
+// close releases the lock, and removes the note unless keep is set.
 func (n *runNote) close(keep bool) {
 	if keep {
 		localfs.CloseLocked(n.file)
@@ -174,8 +174,8 @@ func (l *leftovers) readMarks(dir string, entries []fs.DirEntry) {
 	}
 }
 
-// sweep removes what dead runs left in a directory and in its counterparts below their targets,
-// except what a file may continue from.
+// sweep removes the leftovers of dead runs from a directory and from its counterparts below their
+// targets, except those that a file may continue from.
 func (l *leftovers) sweep(d *directory) {
 	for root := range l.roots {
 		if root == l.root && d.fresh {
@@ -192,8 +192,8 @@ func (l *leftovers) sweep(d *directory) {
 	}
 }
 
-// sweepRest does the same in the subdirectories that the source does not have. A sync that is
-// limited to a part of the tree leaves them to one that is not.
+// sweepRest sweeps the subdirectories that the source does not have. A sync that is limited to a
+// part of the tree leaves them to a full one.
 func (l *leftovers) sweepRest(d *directory) {
 	for root, names := range d.unswept {
 		if d.tree.rules.partial {
@@ -208,7 +208,7 @@ func (l *leftovers) sweepRest(d *directory) {
 	d.unswept = nil
 }
 
-// sweepBelow sweeps subdirectories and what is below them, several at a time.
+// sweepBelow sweeps subdirectories and everything below them, several at a time.
 func (l *leftovers) sweepBelow(t *tree, root, rel, dir string, names map[string]bool, depth int) {
 	defer l.names.Add(-int64(len(names)))
 	var sweeping sync.WaitGroup
@@ -238,8 +238,8 @@ func (l *leftovers) sweepBelow(t *tree, root, rel, dir string, names map[string]
 	}
 }
 
-// tidy removes what dead runs left in one directory, called dir in this run, and returns its
-// subdirectories, except for those beyond mostNames.
+// tidy removes the leftovers of dead runs from one directory, called dir in this run, and returns
+// its subdirectories, except those beyond mostNames.
 func (l *leftovers) tidy(t *tree, root, rel, dir string) (below map[string]bool, err error) {
 	tokens := l.roots[root]
 	below = make(map[string]bool)
@@ -299,8 +299,8 @@ func tidy(at endpoint.Place, root, rel string, stale func(name string, isDir boo
 	return work.Wait()
 }
 
-// takeBack gives an old file that was moved aside the name base back if that is free, and otherwise
-// removes it.
+// takeBack renames an old file that was moved aside back to base if that name is free, and
+// otherwise removes it.
 func takeBack(in endpoint.Root, aside, base string) error {
 	if base == "" {
 		return errOldName
@@ -328,7 +328,7 @@ func (l *leftovers) met(d *directory, name string) {
 	}
 }
 
-// findRoots sets the targets of dead runs, with their tokens.
+// findRoots collects the targets of dead runs, with their tokens.
 func (l *leftovers) findRoots() {
 	l.roots = make(map[string]map[localfs.TempToken]bool)
 	for _, n := range l.dead {
@@ -391,8 +391,8 @@ func (l *leftovers) forget(t *tree, temporary, mark string) bool {
 	return err == nil
 }
 
-// leaves records that a failed file or link has left something, or may have. alone means that it is
-// reported by itself.
+// leaves records that a failed file or link left something, or may have. alone means that it is
+// reported on its own.
 func (l *leftovers) leaves(alone bool) {
 	l.some.Store(true)
 	if !alone {
@@ -400,7 +400,7 @@ func (l *leftovers) leaves(alone bool) {
 	}
 }
 
-// leftBehind describes what may be left and was not reported file by file, "" if nothing is.
+// leftBehind describes leftovers that were not reported one by one; "" means none.
 func (t *tree) leftBehind() string {
 	n := t.leftovers.count.Load()
 	if n == 0 {
@@ -418,12 +418,12 @@ func (t *tree) leftBehind() string {
 }
 
 // Copying a tree creates its target; if the target exists already, the copy goes into it. So
-// repeating the same command, after an interruption or to make sure, would mean another place. The
-// journal therefore records that the target is the copy itself: an empty file from before it is
-// created until everything is done, and a non-empty one for CompleteAge after that.
+// repeating the same command, after an interruption or to make sure, would copy to another place.
+// The journal therefore records that the target is the copy itself: in a file that is empty from
+// before the target is created until everything is done, and non-empty for CompleteAge after that.
 
-// unfinishedAge limits for how long repeating the same command goes on with an unfinished tree
-// without being asked to resume: its target may be somebody else's by then.
+// unfinishedAge is how long repeating the same command continues an unfinished tree without being
+// asked to resume: later its target may be somebody else's.
 const unfinishedAge = 7 * 24 * time.Hour
 
 // treeMark is the name of that file, "" if no journal is kept.
@@ -434,7 +434,7 @@ func (t *tree) madeMark() treeMark {
 }
 
 // continues reports whether the target is the copy itself because an earlier run created it. If
-// that run was complete, only resume asks for the same place again.
+// that run completed, only resume asks for the same place again.
 func (m treeMark) continues(resume bool) bool {
 	if m == "" {
 		return false

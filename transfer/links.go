@@ -34,8 +34,8 @@ func (w *walk) copyLink(e *entry) {
 	}
 }
 
-// readLink returns what a link of the source says. A server that answers READLINK with where the
-// link leads names a path that means nothing elsewhere: within the source it becomes relative.
+// readLink returns the text of a link in the source. Some servers answer READLINK with the resolved
+// path, which means nothing elsewhere: within the source it becomes relative.
 func (t *tree) readLink(e *entry) (string, error) {
 	conn := t.src.Conn()
 	if conn == nil || !private.OfClient(conn.Host().Client).ResolvesLinks() {
@@ -54,8 +54,8 @@ func (t *tree) readLink(e *entry) (string, error) {
 }
 
 // finishLink gives a symbolic link its source's owner and times, if wanted. If the target cannot
-// set them on links, that is reported once: as with rsync it is no failure, since what matters is
-// the file that the link leads to.
+// set them on links, that is reported once and, as with rsync, is no failure: only the file that
+// the link leads to matters.
 func (w *walk) finishLink(e *entry) error {
 	t := w.tree
 	var set usftp.NewAttrs
@@ -97,8 +97,7 @@ func (t *tree) makeLink(e *entry, to string) error {
 	return err
 }
 
-// replaceByLink looks at what is where a link could not be made, because of failed, and replaces
-// it.
+// replaceByLink replaces the entry that kept a link from being made, with the error failed.
 func (t *tree) replaceByLink(e *entry, to string, failed error) error {
 	name := e.rel()
 	there, err := t.into.Lstat(name)

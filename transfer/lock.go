@@ -23,29 +23,29 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// Two syncs to one target at once would each delete what the other has just copied. So a sync keeps
-// a file in the target that says who is running, and renews it for as long as it runs. A file that
-// has not been renewed for a while was left by a killed run, and is taken over. All times are the
-// target's, since clocks disagree.
+// Two syncs to one target at once would each delete the files that the other has just copied. So a
+// sync keeps a lock in the target, a file that names its process, and renews it while it runs. A
+// lock that has not been renewed for a while was left by a killed run, and is taken over. All times
+// are the target's, since clocks disagree.
 
 const (
 	// lockName is the name of the file in the target that keeps out other Syncs.
 	lockName = ".usftp-sync.lock"
 
-	// lockStale is how long a lock that is not renewed keeps others out. One whose process is known
-	// to have ended keeps nobody out, nor does one that is dated so far in the future, by a clock
-	// that has been set back since.
+	// lockStale is how long a lock that is not renewed keeps others out. A lock whose process is known
+	// to have ended keeps nobody out, nor does one dated so far in the future, by a clock that has
+	// been set back since.
 	lockStale = 10 * time.Minute
 
 	lockRenewed = time.Minute
 	longestLock = 4 << 10
 
-	// lockWritten is how long a lock may be empty: it is written right after it is made. One that
-	// stays empty was left by a run that was killed, or lost its connection, in between.
+	// lockWritten is how long a lock may be empty: it is written right after it is made. If it stays
+	// empty, its run was killed, or lost its connection, in between.
 	lockWritten = 5 * time.Second
 
-	// lockRepeated is the same if this run lost its connection while it made the lock, so that the
-	// empty one is most likely its own.
+	// lockRepeated is the limit if this run lost its connection while it made the lock: the empty one
+	// is most likely its own.
 	lockRepeated = time.Second
 )
 
@@ -57,7 +57,7 @@ var (
 		"another sync has taken over the lock of the target, because this one could not renew it in time")
 )
 
-// LockedError says who syncs to the target. errors.Is(err, ErrLocked) holds.
+// LockedError says which process syncs to the target. errors.Is(err, ErrLocked) holds.
 type LockedError struct {
 	Holder Holder
 	Age    time.Duration // since the lock was renewed
@@ -111,23 +111,23 @@ func processSpace() string {
 	return boot + " " + processes
 }
 
-// A lock is the lock of a target, held by this run.
+// A lock is this run's lock on its target.
 type lock struct {
 	tree   *tree
 	files  endpoint.Root
 	holder Holder
 	stop   func()
 
-	// width is how long the lock's text is at least: that of one that is overwritten.
+	// width is the minimum length of the lock's text: the length of one it overwrites.
 	width int
 
-	renewing chan struct{}             // holds a token while somebody renews it
+	renewing chan struct{}             // holds a token while a goroutine renews it
 	shown    atomic.Pointer[time.Time] // when the lock was last known to be held and renewed
 
-	// foldsCase waits for the answer and reports whether the target has the lock under an
-	// upper-case name, too: names that differ only in case are one file there.
+	// foldsCase waits for the answer and reports whether the target finds the lock by an upper-case
+	// name, too: names that differ only in case are one file there.
 	foldsCase func() bool
-	knowsCase func() bool // reports whether the target has told that
+	knowsCase func() bool // reports whether the answer is conclusive
 }
 
 // newLock takes the lock, or returns a *LockedError.
@@ -144,7 +144,7 @@ func newLock(s *syncing) (*lock, error) {
 		err := l.files.WriteSmall(lockName, l.text(), true)
 		if err == nil && failed == nil && time.Since(began) < lockWritten {
 			return l.begin(), nil
-		} else if err == nil { // while it was empty, somebody may have taken it away
+		} else if err == nil { // while it was empty, another run may have removed it
 			break
 		} else if errors.Is(err, endpoint.ErrLeft) {
 			return nil, fmt.Errorf("the lock (%s) cannot be written (transfer.SyncOptions.NoLock turns it off): %w",
@@ -206,12 +206,12 @@ func (l *lock) unreadable(err, readErr error) error {
 	case private.Untold(readErr):
 		return fmt.Errorf("no lock file can be created in the target, and the host does not say whether there is one: remove %s if no other sync is running (transfer.SyncOptions.NoLock turns it off): %w", lockName, readErr)
 	case !errors.Is(readErr, fs.ErrNotExist):
-		err = readErr // it says what is there instead
+		err = readErr // it describes the entry in its place
 	}
 	return fmt.Errorf("no lock file can be created in the target (transfer.SyncOptions.NoLock turns it off): %w", err)
 }
 
-// begin starts renewing the lock, and asks what foldsCase answers.
+// begin starts renewing the lock, and the look-up for foldsCase.
 func (l *lock) begin() *lock {
 	now := time.Now()
 	l.renewing = make(chan struct{}, 1)
@@ -272,9 +272,9 @@ func (l *lock) takeAway(void []byte) bool {
 	return !changed
 }
 
-// takeOver writes over a stale lock, on a host that neither removes nor renames it. Of several runs
-// that do so the last one gets it: each waits a while and looks again, and one that was slower is
-// noticed when the lock is renewed.
+// takeOver overwrites a stale lock on a host that neither removes nor renames it. If several runs
+// do so, the last one gets it: each waits a while and reads it again, and a slower run is noticed
+// when the lock is renewed.
 func (l *lock) takeOver(void []byte) bool {
 	if _, now, _, err := l.read(); err != nil || !bytes.Equal(now, void) {
 		return false // another run has it by now
@@ -288,9 +288,9 @@ func (l *lock) takeOver(void []byte) bool {
 	return err == nil && holder.ID == l.holder.ID
 }
 
-// The ID of a lock that was released by a run that could not remove it consists of noHolder, or of
-// noRename if the host does not rename files either: the next run need not find that out by more
-// files that stay.
+// A run that cannot remove its lock releases it by an ID that consists of noHolder, or of noRename
+// if the host does not rename files either: the next run need not find that out by more files that
+// stay.
 const (
 	noHolder = "-"
 	noRename = "="
@@ -313,8 +313,8 @@ func (l *lock) keepsAll() bool {
 }
 
 // check returns an error unless the lock is held: a process that was stopped, or a machine that was
-// asleep, may find another run at work when it goes on. It asks only if the lock was not renewed
-// for so long that it may have been taken over. A nil lock is always held.
+// asleep, may find another run at work when it goes on. It reads the lock only if that was not
+// renewed for so long that it may have been taken over. A nil lock is always held.
 func (l *lock) check() error {
 	if l == nil || !l.overdue() {
 		return nil
@@ -325,8 +325,8 @@ func (l *lock) check() error {
 	return nil
 }
 
-// overdue reports whether others may take the lock over soon. Both clocks count: one of them may
-// stand still while the machine sleeps.
+// overdue reports whether others may take over the lock soon. Both the monotonic and the wall clock
+// count: one may stand still while the machine sleeps.
 func (l *lock) overdue() bool {
 	shown := *l.shown.Load()
 	return max(time.Since(shown), time.Now().Round(0).Sub(shown.Round(0))) > lockStale/2
@@ -343,8 +343,7 @@ func (l *lock) renew() {
 		l.tree.cancel(errLockLost)
 		return
 	}
-	// Whatever else is there now is not to be written to. It may be a link, which would be
-	// followed.
+	// Anything else in its place must not be written to: it may be a link, which would be followed.
 	if err == nil && holder.ID == l.holder.ID &&
 		l.files.WriteSmall(lockName, l.text(), false) == nil {
 		l.shown.Store(&began)
@@ -353,7 +352,7 @@ func (l *lock) renew() {
 
 // release removes the lock.
 func (l *lock) release() {
-	l.foldsCase() // so that nothing is still asked
+	l.foldsCase() // so that no request is in flight
 	l.stop()
 	if context.Cause(l.tree.ctx) == errLockLost {
 		return
@@ -365,7 +364,7 @@ func (l *lock) release() {
 	if !endpoint.Refused(err) || errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	// As in renew: what is there now may be another's, or a link.
+	// As in renew: the file may be another run's by now, or a link.
 	if holder, _, _, err := l.read(); err != nil || holder.ID != l.holder.ID {
 		return
 	}

@@ -15,8 +15,8 @@ import (
 
 // A tree copied into itself never ends: the copy is found and copied again. A host may be this very
 // machine, or two hosts may be one, and SFTP cannot tell (device and inode numbers are not sent).
-// So if the target's path would lie inside the source if both were on one machine, we make a file
-// at one end and look for it at the other. Two paths on this machine are compared by inode.
+// So if, on one machine, the target's path would lie inside the source, we make a file at one end
+// and look for it at the other. Two paths on this machine are compared by inode.
 
 var (
 	errIntoItself = errors.New("a directory cannot be copied into itself")
@@ -24,17 +24,16 @@ var (
 		"source and target are the same directory, or one is inside the other")
 )
 
-// overlap finds out whether the source and the target of a tree are one, or one is inside the
-// other.
+// overlap detects that the source and the target of a tree are one, or one is inside the other.
 type overlap struct {
 	t      *tree
 	marks  bool   // the copy is marked, since it may lie in the source
 	marker string // name of the marker file; "" if there is none
-	unmark func() // removes it
+	unmark func() // removes the marker
 }
 
-// inside returns where the target lies if that would be inside the source if both were on one
-// machine; otherwise "". It takes one round trip.
+// inside returns the target's resolved path if, on one machine, that would lie inside the source;
+// otherwise "". It takes one round trip.
 func (o *overlap) inside() string {
 	t := o.t
 	var source string
@@ -58,12 +57,12 @@ func (o *overlap) inside() string {
 	return ""
 }
 
-// leadsInto reports whether a real path is that of a directory, or lies below it.
+// leadsInto reports whether a real path is dir or lies below it.
 func leadsInto(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimRight(dir, "/")+"/")
 }
 
-// check fails if a tree would be copied into itself. dir is what inside returned.
+// check fails if a tree would be copied into itself. dir is inside's result.
 func (o *overlap) check(dir string) error {
 	t := o.t
 	if dir == "" {
@@ -109,14 +108,14 @@ func (o *overlap) apart(dir string) error {
 // touch makes an empty file at the target; remove is not nil if the file may exist.
 func touch(dst target, name string) (remove func() error, err error) {
 	err = dst.WriteSmall(name, nil, true)
-	// Without an answer it may exist: the connection was lost, or the run has ended meanwhile, for
-	// example since a walker has met the file.
+	// Without an answer the file may exist: the connection was lost, or the run has ended, for example
+	// because a walker has met the file.
 	if err == nil || errors.Is(err, endpoint.ErrRepeated) ||
 		dst.Conn() != nil && !endpoint.Refused(err) {
 		remove = func() error {
 			err := dst.Remove(name, false)
 			if err != nil && !endpoint.Refused(err) {
-				// The run may have ended while that was under way. Now it is cleaned up after it.
+				// The run may have ended meanwhile. Now it is cleaned up after it.
 				err = endpoint.IgnoreMissing(dst.Remove(name, false))
 			}
 			return err
@@ -128,7 +127,7 @@ func touch(dst target, name string) (remove func() error, err error) {
 // If one end sees less of a machine than the other, because of a chroot or a bind mount, paths
 // prove nothing. So if both ends report the same file system number, a file whose name contains
 // this run's token lies in the copy until everything is listed. A walk looks for it in each
-// directory before anything there is copied. One that meets the token, there or in a temporary
+// directory before anything there is copied. A walk that meets the token, there or in a temporary
 // name, is inside its own copy.
 
 // near reports whether both ends may be on the same file system. It takes one round trip.
@@ -160,7 +159,7 @@ func (o *overlap) mark() {
 	if remove == nil { // writing there will fail with the reason
 		return
 	}
-	t.root.pending.Add(1) // its times are set after that
+	t.root.pending.Add(1) // its times are set after unmark
 	o.marker, o.unmark = name, func() {
 		if endpoint.IgnoreMissing(remove()) != nil {
 			t.leftovers.leaves(false)

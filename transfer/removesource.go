@@ -12,11 +12,10 @@ import (
 	"github.com/usftp/usftp/internal/filecopy"
 )
 
-// What has been copied and proved is removed from the source if that is wanted, by a name in the
-// directory that was named as the source: nothing that somebody has put there meanwhile leads to
-// another file. It stays if it may have been written to since it was read, or if it may be the copy
-// itself: only a target that was there before can be its own source, under a path that does not
-// show it.
+// If wanted, a source that has been copied and proved is removed, by a name in the directory that
+// was named as the source: nothing put there meanwhile leads to another file. It stays if it may
+// have been written to since it was read, or if it may be the copy itself: only a target that
+// existed before can be its own source, under a path that does not show it.
 
 var (
 	errNoRemoval = errors.New("a stream cannot be removed after it was copied, nor be the copy that proves it")
@@ -51,7 +50,7 @@ func (s *sourceRoot) close() {
 	}
 }
 
-// removable returns why sources cannot be removed.
+// removable fails if sources cannot be removed.
 func (j *job) removable() error {
 	_, _, isPath := j.src.Identity(j.route.Source)
 	if _, _, toPath := j.dst.Identity(j.route.Target); !isPath || !toPath {
@@ -65,13 +64,13 @@ type origin struct {
 	endpoint.Info
 	rel    string    // in sourceRoot
 	target string    // its copy
-	began  time.Time // to be read
+	began  time.Time // when reading it began
 	size   int64     // of the copy
-	before bool      // the target was there before
+	before bool      // the target existed before
 	proved bool      // its hash is known to be the target's
 }
 
-// removeSource removes a source that was copied. It is no error if somebody else has.
+// removeSource removes a source that was copied. It is no error if it is gone already.
 func (j *job) removeSource(o *origin) error {
 	err := j.sources.open(j)
 	if err == nil {
@@ -98,7 +97,7 @@ func (j *job) removeSource(o *origin) error {
 	return err
 }
 
-// arrived fails unless the copy is there, as far as its size or a hash shows.
+// arrived fails unless the copy exists, as its size or a hash shows.
 func (j *job) arrived(o *origin) error {
 	there, err := j.dst.Lstat(o.target)
 	switch {
@@ -114,7 +113,7 @@ func (j *job) arrived(o *origin) error {
 	return nil
 }
 
-// notAbsent hides that nothing was found, which would count as a source that has gone.
+// notAbsent hides that the copy was not found, which would count as a missing source.
 func notAbsent(err error) error {
 	if endpoint.IsAbsent(err) {
 		return errors.New(err.Error())
@@ -122,14 +121,14 @@ func notAbsent(err error) error {
 	return err
 }
 
-// apart fails if the source may be its own copy: then what is made beside the one is seen beside
-// the other.
+// apart fails if the source may be its own copy: then a file made beside the one appears beside the
+// other.
 func (j *job) apart(o *origin) error {
 	name := j.copies.Token.Name(path.Base(o.rel))
 	var remove func() error
 	err := j.copies.Budget.Hold(j.ctx, func() (err error) {
 		remove, err = touch(j.dst, j.dst.Join(filecopy.Above(j.dst, o.target), name))
-		if remove != nil { // it may be there
+		if remove != nil { // the file may exist
 			return nil
 		}
 		return err
@@ -148,7 +147,7 @@ func (j *job) apart(o *origin) error {
 	return nil
 }
 
-// unchanged fails if the source is not what it was when it was read.
+// unchanged fails if the source has changed since it was read.
 func (o *origin) unchanged(j *job) error {
 	now, err := j.sources.Lstat(o.rel)
 	switch {

@@ -12,15 +12,15 @@ import (
 	"github.com/usftp/usftp/internal/plan"
 )
 
-// repeatRenames repeats the source's renames, in order as far as that matters. What cannot be
-// renamed is copied and deleted later.
+// repeatRenames repeats the source's renames, in order where that matters. Entries that cannot be
+// renamed are copied and deleted later.
 func repeatRenames(s *syncing) {
 	var renames []plan.Rename
 	for _, r := range s.options.Within.Renames {
 		renames = append(renames, plan.Rename(r))
 	}
 	if len(renames) > 0 {
-		s.tree.into.Unmoved(".") // the others need what it finds out, and report its error
+		s.tree.into.Unmoved(".") // the others need its result, and report its error
 	}
 	for len(renames) > 0 && s.tree.ctx.Err() == nil {
 		n := plan.Unrelated(renames)
@@ -67,7 +67,7 @@ func repeatRename(s *syncing, r plan.Rename) {
 	}
 }
 
-// excludesPath is directory.excludes for a path that may lie in an excluded directory.
+// excludesPath works like directory.excludes for a path that may lie in an excluded directory.
 func excludesPath(s *syncing, rel string, dir bool) bool {
 	src := s.tree.src
 	in := &directory{tree: s.tree, rel: ".", source: s.tree.root.source}

@@ -19,7 +19,7 @@ import (
 )
 
 // Shared lets copies that run at the same time read a common source once: a file or a tree that
-// goes to many hosts. It keeps what was read last in a bounded buffer, however many copies there
+// goes to many hosts. It keeps the blocks read last in a bounded buffer, however many copies there
 // are. The first copy that needs a block reads it, and the others take it from the buffer. A copy
 // that falls behind by more than the buffer holds reads the source itself, and delays nobody. The
 // source is on this machine ([Shared.Local]) or on a host ([Shared.Host]). Streams cannot be read
@@ -40,7 +40,7 @@ type Shared struct {
 
 const defaultSharedMemory = 64 << 20
 
-// sharedBlockSize is how much of a large file, or of a stream, one block holds.
+// sharedBlockSize is the size of the blocks of large files and of streams.
 const sharedBlockSize = buffer.Large
 
 // NewShared returns a buffer of memory bytes; 0 means 64 MiB. Each copy may hold another block of
@@ -50,9 +50,9 @@ func NewShared(memory int64) *Shared {
 		blocks: make(map[blockKey]*sharedBlock), ahead: make(map[blockKey]*sharedAhead)}
 }
 
-// Local is [Local] for a source whose contents are shared. Each copy lists directories itself and
-// moves through the tree at its own pace. The path must not be a pipe or a device; open those and
-// use [Shared.Reader].
+// Local works like [Local] for a source whose contents are shared. Each copy lists directories
+// itself and moves through the tree at its own pace. The path must not be a pipe or a device; open
+// those and use [Shared.Reader].
 func (s *Shared) Local(path string) Endpoint {
 	e := Local(path)
 	open := e.newSource
@@ -77,7 +77,7 @@ func (s *Shared) Close() {
 var (
 	errNotShared = errors.New("can be read only once: open it and use Shared.Reader")
 
-	// errOwn reports that what a copy has read is not for the others.
+	// errOwn reports that a copy must not share the data it read.
 	errOwn = errors.New("may be changing")
 )
 
@@ -109,7 +109,7 @@ type sharedBlock struct {
 }
 
 // take returns a block, which the caller must give back. The first caller reads it with load, and
-// gets its error; if that fails the others get nil, and should read the source themselves.
+// gets load's error; if that fails the others get nil, and should read the source themselves.
 func (s *Shared) take(ctx context.Context, key blockKey, size int,
 	load func([]byte) (int, error)) (*sharedBlock, error) {
 	s.mu.Lock()
@@ -134,7 +134,7 @@ func (s *Shared) take(ctx context.Context, key blockKey, size int,
 	return b, nil
 }
 
-// add makes room for a block for the caller to read. The caller holds the lock.
+// add makes room for a block, which the caller must read. The caller holds the lock.
 func (s *Shared) add(key blockKey, size int) *sharedBlock {
 	s.evict(s.held + int64(size) - s.memory)
 	b := &sharedBlock{key: key, mem: s.pool.Get(size), ready: make(chan struct{}), users: 1,
@@ -164,7 +164,7 @@ func (s *Shared) load(b *sharedBlock, size int, load func([]byte) (int, error)) 
 	return b, nil
 }
 
-// loaded lets those who wait for a block have it; ok is false if it could not be read. The caller
+// loaded wakes the copies that wait for a block; ok is false if it could not be read. The caller
 // holds the lock.
 func (s *Shared) loaded(b *sharedBlock, ok bool) {
 	if ok {
@@ -293,7 +293,7 @@ func (o *sharedOpener) ReadWhole(ctx context.Context, name string, how endpoint.
 	return nil
 }
 
-// seenMemory is memory whose contents are seen here as well.
+// seenMemory is memory that keeps the buffer it lends.
 type seenMemory struct {
 	endpoint.Memory
 	data []byte
@@ -304,7 +304,7 @@ func (m *seenMemory) Lend(n int) []byte {
 	return m.data
 }
 
-// shares reports whether a file's state is known well enough to share what is read from it.
+// shares reports whether a file's state is known well enough to share its contents.
 func (o *sharedOpener) shares(info *endpoint.Info) bool {
 	return info.IsRegular() && (o.host == nil || info.HasTimes)
 }
@@ -317,7 +317,7 @@ func (o *sharedOpener) key(name string, f *endpoint.Info) fileKey {
 	return fileKey{o.host, cmp.Or(id, name), f.Size, f.Mtime.UnixNano()}
 }
 
-// changing reports whether a small file was written to since it was listed, or on a host so
+// changing reports whether a small file on a host was written to since it was listed, or so
 // recently that its time, in whole seconds, would not show another write.
 func (o *sharedOpener) changing(name string, now *endpoint.Info, listed fileKey) bool {
 	return o.host != nil && (o.key(name, now) != listed || time.Since(now.Mtime) < filecopy.RacyFor)
@@ -332,7 +332,7 @@ type sharedReader struct {
 	key             fileKey
 	free            func()    // gives back the handle of a file of a tree on a host
 	off             int64     // of the next Read
-	oldest          time.Time // when the first part of it was asked for, by any copy
+	oldest          time.Time // when any copy first asked for a part of it
 }
 
 // Own implements [filecopy.SharedReader].

@@ -19,12 +19,12 @@ type SharedHost struct {
 
 	mu      sync.Mutex
 	host    pool.Host           // with the current connection
-	handles *semaphore.Weighted // for files of trees; nil until the host was asked
+	handles *semaphore.Weighted // for files of trees; nil until the limit is known
 }
 
-// Host returns a host whose files are read once for all copies of them to other hosts. What one
-// copy has requested in advance, the others take as it arrives. Call Host once for each host, and
-// close it only when the copies are over.
+// Host returns a host whose files are read once for all copies of them to other hosts. Data that
+// one copy has requested in advance goes to the others as it arrives. Call Host once for each host,
+// and close it only when the copies are over.
 func (s *Shared) Host(host pool.Host) *SharedHost {
 	h := &SharedHost{shared: s, renewing: make(chan struct{}, 1)}
 	if host.Quirks == nil {
@@ -37,9 +37,9 @@ func (s *Shared) Host(host pool.Host) *SharedHost {
 	return h
 }
 
-// Remote is [Remote] for a source whose contents are shared. Each copy lists directories itself,
-// moves through the tree at its own pace, and makes sure that a large file has not changed. Large
-// files are read over one connection.
+// Remote works like [Remote] for a source whose contents are shared. Each copy lists directories
+// itself, moves through the tree at its own pace, and makes sure that a large file has not changed.
+// Large files are read over one connection.
 func (h *SharedHost) Remote(path string) Endpoint {
 	return Endpoint{host: h.current().Name, path: path, newSource: func(j *job) (end, error) {
 		src, err := Remote(h.current(), path).newSource(j)
@@ -97,12 +97,12 @@ func (h *SharedHost) take() (free func()) {
 	if handles == nil {
 		return func() {}
 	}
-	handles.Acquire(context.Background(), 1) // all files give back what they have
+	handles.Acquire(context.Background(), 1) // every open file gives its handle back
 	return func() { handles.Release(1) }
 }
 
 // A sharedAhead is a stream of a file on a host that runs ahead of the copies. It belongs to one of
-// them, and any that needs the block that is next makes it read on: the fastest sets the pace. When
+// them, and any copy that needs the next block makes it read on: the fastest sets the pace. When
 // its owner ends, or has fallen behind and needs it elsewhere, another copy starts its own. The
 // Shared's lock guards it.
 type sharedAhead struct {
@@ -111,7 +111,7 @@ type sharedAhead struct {
 
 	stream io.ReadCloser // nil until it is needed
 	next   blockKey
-	busy   chan struct{} // closed when the block being read is there; nil if there is none
+	busy   chan struct{} // closed when the block being read has arrived; nil if there is none
 	failed error         // why the last block could not be read
 }
 
@@ -122,7 +122,7 @@ func (a *sharedAhead) take(ctx context.Context, key blockKey) (*sharedBlock, err
 		s.mu.Lock()
 		b, from := s.blocks[key], s.ahead[key]
 		overtaken := a.stream != nil && a.busy == nil && from != a && key.index >= a.next.index
-		if overtaken || b == nil && from == nil && a.stream != nil { // it is of no use here
+		if overtaken || b == nil && from == nil && a.stream != nil { // it is of no use to this copy
 			s.mu.Unlock()
 			a.stop()
 			continue
@@ -136,7 +136,7 @@ func (a *sharedAhead) take(ctx context.Context, key blockKey) (*sharedBlock, err
 				a.stream = a.file.ReadRange(key.index*sharedBlockSize, -1)
 			}
 			b = s.add(key, sharedBlockSize)
-			b.users++ // the goroutine
+			b.users++ // for the goroutine
 			delete(s.ahead, key)
 			from.busy = make(chan struct{})
 			go from.read(b, from.stream)

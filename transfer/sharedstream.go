@@ -27,7 +27,7 @@ type Branch struct {
 
 	// The rest is guarded by stream.mu.
 	at      int64         // the offset of its next byte
-	reading bool          // a block, which must stay
+	reading bool          // from a block, which must stay
 	waiting bool          // for the stream
 	over    bool          // it needs no more
 	why     error         // why it was abandoned
@@ -39,10 +39,11 @@ type Branch struct {
 // read once, on a goroutine of its own that starts with the first Read of any copy; see [Reader].
 // Each copy gets all of it.
 //
-// What some copies have read and others have not is buffered in as much memory as the Shared has;
-// each Reader has its own. When the buffer is full the fastest copies wait for the slowest. A copy
-// for which the others have waited longer than patience in total is abandoned with [ErrTooSlow]; 0
-// means [DefaultPatience]. Call Leave on each branch when its copy is over or will not run.
+// Data that some copies have read and others have not is buffered in as much memory as the Shared
+// has; each Reader has its own. When the buffer is full the fastest copies wait for the slowest. A
+// copy for which the others have waited longer than patience in total is abandoned with
+// [ErrTooSlow]; 0 means [DefaultPatience]. Call Leave on each branch when its copy is over or will
+// not run.
 func (s *Shared) Reader(r io.Reader, copies int, patience time.Duration) []*Branch {
 	stream := &sharedStream{shared: s, r: r, patience: cmp.Or(patience, DefaultPatience)}
 	stream.changed.L = &stream.mu
@@ -70,7 +71,7 @@ func (b *Branch) Leave() {
 	s.changed.Broadcast()
 }
 
-// branchReader is a Branch as a job reads it.
+// branchReader reads a Branch for a job.
 type branchReader struct {
 	*Branch
 	job  *job
@@ -126,8 +127,7 @@ func (s *sharedStream) read(b *Branch, j *job, p []byte) (int, error) {
 	return n, nil
 }
 
-// await waits until there is something to read for a branch. Its error says why there will be
-// nothing.
+// await waits until there is data for a branch. Its error says why there will be none.
 func (s *sharedStream) await(b *Branch, ctx context.Context) error {
 	if b.at == s.end && s.err == nil {
 		defer context.AfterFunc(ctx, s.wake)()
@@ -251,7 +251,7 @@ func (s *sharedStream) drop() {
 	}
 }
 
-// wait waits for the slowest branches to make room, and abandons those for which the others have
+// wait waits for the slowest branches to make room, and abandons any for which the others have
 // waited too long. The caller holds the lock.
 func (s *sharedStream) wait() {
 	var slow []*Branch

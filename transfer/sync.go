@@ -31,7 +31,7 @@ type SyncOptions struct {
 	// files are read, which takes as long as copying them, and a Note says so.
 	Checksum bool
 
-	// SizeOnly copies no file whose size is equal. One whose time differs gets its source's.
+	// SizeOnly copies no file whose size is equal. If its time differs, it gets its source's.
 	SizeOnly bool
 
 	// ModifyWindow is how much times may differ and still count as equal. Times are compared in
@@ -42,31 +42,31 @@ type SyncOptions struct {
 	// not deleted from the target.
 	Only SyncOnly
 
-	// Delete deletes from the target what the source does not have, once everything else is done
-	// and nothing has failed. Nothing is deleted if the source could not be listed completely.
-	// Nothing is deleted either if the source is empty or if too much would be deleted; the error
-	// then satisfies errors.Is(err, [ErrDeletionRefused]). What filters exclude is never deleted.
+	// Delete deletes entries of the target that the source does not have, once everything else is done
+	// and nothing has failed. Nothing is deleted if the source could not be listed completely. Nothing
+	// is deleted either if the source is empty or if too much would be deleted; the error then
+	// satisfies errors.Is(err, [ErrDeletionRefused]). Entries that filters exclude are never deleted.
 	Delete bool
 
 	// MaxDelete limits how many files may be deleted. 0 means up to 10 files, or half of the
 	// target's files if that is more.
 	MaxDelete int64
 
-	// BackupDir is a directory in the target, given relative to it, that gets whatever is deleted
-	// or replaced there, except directories. The directory itself is not synced. What replaces a
-	// file takes one round trip more.
+	// BackupDir is a directory in the target, given relative to it, that gets everything deleted or
+	// replaced there, except directories. The directory itself is not synced. Replacing a file takes
+	// one round trip more.
 	BackupDir string
 
 	// IgnoreFile is the name of files in the source, such as ".gitignore", that exclude entries of
 	// their directories by git's rules (gitignore(5)), besides TreeOptions.Filter. Looking for them
-	// takes a round trip per directory. What is excluded is neither copied nor deleted.
+	// takes a round trip per directory. Excluded entries are neither copied nor deleted.
 	IgnoreFile string
 
 	// Since is for callers that watch the source: files modified since then are copied even if size
 	// and time are equal, since times are whole seconds and a file may change twice within one.
 	Since time.Time
 
-	// Within limits the sync to what may have changed; nil means everything.
+	// Within limits the sync to the parts that may have changed; nil means everything.
 	Within *SyncWithin
 
 	// NoLock takes no lock on the target. The lock is a file there, ".usftp-sync.lock", and takes a
@@ -86,11 +86,11 @@ type SyncOnly struct {
 	MinSize, MaxSize int64     // in bytes, inclusive; a MaxSize of 0 means no limit
 	Newer            time.Time // only files modified at this time or later, unless it is zero
 
-	Existing       bool // copy only what already exists at the target
-	IgnoreExisting bool // leave whatever already exists at the target
+	Existing       bool // copy only entries that exist at the target already
+	IgnoreExisting bool // leave all entries that exist at the target already
 }
 
-// SyncWithin describes what may have changed in the source.
+// SyncWithin names the parts of the source that may have changed.
 type SyncWithin struct {
 	// Dirs are the directories whose entries may have changed, relative to the source, "." for the
 	// source itself. Their subdirectories are compared only if they are in Dirs too, lie in one of
@@ -134,7 +134,7 @@ var ErrVanished = errors.New("files vanished from the source before they could b
 //
 // Files with equal size and time count as equal; SyncOptions can change that. Both sides are
 // listed, many directories at once, and merged, so equal entries cost no round trip. A file that is
-// copied costs what it costs in [CopyTree], which does the copying; a difference in permissions,
+// copied costs as much as in [CopyTree], which does the copying; a difference in permissions,
 // owner or time alone costs one round trip. Memory holds 24 bytes and the name of each entry of the
 // directories being compared.
 //
@@ -166,12 +166,12 @@ type syncing struct {
 	options SyncOptions
 	decides plan.Sync
 	within  *plan.Reach
-	saved   backups // where what is replaced goes
+	saved   backups // for the files that are replaced
 
-	// folding is of the target. Without a lock, whether case counts is known only for this system.
+	// folding is the target's. Without a lock, case folding is known only for this system.
 	folding plan.Folding
 	keeps   keeping
-	big     sync.Mutex // held by the walker that has a large inventory: only one may at a time
+	big     sync.Mutex // held by the walker with a large inventory: only one at a time
 
 	there    atomic.Int64 // entries seen at the target
 	met      atomic.Int64 // entries seen in the source
@@ -223,7 +223,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 	s.folding.Case = func() bool { return localfs.FoldsCase && t.dst.Conn() == nil }
 	s.folding.Letters = sync.OnceValue(func() bool {
 		if t.dst.Conn() == nil && !localfs.FoldsCase || removesNothing(t) {
-			return false // the last would leave a file in each run, and deletes nothing
+			return false // a host that removes no file would keep one of each run, and deletes nothing
 		}
 		is, err := folds(&t.into, ".", t.copies.Token, composed, decomposed)
 		return is && err == nil
@@ -285,8 +285,8 @@ func (s *syncing) file() error {
 		Err: endpoint.ErrNotDirectory})
 }
 
-// enter also takes the inventory of the target's directory. What the source does not have is listed
-// here, to be deleted.
+// enter also takes the inventory of the target directory. A directory that the source does not have
+// is only listed, to be deleted.
 func (s *syncing) enter(d *directory) (leave func(), ok bool) {
 	if d.extra {
 		d.ignore = d.parent.ignore
@@ -329,14 +329,14 @@ func (s *syncing) readIgnore(d *directory) error {
 	return endpoint.OfSource(err)
 }
 
-// listed finds what the source does not have.
+// listed finds the target's entries that the source does not have.
 func (s *syncing) listed(d *directory) {
 	if s.options.Delete {
 		s.extras.find(d)
 	}
 }
 
-// finish leaves alone what is as it should be.
+// finish sets a directory's attributes, unless it is untouched and they are equal.
 func (s *syncing) finish(d *directory) error {
 	if !d.touched.Load() && s.decides.IsSameDir(&d.info, d.existing) {
 		return nil
@@ -344,8 +344,8 @@ func (s *syncing) finish(d *directory) error {
 	return s.settling(func() error { return s.tree.finishDir(d) })
 }
 
-// settling sets attributes of what another run has made. If the host refuses, it may set some of
-// them for no file: that is found out, and if so, what is left is tried again.
+// settling sets attributes of an entry that another run made. If the host refuses, it may set some
+// of them for no file: then settling finds out which, and tries the others again.
 func (s *syncing) settling(set func() error) error {
 	times, modes := s.keeps.known()
 	err := set()
@@ -371,7 +371,7 @@ func (s *syncing) backups(e *entry) *backups {
 func (s *syncing) take(d *directory) (release func(), err error) {
 	v := plan.NewInventory(&s.folding, s.decides.Owners)
 	if s.options.Delete {
-		// Whether case counts is found out by the name of the lock, if the host tells.
+		// The name of the lock shows whether case counts, if the host tells.
 		v.KeepSpellings(s.lock == nil || !s.lock.knowsCase())
 	}
 	d.inventory = v
@@ -430,9 +430,8 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 
 // open gives the owner of a target directory all permissions, since something in it is about to
 // change. The directory gets the source's permissions when everything in it is done. If the host
-// refuses the change, open returns nil: what is about to be done then fails and says why. It
-// returns an error only if something else is in the directory's place, and nothing must be done in
-// it.
+// refuses the change, open returns nil: the operation to come then fails and says why. open fails
+// only if something else is in the directory's place, and nothing must be done in it.
 func (s *syncing) open(d *directory) error {
 	if d.fresh || s.lock != nil && d.parent == nil {
 		return nil // the lock could be made in the target itself
@@ -475,7 +474,7 @@ func (s *syncing) found(e *entry) bool {
 	return true
 }
 
-// enters decides whether to enter a directory, and removes whatever is in its way.
+// enters decides whether to enter a directory, and removes an entry in its way.
 func (s *syncing) enters(d *directory, e *entry) bool {
 	t := s.tree
 	if t.options.KeepDirLinks && e.existing.IsThere() && e.existing.Kind() == plan.Link {
@@ -539,7 +538,8 @@ func (s *syncing) wants(e *entry) bool {
 	return false
 }
 
-// prepare does whatever an entry needs before copying, or instead. It reports whether that was all.
+// prepare does the work that an entry needs before copying, or instead, and reports whether that
+// was all.
 func (s *syncing) prepare(e *entry) (done bool) {
 	err := s.lock.check()
 	if err == nil {
@@ -662,7 +662,7 @@ func (s *syncing) clear(d *directory, name string, dir bool) error {
 	return s.tree.into.Remove(path.Join(d.rel, name), dir)
 }
 
-// conclude deletes the extras, and gives the lock back.
+// conclude deletes the extras, and releases the lock.
 func (s *syncing) conclude() {
 	t := s.tree
 	t.walk.finishing.Wait()

@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// A targetDir is the directory that a tree is copied to, and what lies below it.
+// A targetDir is the directory that a tree is copied to, with everything below it.
 type targetDir struct {
 	path string
 	endpoint.Root
@@ -57,7 +57,7 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 		}
 		to.exists = to.made
 	}
-	var top *os.Root // nothing may be there
+	var top *os.Root // nil if the target does not exist
 	if info != nil || to.made {
 		if top, err = os.OpenRoot(t.job.route.Target); err != nil {
 			return to, err
@@ -90,7 +90,7 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 	return nil // if the target cannot be examined, making it will fail with the reason
 }
 
-// liesIn reports whether name leads to dir, or to something below it.
+// liesIn reports whether name leads to dir or below it.
 func liesIn(name string, dir fs.FileInfo) bool {
 	name, err := endpoint.Local{}.RealPath(name)
 	if err != nil {
@@ -108,8 +108,8 @@ func liesIn(name string, dir fs.FileInfo) bool {
 	}
 }
 
-// check refuses names that the system takes for others, and a link made by the source to stand for
-// a directory of the same name.
+// check refuses names that the system takes for others and, with KeepDirLinks, a name that a host
+// sends twice: first as a link, then as a directory.
 func (t *localTarget) check(d *directory, name string) error {
 	if t.job.tree.options.KeepDirLinks && t.job.src.Conn() != nil && !d.names.AddExactly(name) {
 		return errTwice
@@ -146,7 +146,7 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 	return to, nil
 }
 
-// check refuses names that SFTP cannot carry, and those that a source server must not choose.
+// check refuses names that SFTP cannot carry, and names that a source server must not choose.
 func (t *remoteTarget) check(d *directory, name string) error {
 	if strings.ContainsAny(name, "/\x00") {
 		return ErrBadName
@@ -155,9 +155,8 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	if err := t.CheckName(name, foreign); err != nil || !foreign {
 		return err
 	}
-	// Writing in place follows whatever the name leads to, and so do some servers' renames, and
-	// links that stand for directories: the source must not have turned it into a link with an
-	// earlier entry.
+	// Writing in place follows a link, and so do some servers' renames and links that stand for
+	// directories: the source must not have turned the name into a link with an earlier entry.
 	if (t.job.options.Placement == PlaceDirect || t.job.tree.options.KeepDirLinks ||
 		!private.OfClient(t.Conn().Host().Client).KnowsLinks()) && !d.names.AddExactly(name) {
 		return errTwice
@@ -167,7 +166,7 @@ func (t *remoteTarget) check(d *directory, name string) error {
 
 var errTwice = errors.New("server sent the same file name twice")
 
-// mayMake tells a dry run whether makePath would fail, as far as can be told.
+// mayMake returns makePath's error for a dry run, as far as it can be foreseen.
 func (j *job) mayMake(target string, itself bool) error {
 	if _, _, isPath := j.dst.Identity(target); !isPath {
 		return nil
@@ -185,7 +184,7 @@ func (j *job) mayMake(target string, itself bool) error {
 	}
 	at := j.dst.Join(target, ".")
 	if !itself {
-		// not every server takes a file with a slash for something that exists
+		// not every server finds a file by a name with a slash
 		if is, err := j.dst.Stat(at); at != target && err == nil && !is.Mode.IsDir() {
 			return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
 		}
@@ -204,8 +203,8 @@ func (j *job) mayMake(target string, itself bool) error {
 	}
 }
 
-// entries lists a directory of the target, but for names that the source cannot have, since they do
-// not convert to its character set. It calls reset when the listing starts over.
+// entries lists a directory of the target, without the names that the source cannot have, since
+// they do not convert to its character set. It calls reset when the listing starts over.
 func (t *targetDir) entries(dir string, reset func(),
 	yield func(name string, f *endpoint.Info) error) error {
 	var failed error
@@ -221,8 +220,8 @@ func (t *targetDir) entries(dir string, reset func(),
 	return cmp.Or(failed, err)
 }
 
-// openDir adds all permissions of the owner to a directory's mode, if it is still where it was, and
-// returns the mode that the directory had. changed may be true even if it failed.
+// openDir gives the owner all permissions on a directory, if it is still in its place, and returns
+// the mode that the directory had. changed may be true even if openDir failed.
 func (t *targetDir) openDir(dir string) (was fs.FileMode, changed bool, err error) {
 	i, err := t.LookDir(dir)
 	if err != nil || !i.HasMode || i.Mode&0o700 == 0o700 {
@@ -231,7 +230,7 @@ func (t *targetDir) openDir(dir string) (was fs.FileMode, changed bool, err erro
 	return i.Mode, true, t.setMode(dir, i.Mode|0o700)
 }
 
-// restoreDir gives a directory the mode back that openDir returned.
+// restoreDir gives a directory back the mode that openDir returned.
 func (t *targetDir) restoreDir(dir string, mode fs.FileMode) error {
 	_, err := t.LookDir(dir)
 	if err == nil {
@@ -240,14 +239,13 @@ func (t *targetDir) restoreDir(dir string, mode fs.FileMode) error {
 	return err
 }
 
-// setMode sets a directory's mode.
 func (t *targetDir) setMode(dir string, mode fs.FileMode) error {
 	_, err := t.SetAttrs(dir, fs.ModeDir, false,
 		usftp.NewAttrs{SetMode: true, Mode: mode &^ fs.ModeType})
 	return err
 }
 
-// leave closes a directory after the walk, and those above it, which nobody else uses.
+// leave closes a directory and those above it after the walk: nothing else uses them.
 func (t *targetDir) leave(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		t.Leave(dir)

@@ -38,9 +38,8 @@ const (
 )
 
 // Delta selects whether a file that replaces an older one is sent as its differences. The end that
-// has the old file then copies what both have in common into the temporary file, and a hash of the
-// whole file is compared before the file gets its name. If the hashes differ, the file is copied
-// whole.
+// has the old file then copies the common parts into the temporary file, and a hash of the whole
+// file is compared before the file gets its name. If the hashes differ, the file is copied whole.
 //
 // It needs a host whose server lists the chunks of files, as usftp's own does ([pool.Host.Helper]
 // may start one), and a file on this machine at the other end.
@@ -66,14 +65,14 @@ type Attributes struct {
 	// says so.
 	Preserve bool
 
-	// NoTimes and NoModes leave out the one or the other, of trees and with Preserve, too, and say
-	// nothing of hosts that do not set it. What is replaced keeps its permissions where possible.
+	// NoTimes and NoModes leave out times or permissions, in trees and with Preserve, too, without a
+	// Warning about hosts that do not set them. A replaced file keeps its permissions where possible.
 	// Sync compares neither; without times it compares sizes, or contents with Checksum.
 	NoTimes, NoModes bool
 
-	// Chmod, if it is not nil, returns what counts as the permissions of a file or a directory of
-	// the source, from those that it has. It is called on many goroutines at once. Of other mode
-	// bits only a directory's setgid and sticky ones have an effect.
+	// Chmod, if it is not nil, maps the permissions of a file or a directory of the source to those
+	// that count. It is called on many goroutines at once. Of other mode bits only a directory's
+	// setgid and sticky ones have an effect.
 	Chmod func(mode fs.FileMode) fs.FileMode
 
 	// Owners gives the target the source's numeric owner and group, for directories of trees too,
@@ -83,23 +82,23 @@ type Attributes struct {
 	Owners bool
 }
 
-// Contents say how the contents of files are taken, and whether they are taken away.
+// Contents say how the contents of files are copied, and whether the source is removed.
 type Contents struct {
 	// Sparse turns blocks of zeros into holes in files written on this machine. Holes in local
 	// source files are kept without it, also when copying to a host.
 	Sparse bool
 
 	// Changing accepts a source that changes while it is copied, such as a log that grows or a file
-	// whose size the host does not know: the copy has what was read up to its end, and a Warning
-	// says so. Such files are read over one connection.
+	// whose size the host does not know: the copy has the bytes read up to its end, and a Warning says
+	// so. Such files are read over one connection.
 	Changing bool
 
-	// RemoveSource removes each file, and each symbolic link of a tree, from the source once its
-	// copy has its name and is proved: by Verify or by the host's hash, if it offers one
-	// (check-file), and otherwise by its size. A file that has changed since it was read, or may
-	// have, stays, and that is an error. In a Sync files that look equal are compared by their
-	// contents, as with Checksum, and then removed, too. Directories stay, and so does what Update
-	// leaves at the target. It works neither with streams nor with LinksFollow.
+	// RemoveSource removes each file, and each symbolic link of a tree, from the source once its copy
+	// has its name and is proved: by Verify or by the host's hash, if it offers one (check-file), and
+	// otherwise by its size. A file that has changed since it was read, or may have, stays, and that
+	// is an error. In a Sync files that look equal are compared by their contents, as with Checksum,
+	// and then removed, too. Directories stay, and so do files that Update does not copy. It works
+	// neither with streams nor with LinksFollow.
 	RemoveSource bool
 }
 
@@ -137,21 +136,21 @@ type Options struct {
 	// cannot do that, which is an error.
 	Sync bool
 
-	// Resume continues what an interrupted copy of the same source to the same target left, if that
-	// is proved to be the beginning of the source: by the Journal and the server's hash
-	// (check-file), or by reading its end back. Otherwise the copy starts over. In a tree, files
-	// whose target has the source's size and time count as copied, and a target that the same copy
-	// created is recognized as the copy itself (by the Journal, which remembers completed copies
-	// for a day). A tree that was interrupted within the last week is continued without Resume,
-	// too, but then replaces nothing that has come into its target since. A single file copied on
-	// this machine always starts over.
+	// Resume continues the partial file that an interrupted copy of the same source to the same target
+	// left, if that is proved to be the beginning of the source: by the Journal and the server's hash
+	// (check-file), or by reading its end back. Otherwise the copy starts over. In a tree, files whose
+	// target has the source's size and time count as copied, and a target that the same copy created
+	// is recognized as the copy itself (by the Journal, which remembers completed copies for a day). A
+	// tree that was interrupted within the last week is continued without Resume, too, but then
+	// replaces nothing that has come into its target since. A single file copied on this machine
+	// always starts over.
 	Resume bool
 
-	// Verify compares what the host stores with what was sent, before the copy gets its name: by
-	// the host's hash if it offers one (check-file), otherwise by reading everything back. The
-	// local file is hashed while it is copied, and not read again. If they differ the copy fails
-	// with ErrVerify and the old target stays. On hosts known to count how often a file is read
-	// (IBM Sterling's) nothing is read back, and without their hash the error matches
+	// Verify compares the file stored by the host with the data sent, before the copy gets its name:
+	// by the host's hash if it offers one (check-file), otherwise by reading everything back. The
+	// local file is hashed while it is copied, and not read again. If they differ the copy fails with
+	// ErrVerify and the old target stays. On hosts known to count how often a file is read (IBM
+	// Sterling's) nothing is read back, and without their hash the error matches
 	// [errors.ErrUnsupported]. In a tree, files that Resume would skip are compared too if the host
 	// can hash.
 	Verify bool
@@ -168,9 +167,9 @@ type Options struct {
 	// Retry configures how lost connections are replaced.
 	pool.Retry
 
-	// Journal is a local directory where interrupted copies record what they left, and which files
-	// they were writing in place. Without it nothing can be resumed, and a file that was written in
-	// place and is not complete may count as complete.
+	// Journal is a local directory where interrupted copies record their leftovers, and the files they
+	// were writing in place. Without it nothing can be resumed, and a file that was written in place
+	// and is not complete may count as complete.
 	Journal string
 
 	// RateLimit is the maximum number of bytes per second. 0 means no limit.
@@ -187,11 +186,11 @@ type Options struct {
 type Verification string
 
 const (
-	VerifiedByHash    Verification = "hash"    // the host hashed what it stores
+	VerifiedByHash    Verification = "hash"    // the host hashed the stored file
 	VerifiedByReading Verification = "reading" // everything was read back
 )
 
-// Bottleneck names what limited the rate of a copy.
+// Bottleneck names the limiting factor of a copy's rate.
 type Bottleneck string
 
 // The zero Bottleneck means unknown: the copy was too short to tell, or nothing stood out.
@@ -204,17 +203,17 @@ const (
 	BottleneckRateLimit Bottleneck = bottleneck.RateLimit // Options.RateLimit
 )
 
-// Outcome is what is known about a file once it is done.
+// Outcome holds the facts known about a file once it is done.
 type Outcome struct {
 	Hash       checksum.Hash `json:"hash,omitzero"`         // of the contents; in JSON "sha256:HEX"
 	Verified   Verification  `json:"verified,omitempty"`    // "" if it was not
-	Bottleneck Bottleneck    `json:"bottleneck,omitempty"`  // what limited the rate, if known
+	Bottleneck Bottleneck    `json:"bottleneck,omitempty"`  // the rate's limiting factor, if known
 	LeftBehind string        `json:"left_behind,omitempty"` // a temporary file that remains
 	Reused     int64         `json:"reused,omitempty"`      // bytes taken from the old file
 	Removed    bool          `json:"removed,omitempty"`     // the source, by Options.RemoveSource
 }
 
-// Result describes what Copy did.
+// Result describes a copy that has ended.
 type Result struct {
 	Outcome
 	Target  string // the path written, including a name appended to a directory
@@ -261,7 +260,7 @@ type job struct {
 	dst      target
 	rules    treeRules
 	op       op                         // for messages
-	copies   filecopy.Run               // what the copies of its files share
+	copies   filecopy.Run               // shared by the copies of its files
 	once     func(*filecopy.Copy) error // one attempt at a file
 	began    time.Time
 	tree     *tree       // nil for a single file
@@ -315,7 +314,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	return j, done, err
 }
 
-// ofFiles returns what concerns the copy of a single file.
+// ofFiles returns the options for the copy of a single file.
 func (o *Options) ofFiles() filecopy.Options {
 	return filecopy.Options{Placement: filecopy.Placement(o.Placement),
 		Destination: filecopy.Destination(o.Destination),

@@ -29,24 +29,24 @@ type TreeOptions struct {
 	Links LinkMode
 
 	// KeepDirLinks lets a symbolic link at the target that leads to a directory stand for the
-	// directory, where the source has a directory of that name, as rsync -K does; otherwise it is
-	// in the way. Whoever can make such links at the target decides where files go, and with
-	// SyncOptions.Delete what is deleted.
+	// directory, where the source has a directory of that name, as rsync -K does; otherwise it is in
+	// the way. Anyone who can make such links at the target decides where files go and, with
+	// SyncOptions.Delete, which files are deleted.
 	KeepDirLinks bool
 
-	// Filter decides what is left out, of the copy and of what a sync deletes. The first rule that
+	// Filter leaves entries out of the copy, and out of a sync's deletions. The first rule that
 	// matches decides.
 	Filter []FilterRule
 
-	// Files, if it is not nil, names what is copied of the source, which must be a directory.
-	// Filter applies to that, too. What is named and missing fails.
+	// Files, if it is not nil, names the entries of the source to copy; the source must be a
+	// directory. Filter applies to them, too. A named entry that is missing fails.
 	Files *FileList
 
 	// MinAge leaves out files that were modified less than this time before the run began, by this
 	// machine's clock. They are counted as Young.
 	MinAge time.Duration
 
-	// DryRun writes nothing: Planned events report what would be copied.
+	// DryRun writes nothing: Planned events report the copies to make.
 	DryRun bool
 
 	// StopOnError ends the copy at the first error. Otherwise an entry that fails does not stop the
@@ -63,13 +63,13 @@ type TreeOptions struct {
 	// the servers allow.
 	MaxFiles int
 
-	// CountAhead lists the source a second time, only to count its files, if after a second what
-	// was found has to wait to be copied: PlannedTotals then tell early how much there is. It does
-	// nothing if links are followed, with MinAge, or if a Sync does not compare all files.
+	// CountAhead lists the source a second time, only to count its files, if after a second the files
+	// found have to wait to be copied: PlannedTotals then tell the total early. It does nothing if
+	// links are followed, with MinAge, or if a Sync does not compare all files.
 	CountAhead bool
 }
 
-// LinkMode selects what happens to symbolic links in a tree. The source itself is always followed.
+// LinkMode selects how symbolic links in a tree are treated. The source itself is always followed.
 type LinkMode string
 
 const (
@@ -83,12 +83,12 @@ const (
 	defaultEntries = 20_000_000
 )
 
-// Summary describes what CopyTree, Sync or Check did.
+// Summary describes a CopyTree, Sync or Check that has ended.
 type Summary struct {
 	Totals
 	Target     string // the path of the copy
 	Elapsed    time.Duration
-	Bottleneck Bottleneck // what limited the rate, if known
+	Bottleneck Bottleneck // the rate's limiting factor, if known
 }
 
 // TreeError reports that part of a tree failed. It wraps First.
@@ -96,11 +96,11 @@ type TreeError struct {
 	Failed int64 // files, directories and links
 	First  error // the first that failed
 
-	// LeftBehind describes how many temporary files may be left, where, and how they are named; ""
-	// if there are none but those that Failed events name. A Warning says the same.
+	// LeftBehind describes how many temporary files may be left, where, and how they are named; "" if
+	// there are none besides those that Failed events name. A Warning says the same.
 	LeftBehind string
 
-	what string // has happened to the entries
+	what string // says how the entries failed
 }
 
 func (e *TreeError) Error() string {
@@ -131,19 +131,18 @@ var (
 // it takes two: OPEN; READ, FSTAT and CLOSE together. It takes one more to examine the target if
 // its directory existed before, and two more with servers not known to work strictly in order. With
 // Options.Sync a file to a host takes six, one after the other. usftp's own servers take and send
-// several files of up to 32 KiB in one request, which takes one; of a tree with many small files
-// [pool.Host.Helper] may take the rest on hosts that run another server. Verifying takes one more
-// if the host hashes files by name, three if it hashes only open files, and two if the file is read
-// back.
-// How many files are in progress follows from the round trip and the handles that the servers
-// allow.
+// several files of up to 32 KiB in one request, which takes one; on hosts that run another server,
+// [pool.Host.Helper] may take the rest of a tree with many small files. Verifying takes one more if
+// the host hashes files by name, three if it hashes only open files, and two if the file is read
+// back. The round trip and the handles that the servers allow determine how many files are in
+// progress.
 //
 // Files and directories keep their times where the target allows it; with Options.Preserve it is an
 // error if it does not. A directory gets its times and permissions once everything in it is done.
 //
 // No symbolic link below the target is followed: a link in place of a directory is an error, and
-// one in place of a file is replaced. That includes links that somebody puts there meanwhile,
-// except on hosts that do not offer beneath@usftp: those may follow them, see docs/reliability.md.
+// one in place of a file is replaced. That includes links that are put there meanwhile, except on
+// hosts that do not offer beneath@usftp: those may follow them, see docs/reliability.md.
 // Anything other than files, directories and links is skipped with an event.
 //
 // CopyTree returns when everything is in place or has failed, with a [*TreeError], or with an
@@ -179,8 +178,8 @@ type resumption uint8
 
 const (
 	notResumed resumption = iota
-	resumed               // as was asked for
-	repeated              // by the same command: what is not the earlier run's is not replaced
+	resumed               // as requested
+	repeated              // by the same command: only the earlier run's files are replaced
 )
 
 func newTree(j *job, options TreeOptions) *tree {
@@ -193,7 +192,7 @@ func newTree(j *job, options TreeOptions) *tree {
 	return t
 }
 
-// run copies or checks the tree. err is why the job could not be set up, if it could not.
+// run copies or checks the tree. err is the error of setting up the job, if any.
 func (t *tree) run(err error) (Summary, error) {
 	if err == nil {
 		err = t.prepare()
@@ -355,7 +354,7 @@ func (t *tree) single() (Summary, error) {
 	return t.do.single(newFileTask(j, nil, j.route.Source, j.route.Target))
 }
 
-// alone summarizes a copy of a source that is a file, which err is the outcome of.
+// alone summarizes the copy of a source that is a file, which ended with err.
 func alone(c *fileTask, err error) (Summary, error) {
 	kept, err := c.ended(err)
 	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
@@ -372,7 +371,7 @@ func alone(c *fileTask, err error) (Summary, error) {
 	return s, nil
 }
 
-// newExecutor returns what carries out the plan of a tree.
+// newExecutor returns the executor of a run or a dry run.
 func newExecutor(dryRun bool) executor {
 	if dryRun {
 		return telling{}
@@ -414,7 +413,7 @@ func (performing) openNotes(t *tree) {
 
 func (performing) single(c *fileTask) (Summary, error) { return alone(c, c.copy()) }
 
-// copyRules are those of CopyTree, fileRules those of its files and of single ones.
+// copyRules are CopyTree's rules; fileRules are for its files and for single ones.
 var (
 	copyRules = treeRules{apart: errIntoItself, judges: true, counts: true,
 		failed: "could not be copied"}
@@ -440,7 +439,7 @@ func (p copying) finish(d *directory) error      { return p.tree.finishDir(d) }
 func (p copying) rest()                          {}
 func (p copying) conclude()                      {}
 
-// enter makes the directory at the target, and tidies it.
+// enter makes the directory at the target, and sweeps it.
 func (p copying) enter(d *directory) (leave func(), ok bool) {
 	t := p.tree
 	leave = func() {}
@@ -478,7 +477,7 @@ func (p copying) found(e *entry) bool {
 	return true
 }
 
-// met reports whether an entry is this run's own temporary file, and ends the run then.
+// met reports whether an entry is this run's own temporary file, and if so ends the run.
 func (t *tree) met(e *entry) bool {
 	met := localfs.TempTokenOf(e.name) == t.copies.Token
 	if met {
@@ -499,7 +498,6 @@ func (p copying) wants(e *entry) bool {
 	return e.do.Do != plan.Skip
 }
 
-// compile compiles rules.
 func compile(list []FilterRule) (filter.Rules, error) {
 	rules := make(filter.Rules, len(list))
 	for i, f := range list {

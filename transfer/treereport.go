@@ -22,9 +22,9 @@ import (
 type Totals struct {
 	PlannedTotals
 
-	Files int64 `json:"files"` // copied; in a Check, those that match the list
-	// Bytes were copied, including those of files in progress, and in the end those of files that
-	// were cut off and are kept for Options.Resume.
+	Files int64 `json:"files"` // copied; in a Check, files that match the list
+	// Bytes counts the bytes copied, including those of files in progress, and in the end those of
+	// files that were cut off and are kept for Options.Resume.
 	Bytes       int64 `json:"bytes"`
 	Resumed     int64 `json:"resumed,omitempty"` // of Bytes, those copied by an earlier run
 	Directories int64 `json:"directories"`
@@ -43,23 +43,23 @@ type Totals struct {
 	Finishing int64    `json:"finishing,omitempty"` // large files in that state; see Position
 }
 
-// PlannedTotals are what has been found so far. They grow until Complete.
+// PlannedTotals count the files found so far. They grow until Complete.
 type PlannedTotals struct {
 	PlannedFiles int64 `json:"planned_files"`
 	PlannedBytes int64 `json:"planned_bytes"`
 	Complete     bool  `json:"complete"` // the whole tree has been listed
 
-	// Young counts, of those that were Skipped, the files that are younger than MinAge.
+	// Young counts the Skipped files that are younger than MinAge.
 	Young int64 `json:"young,omitempty"`
 
-	// What TreeOptions.CountAhead has counted in the source, 0 before that is done.
+	// The source's files and bytes by TreeOptions.CountAhead, 0 before that is done.
 	CountedFiles int64 `json:"counted_files,omitempty"`
 	CountedBytes int64 `json:"counted_bytes,omitempty"`
 }
 
 // CheckTotals are the totals that only a Check has.
 type CheckTotals struct {
-	Missing  int64 `json:"missing,omitempty"`  // of those that failed: listed but not present
+	Missing  int64 `json:"missing,omitempty"`  // part of Failed: listed but not present
 	Unlisted int64 `json:"unlisted,omitempty"` // not in the list; skipped, or failed if Strict
 }
 
@@ -71,7 +71,7 @@ type SyncTotals struct {
 	Vanished int64 `json:"vanished,omitempty"` // entries that vanished from the source
 }
 
-// treeReport counts what becomes of a tree's entries, and tells the user.
+// treeReport counts the outcomes of a tree's entries, and reports them.
 type treeReport struct {
 	t       *tree
 	entries atomic.Int64 // found in the source
@@ -92,7 +92,7 @@ type activity struct {
 	name     string
 	position func() int64 // nil between attempts and after the last one
 	reached  int64        // the furthest of any attempt
-	phase    func() Phase // nil before all of it has arrived
+	phase    func() Phase // nil before the whole file has arrived
 }
 
 // bytes returns how far the file has come. It never decreases.
@@ -103,8 +103,8 @@ func (a *activity) bytes() int64 {
 	return a.reached
 }
 
-// bottleneck returns what limited the tree: what limited most of its bytes, or else the verdict on
-// the whole.
+// bottleneck returns the tree's limiting factor: the one of most of its bytes, or else the
+// sampler's verdict on the whole.
 func (r *treeReport) bottleneck(w *bottleneck.Sampler) Bottleneck {
 	t := r.t
 	if w == nil { // this machine's kernel, or the host, does most of the work
@@ -169,8 +169,8 @@ func (r *treeReport) totals() Totals {
 	return s
 }
 
-// phase returns what is done, if nothing arrives: that of the file that began first of those that
-// have arrived, or what follows when all files have. It is "" while others are still to come.
+// phase returns the phase to show if nothing arrives: the one of the oldest file that has arrived,
+// or the next one when all files have. It is "" while others are still to come.
 func (r *treeReport) phase() Phase {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *treeReport) phase() Phase {
 	return r.concludes
 }
 
-// conclude begins what is left to do when all files have been copied.
+// conclude begins the phase that follows when all files have been copied.
 func (r *treeReport) conclude() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,8 +231,8 @@ func (r *treeReport) reportTotals() (stop func()) {
 	}
 }
 
-// watch counts a file as active until finished is called. After stop it still counts with what the
-// attempt reached, since the file has yet to get its name, or another attempt.
+// watch counts a file as active until finished is called. After stop it still counts with the bytes
+// the attempt reached, since the file has yet to get its name, or another attempt.
 func (r *treeReport) watch(c *fileTask, position func() int64) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,7 +251,7 @@ func (r *treeReport) watch(c *fileTask, position func() int64) (stop func()) {
 	}
 }
 
-// finishes counts a file as one of which all has arrived until stop is called.
+// finishes counts a file, all of which has arrived, as Finishing until stop is called.
 func (r *treeReport) finishes(c *fileTask) (stop func()) {
 	finishes := func(phase func() Phase) {
 		r.mu.Lock()

@@ -38,7 +38,7 @@ type walk struct {
 	spread     spread
 	working    sync.WaitGroup
 	finishing  sync.WaitGroup // directories that get their attributes
-	plainLinks sync.Once      // that links get no attributes was reported
+	plainLinks sync.Once      // reports once that links get no attributes
 }
 
 const (
@@ -158,18 +158,18 @@ func (w *walk) visit(d *directory) {
 	t.plan.listed(d)
 }
 
-// lookAgain makes sure that a host's directory is still there after it has been listed. OpenSSH's
-// server leaves out what it cannot look at by its path, so otherwise the rest is missed in silence.
+// lookAgain makes sure that a host's directory still exists after it has been listed. OpenSSH's
+// server leaves out entries that it cannot stat by path, so the rest would be missed in silence.
 func (w *walk) lookAgain(d *directory) {
 	t := w.tree
 	err := t.stands(d.rel)
-	if endpoint.Refused(err) && !endpoint.IsAbsent(err) { // some hosts have no LSTAT, and copies do without
+	if endpoint.Refused(err) && !endpoint.IsAbsent(err) { // some hosts lack LSTAT; copies need none
 		_, err = t.src.Stat(d.source)
 	}
 	if err == nil || endpoint.Refused(err) && !endpoint.IsAbsent(err) || t.ctx.Err() != nil {
-		return // if both are refused, nothing shows
+		return // if both are refused, nothing can be told
 	}
-	if err = endpoint.OfSource(err); endpoint.IsAbsent(err) { // not as of the source, where sync expects it
+	if err = endpoint.OfSource(err); endpoint.IsAbsent(err) { // for Sync it must not count as vanished
 		err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
 	}
 	t.fail("", d.source, d.target, err)
@@ -178,7 +178,7 @@ func (w *walk) lookAgain(d *directory) {
 var errMissed = endpoint.Explain("moved or removed while it was listed, so some of what "+
 	"was in it may have been missed; run it again", fs.ErrNotExist)
 
-// stands returns nil if a directory of the source, given relative to it, is one.
+// stands returns nil if dir, relative to the source, is a directory.
 func (t *tree) stands(dir string) error {
 	at := t.src.Join(t.route.Source, dir)
 	look := t.src.Lstat
@@ -192,7 +192,7 @@ func (t *tree) stands(dir string) error {
 	return err
 }
 
-// found decides what to do with an entry.
+// found handles an entry of a listing.
 func (w *walk) found(e *entry) {
 	t := w.tree
 	if n := t.entries.Add(1); t.tooMany(n) {
@@ -215,8 +215,8 @@ func (w *walk) found(e *entry) {
 	}
 }
 
-// leads reports whether what has this mode may lead elsewhere. For a junction of Windows Go has no
-// other mode than an irregular file's; its text means nothing elsewhere, so it is no link to copy.
+// leads reports whether an entry of this mode may lead elsewhere. Go gives a junction of Windows
+// the mode of an irregular file; its text means nothing elsewhere, so it is no link to copy.
 func (t *tree) leads(mode fs.FileMode) bool {
 	return mode&fs.ModeSymlink != 0 ||
 		mode.Type() == fs.ModeIrregular && t.options.Links == LinksFollow
@@ -321,7 +321,7 @@ func (w *walk) queue(e *entry) {
 	}
 }
 
-// full reports whether what has been found has to wait for copies.
+// full reports whether the entries found have to wait for copies.
 func (w *walk) full() bool {
 	return len(w.small) == cap(w.small) || len(w.large) == cap(w.large)
 }
@@ -335,9 +335,9 @@ func (w *walk) hireSmall() {
 }
 
 // workSmall copies small files until the walk is over. With thousands in progress each file gets a
-// fresh goroutine: the last steps, on this machine's file system, go deeper than those that wait
-// for a reply, and a stack that has grown would stay grown while waiting with the next file. With
-// fewer, growing a stack for each file would cost more than it saves.
+// fresh goroutine: the last steps, on this machine's file system, need a deeper stack than those
+// that wait for a reply, and a stack that has grown would stay grown while waiting with the next
+// file. With fewer, growing a stack for each file would cost more than it saves.
 func (w *walk) workSmall() {
 	for e := range w.small {
 		if w.tree.ctx.Err() == nil {
@@ -419,7 +419,7 @@ func (w *walk) finish(d *directory) {
 	if d.failed || t.ctx.Err() != nil {
 		return
 	}
-	if err != nil { // others may have made what has its name now
+	if err != nil { // another entry may have its name now
 		t.fail("", d.source, d.target, err)
 		return
 	}
@@ -455,8 +455,8 @@ const (
 	// each further session, so that it is never idle while one of them is opened or closed.
 	fewLarge, perSession = 4, 2
 
-	// mostLarge is how many there are over a link where that takes time, if they are shorter than
-	// longPiece: together they are as long as fewLarge of that size.
+	// mostLarge is their number over a link where that takes time, if they are shorter than longPiece:
+	// together they are as long as fewLarge of that size.
 	mostLarge, longPiece = 64, 4 << 20
 
 	// noticeable is the round trip from which on opening and closing a file takes time.
@@ -474,8 +474,8 @@ func (w *walk) largeInFlight() int {
 	return n
 }
 
-// begin makes room for the first session's files. The semaphore's size is fixed, so what further
-// sessions will add is taken from the start, and released when they open.
+// begin makes room for the first session's files. The semaphore's size is fixed, so the room that
+// further sessions will add is taken from the start, and released when they open.
 func (s *spread) begin() {
 	s.none, s.room = make(chan struct{}), semaphore.NewWeighted(math.MaxInt64)
 	s.room.TryAcquire(math.MaxInt64 - fewLarge*longPiece)
