@@ -4,7 +4,7 @@
 // A [Place] is one end of a run. A [Root] is the tree below one directory there: no link below it
 // is followed, whatever becomes of the directories meanwhile, if the system or the host can promise
 // that. Both are safe for concurrent use. Requests to a host are repeated over a new connection if
-// the old one was lost; each method says what follows from that.
+// the old one was lost; each method states the consequences.
 package endpoint
 
 import (
