@@ -79,7 +79,7 @@ func (l Lost) addTo(records *spill.List) {
 }
 
 // Keep records that an extra directory stays, since an entry in it does. It returns false if that
-// is recorded already. IsKept reports whether it is.
+// is recorded already, or too many are. IsKept reports whether it is recorded.
 func (x *Extras) Keep(rel string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
