@@ -63,8 +63,8 @@ func (l *List) In(dir string) (at *List, all bool) {
 // IsNamed reports whether the directory itself is named.
 func (l *List) IsNamed() bool { return l.named }
 
-// Takes reports whether an entry of the directory is named, or leads to a named one. leads is set
-// for a directory, or a link that is followed.
+// Takes reports whether an entry of the directory is named, or leads to what is. leads says that it
+// is a directory, or a link that is followed.
 func (l *List) Takes(name string, leads bool) bool {
 	next := l.below[name]
 	if next == nil {
@@ -77,7 +77,7 @@ func (l *List) Takes(name string, leads bool) bool {
 	return true
 }
 
-// Read records that all entries of the directory were seen.
+// Read records that all that is in the directory was seen.
 func (l *List) Read() { l.read.Store(true) }
 
 // Missing calls yield for each name that was not found. excused reports whether the reason is
