@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 )
 
-// How a striped transfer determines how many connections it should have. All times are in round
-// trips, each counted as at least gaugeEvery.
+// These constants decide how many connections a striped transfer has. All times are in round trips,
+// each counted as at least gaugeEvery.
 const (
 	gaugeEvery = 20 * time.Millisecond
 
@@ -20,32 +20,32 @@ const (
 	// how much longer a transfer must take for more connections to be tried: a login, and twice
 	// TCP's slow start
 	exploreFor  = 30
-	testFor     = 60 // and to find out whether some add nothing
-	drainsFor   = 80 // the longest wait for what is in flight on a lane
+	testFor     = 60 // the same for finding out whether some add nothing
+	drainsFor   = 80 // the longest wait for a lane's requests in flight
 	averageOver = 4
-	heldFor     = 10 // a connection must be held down for this part of the transfer's time, as 1/n
+	heldFor     = 10 // a connection must be held down for 1/heldFor of the transfer's time
 
-	mostlyWaits = 0.5 // the part of the time in which it waits for the other end
+	mostlyWaits = 0.5 // the share of the time spent waiting for the other end
 
 	growing   = 1.25 // the rate is growing, or has grown from the last step
 	kept      = 0.9  // fewer connections have kept up the rate
-	recovered = 1.1  // with fewer connections: the rate with more was measured too early
+	recovered = 1.1  // fewer connections are faster: the rate with more was measured too early
 
-	// Shares of what the windows carry in a round trip.
+	// Shares of the rate that the windows allow.
 	oneWindowFull = 0.8  // the window limits a single lane
 	windowsFull   = 0.5  // the windows limit several lanes
-	windowsFree   = 0.25 // the windows do not, and fewer lanes may do
+	windowsFree   = 0.25 // the windows do not, and fewer lanes may suffice
 )
 
-// How rates are compared.
+// These constants say how rates are compared.
 const (
 	steadyAfter = 3       // round trips before a lane that has joined or rests takes effect
 	steadyOver  = 8       // the fewest round trips to average a rate over
-	steadyBytes = 4 << 20 // the fewest bytes for that: they are counted per request
-	steadyEach  = 1 << 20 // the same for each lane, which has some in flight
+	steadyBytes = 4 << 20 // the fewest bytes for an average: they are counted per request
+	steadyEach  = 1 << 20 // the same per lane, since each has some in flight
 
-	tooMuch     = 1.2 // times as many lanes: more than they can gain
-	independent = 1.6 // the gain of twice as many lanes if each has a rate of its own
+	tooMuch     = 1.2 // a gain above this times the growth in lanes is not real
+	independent = 1.6 // the gain of twice as many lanes if each has its own rate
 )
 
 const (
@@ -78,7 +78,7 @@ func autoscale(ctx context.Context, s *Striper) {
 	}
 }
 
-// gauge measures a transfer's rate once per round trip.
+// A gauge measures a transfer's rate once per round trip.
 type gauge struct {
 	s      *Striper
 	every  time.Duration
@@ -125,8 +125,8 @@ func (g *gauge) rate() (sum float64) {
 // begin starts a measurement for average.
 func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.Moved() }
 
-// average returns the rate since begin. enough reports whether it covers at least 1/parts of what
-// comparing two rates takes.
+// average returns the rate since begin. enough reports whether it covers at least 1/parts of the
+// time and bytes that comparing two rates takes.
 func (g *gauge) average(parts int) (rate float64, enough bool) {
 	took, moved := g.at.Sub(g.since.at), g.moved-g.since.moved
 	lanes := int64(1 + g.s.Count())
@@ -140,7 +140,7 @@ func (g *gauge) measure(ctx context.Context) (rate float64, ok bool) {
 	return g.measureUntil(ctx, func() bool { return false })
 }
 
-// measureUntil is measure, but ends early once clear says that the latest rates suffice.
+// measureUntil measures like measure, but ends early once clear says that the latest rates suffice.
 func (g *gauge) measureUntil(ctx context.Context, clear func() bool) (rate float64, ok bool) {
 	for trips := 1; ; trips++ {
 		if !g.wait(ctx) {
@@ -157,8 +157,7 @@ func (g *gauge) measureUntil(ctx context.Context, clear func() bool) (rate float
 	}
 }
 
-// within reports whether the rate has lately kept between two bounds, and enough has moved to say
-// so.
+// within reports whether the latest rates lie between two bounds, and cover enough bytes to tell.
 func (g *gauge) within(least, most float64) bool {
 	const half = averageOver / 2
 	for _, rates := range [][]float64{g.rates[:half], g.rates[half:]} {
@@ -196,10 +195,10 @@ const (
 	heldDown // by something that may apply to each connection separately
 )
 
-// await waits until something seems to limit the first connection. It returns that connection's
-// rate, too.
+// await waits until something seems to limit the first connection, and returns the limit and the
+// connection's rate.
 //
-// Over a long round trip that is the window of its channel, over a shorter one only once the rate
+// Over a long round trip the limit is the channel's window, over a shorter one only once the rate
 // comes near it. But something else may hold a connection down: a policer, a cloud's limit per
 // flow, a server that gives each connection one processor. Only a trial can tell these from a link
 // that is simply full. A trial is worth a login if the transfer lasts long enough, and if it waits
@@ -212,7 +211,7 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 	}
 	file, hasSpare := private.OfFile(s.first), s.Spare(trip)
 	began, at, waited, last := g.at, g.at, file.Waited(), 0.0
-	var held time.Duration // for how long something has held the connection down without a break
+	var held time.Duration // how long the connection has been held down without a break
 	for g.wait(ctx) {
 		if worth && g.rate() > oneWindowFull*g.windows(1) {
 			return windowLimits, 0
@@ -224,17 +223,17 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 		took, waits := g.at.Sub(at), file.Waited()-waited
 		at, waited = g.at, file.Waited()
 		spare := hasSpare()
-		// The rate of a transfer's first requests goes up and down. Compared with a low one, any
-		// later rate would seem a gain.
+		// The rate of a transfer's first requests fluctuates. Compared with a low one, any later rate
+		// would seem a gain.
 		steady := rate < growing*last && last < growing*rate
 		if waiting := waits.Seconds() > mostlyWaits*took.Seconds(); waiting && spare {
 			held += took
 		} else {
 			held = 0
 		}
-		// Two measurements must agree: one covers only a few ticks of the system's clock. Whatever
-		// holds a connection down does so from its beginning or for long. On a busy machine a long
-		// transfer meets two such measurements by chance.
+		// Two measurements must agree: one covers only a few ticks of the system's clock. A real limit
+		// holds from the beginning or for long; on a busy machine a long transfer meets two such
+		// measurements by chance.
 		if held > took && held > g.at.Sub(began)/heldFor && steady && a.lasts() {
 			return heldDown, (rate + last) / 2
 		}
@@ -244,15 +243,15 @@ func (a *autoscaler) await(ctx context.Context) (limit, float64) {
 	return noLimit, 0
 }
 
-// lasts reports whether more connections are allowed, and enough is left to find out whether they
-// help.
+// lasts reports whether more connections are allowed, and enough of the transfer is left to find
+// out whether they help.
 func (a *autoscaler) lasts() bool {
 	_, have, most := a.pool.Stable()
 	return have < most && a.g.lasts(exploreFor) && a.g.left() > 4*steadyBytes
 }
 
 // explore doubles the number of connections as long as that raises the rate, and quadruples it
-// where each has shown a rate of its own. It closes those that do not help.
+// where each has its own rate. It closes connections that do not help.
 func (a *autoscaler) explore(ctx context.Context, rate float64) {
 	g := a.g
 	for doublings := 1; a.lasts(); {
@@ -272,7 +271,7 @@ func (a *autoscaler) explore(ctx context.Context, rate float64) {
 		}
 		// The last doubling must have helped, too.
 		low := rate < growing*before*max(1, more/2)
-		wrong := rate > tooMuch*more*before // the rate before was not all that was possible
+		wrong := rate > tooMuch*more*before // the rate before was not yet the full one
 		switch {
 		case (low || wrong) && g.lasts(testFor):
 			closed, with, without := a.test(ctx)
@@ -293,8 +292,8 @@ func (a *autoscaler) explore(ctx context.Context, rate float64) {
 	}
 }
 
-// widen asks for connections, and waits until they have joined. Joining waits behind what is in
-// flight, since the first handle is asked about its file. It returns false if none has joined.
+// widen asks for connections, and waits until they have joined. Joining waits behind the requests
+// in flight, since the first handle is asked about its file. It returns false if none has joined.
 func (a *autoscaler) widen(ctx context.Context, connections int) bool {
 	s, g := a.s, a.g
 	a.pool.Want(connections, oneStream)
@@ -317,7 +316,7 @@ func (a *autoscaler) widen(ctx context.Context, connections int) bool {
 // byWindows asks for connections: first for as many as the window makes worthwhile, then for twice
 // as many each time, while the windows limit the rate and enough is left. It also continues where
 // the windows do not limit, as long as each doubling raises the rate enough: on a lossy link each
-// connection has a rate of its own far below its window. Otherwise it closes those that add
+// connection has its own rate far below its window. Otherwise it closes connections that add
 // nothing.
 func (a *autoscaler) byWindows(ctx context.Context) {
 	s, g := a.s, a.g
@@ -347,7 +346,7 @@ func (a *autoscaler) byWindows(ctx context.Context) {
 }
 
 // test rests the younger half of the further connections, and closes them if the others keep up the
-// rate. It returns whether it closed them, and the rates with and without them; 0 if not measured.
+// rate. It reports whether it closed them, and the rates with and without them; 0 if not measured.
 func (a *autoscaler) test(ctx context.Context) (closed bool, with, without float64) {
 	s, g := a.s, a.g
 	half := s.youngerHalf()
@@ -388,7 +387,7 @@ func (a *autoscaler) test(ctx context.Context) (closed bool, with, without float
 	return true, with, without
 }
 
-// Count returns how many further handles there are.
+// Count returns the number of further handles.
 func (s *Striper) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -425,7 +424,7 @@ func (s *Striper) rest(half []pools.Session, rest bool) {
 	}
 }
 
-// idle reports whether nothing is in flight on resting connections.
+// idle reports whether no request is in flight on the resting connections.
 func (s *Striper) idle(half []pools.Session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -434,7 +433,7 @@ func (s *Striper) idle(half []pools.Session) bool {
 	})
 }
 
-// leave closes the resting lanes, and waits for what the host has to say about them.
+// leave checks and closes the resting lanes, and waits for the host's answers.
 func (s *Striper) leave(half []pools.Session) {
 	var left []lane
 	s.mu.Lock()

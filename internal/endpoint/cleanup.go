@@ -14,22 +14,22 @@ import (
 const CleanupTime = 5 * time.Second
 
 const (
-	// silentTime is how long a host may be silent until it is not cleaned up any more: whoever
-	// interrupts a run because nothing moves wants it to end.
+	// silentTime is how long a host may be silent before its cleanup is given up: a user who
+	// interrupts a stuck run wants it to end.
 	silentTime = time.Second
 
-	// leastSilent is how long it has in any case.
+	// leastSilent is the time that a host gets in any case.
 	leastSilent = 250 * time.Millisecond
 )
 
-// cleanup is a host's part of the work that remains after the run's context has ended. All who do
-// such work at the same time share a context, which one goroutine watches.
+// A cleanup is the work on a host that remains after the run's context has ended. All its
+// concurrent users share a context, which one goroutine watches.
 type cleanup struct {
 	mu     sync.Mutex
 	users  int
 	ctx    context.Context
 	cancel context.CancelFunc
-	silent atomic.Bool // the host was, so nothing more is asked of it
+	silent atomic.Bool // the host was silent, so it gets no further requests
 }
 
 // Cleanup implements Place.
@@ -58,7 +58,7 @@ func (h *Host) Cleanup(ctx context.Context) (context.Context, context.CancelFunc
 	})
 }
 
-// watch calls end if the host is silent: if what it owes is overdue, or it does not even answer a
+// watch calls end if the host is silent: if its answers are overdue, or it does not even answer a
 // ping. A host that takes its time for a request is not silent.
 func (h *Host) watch(ctx context.Context, end func()) {
 	client, began := h.conn.Host().Client, time.Now()

@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// dirLinks are the links below a Root that stand for the directories to which they lead, since the
-// user wants that and the source has directories of these names. Nothing else below a Root follows
-// a link, nor does anything below one of these.
+// dirLinks are the links below a Root that stand for the directories they lead to: the user wants
+// that, and the source has directories of these names. No other link below a Root is followed, nor
+// is any link below one of these.
 type dirLinks struct {
-	some atomic.Bool // there is one; else nobody need ask
+	some atomic.Bool // there is one; otherwise no lookup is needed
 	mu   sync.RWMutex
 	kept map[string]*dirLink
 }
 
-// A dirLink is one of them.
+// A dirLink is one such link.
 type dirLink struct {
 	info fs.FileInfo // of the directory; nil on a host
 	real realPath    // on a host
@@ -32,15 +32,15 @@ func (l *dirLinks) keep(name string, to *dirLink) {
 	l.some.Store(true)
 }
 
-// of returns what is known about a name that is one of them, nil if it is not.
+// of returns the link of this name, or nil if it is not one of them.
 func (l *dirLinks) of(name string) *dirLink {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.kept[name]
 }
 
-// above returns the nearest of them on the way to a name, which may be the name itself; "." if
-// there is none.
+// above returns the nearest of the links on the way to a name, which may be the name itself, or "."
+// if there is none.
 func (l *dirLinks) above(name string) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

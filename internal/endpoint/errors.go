@@ -22,44 +22,43 @@ var (
 	// ErrIsDirectory reports that the source or the target is a directory.
 	ErrIsDirectory = errors.New("is a directory")
 
-	// ErrNotDirectory and ErrNotRegular report that something else is there.
+	// ErrNotDirectory and ErrNotRegular report that an entry is of another type.
 	ErrNotDirectory = errors.New("not a directory")
 	ErrNotRegular   = errors.New("not a regular file")
 
-	// ErrReplaced reports that a file is of another kind than it was.
+	// ErrReplaced reports that another file has taken a file's place.
 	ErrReplaced = errors.New("another file has taken its place")
 
-	// ErrMoved reports that another directory is where one was found.
+	// ErrMoved reports that another directory has taken a directory's place.
 	ErrMoved = errors.New("is another directory now")
 
-	// ErrWentAlong reports that a directory has lost its name with what was put there.
+	// ErrWentAlong reports that a directory has lost its name, along with the entries put into it.
 	ErrWentAlong = errors.New("the directory was moved meanwhile, with what was copied into it before")
 
-	// ErrOtherNames reports that a file would change under its other names, too.
+	// ErrOtherNames reports that a file would also change under its other names.
 	ErrOtherNames = errors.New("the file has other names (hard links)")
 
-	// ErrLeft is one error of a new file that could be neither written nor removed.
+	// ErrLeft is also the error of a new file that could be neither written nor removed.
 	ErrLeft = errors.New("was made and is left empty")
 
-	// ErrRepeated is one error of a request that was repeated over another connection: the first
+	// ErrRepeated is also the error of a request that was repeated over another connection: the first
 	// one may have been executed.
 	ErrRepeated = errors.New("requested twice")
 )
 
-// Refused reports whether the server answered that it did not do something; with any other error
-// nobody knows.
+// Refused reports whether the server answered that it did not execute a request; any other error
+// leaves that open.
 func Refused(err error) bool {
 	return errors.As(err, new(*usftp.StatusError))
 }
 
-// NoDirectory returns the error of a directory in which something was to be made, and which does
-// not exist.
+// NoDirectory returns the error for a missing directory in which an entry was to be made.
 func NoDirectory(dir string) error {
 	return Explain(fmt.Sprintf("the directory %s does not exist (mkdir -p makes it)", dir),
 		fs.ErrNotExist)
 }
 
-// IsAbsent reports whether an error means that nothing is there.
+// IsAbsent reports whether an error means that an entry does not exist.
 func IsAbsent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
@@ -72,7 +71,7 @@ func IgnoreMissing(err error) error {
 	return err
 }
 
-// Explain returns an error whose text replaces those of the errors that it is.
+// Explain returns an error that wraps others, with a text that replaces theirs.
 func Explain(text string, is ...error) error { return &explained{text, is} }
 
 type explained struct {
@@ -83,10 +82,10 @@ type explained struct {
 func (e *explained) Error() string   { return e.text }
 func (e *explained) Unwrap() []error { return e.is }
 
-// ExplainMissing asks what is where the directory should be, of something in it that does not
-// exist, or that was refused as some servers refuse that. OpenSSH's server says that of what would
-// be below a file, too (errno_to_portable in sftp-server.c), and of a link that leads nowhere. If
-// the directory is there, the error has a text that does not say otherwise.
+// ExplainMissing looks at dir after a name in it turned out missing, or was refused as some servers
+// refuse missing names. OpenSSH's server answers the same for names below a file (errno_to_portable
+// in sftp-server.c) and for a link that leads nowhere. If dir exists, the error's text does not say
+// otherwise.
 func ExplainMissing(err error, client *usftp.Client, dir string) error {
 	info, statErr := client.Stat(dir)
 	switch {
@@ -119,8 +118,8 @@ func ExplainFailure(err error, client *usftp.Client, host, dir string) error {
 	return err
 }
 
-// fullBelow is the free space below which a failed write is put down to a full disk: it may have
-// been less than a packet.
+// fullBelow is the free space below which a failed write is blamed on a full disk: it may have been
+// less than a packet.
 const fullBelow = 1 << 20
 
 // A sourceError marks an error as the source's. Unmarked errors may be either end's.
@@ -141,7 +140,7 @@ func IsOfSource(err error) bool {
 	return errors.As(err, new(*sourceError))
 }
 
-// Unmarked returns what was marked as the source's.
+// Unmarked returns an error without its mark as the source's.
 func Unmarked(err error) error {
 	if s, ok := err.(*sourceError); ok {
 		return s.error
@@ -149,7 +148,7 @@ func Unmarked(err error) error {
 	return err
 }
 
-// Shown returns a path on a host, "" for this machine, as users write it.
+// Shown returns a path as users write it; host is "" for this machine.
 func Shown(host, path string) string {
 	if host == "" {
 		return path
@@ -162,11 +161,11 @@ func Plain(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrClosed):
 		return "the file was closed in the meantime"
-	case err == syscall.ENOSPC, isDiskFull(err): // in the words in which it is said of a host
+	case err == syscall.ENOSPC, isDiskFull(err): // worded as for a host
 		return "no space left on this machine"
 	}
 	if _, system := err.(syscall.Errno); system && runtime.GOOS == "windows" {
-		// Its own words are whole sentences, in the language of the system.
+		// Windows' own messages are whole sentences, in the language of the system.
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return "no such file or directory"
@@ -180,10 +179,10 @@ func Plain(err error) string {
 	return err.Error()
 }
 
-// NoSuchName is what to know about a name for which BadName holds.
+// NoSuchName explains the refusal of a name for which BadName holds.
 const NoSuchName = "the host cannot have this name, or it is too long"
 
-// BadName reports whether a host refused a name, and may take others.
+// BadName reports whether a host refused a name, but may accept others.
 func BadName(err error) bool {
 	status, ok := errors.AsType[*usftp.StatusError](err)
 	return ok && slices.Contains([]wire.Code{wire.BadMessage, wire.InvalidFilename},
@@ -263,7 +262,7 @@ func NoRoom(err error) bool {
 		errors.Is(err, syscall.EFBIG) || isDiskFull(err)
 }
 
-// isDiskFull reports whether an error is Windows' for a full disk or quota.
+// isDiskFull reports whether an error is Windows' error for a full disk or quota.
 func isDiskFull(err error) bool {
 	code, ok := errors.AsType[syscall.Errno](err)
 	// ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL, ERROR_DISK_QUOTA_EXCEEDED

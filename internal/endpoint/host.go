@@ -24,7 +24,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Host is a host as a Place.
+// Host is the Place of a host.
 type Host struct {
 	ctx   context.Context
 	conn  *pool.Conn
@@ -35,8 +35,8 @@ type Host struct {
 	turns   turns
 }
 
-// NewHost returns the host that conn leads to. retry is called before a lost connection is
-// replaced, with the name that was asked about. ctx is the run's.
+// NewHost returns the host that conn leads to. retry is called with the request's name before a
+// lost connection is replaced. ctx is the run's.
 func NewHost(ctx context.Context, conn *pool.Conn, retry func(name string, a pool.Attempt)) *Host {
 	return &Host{ctx: ctx, conn: conn, retry: retry, trip: new(atomic.Int64),
 		turns: turns{turn: make(chan struct{}, 1)}}
@@ -54,22 +54,22 @@ func (h *Host) Pooled() pools.Host {
 	return pools.OfHost(&host)
 }
 
-// Quirks returns what the host has shown.
+// Quirks returns the quirks that the host has shown.
 func (h *Host) Quirks() *quirks.Quirks { return h.Pooled().Quirks() }
 
-// Trip returns how long the first Stat took, 0 before it.
+// Trip returns the time that the first Stat took, or 0 before it.
 func (h *Host) Trip() time.Duration { return time.Duration(h.trip.Load()) }
 
-// WithReconnect calls do, and again over a new connection if the old one was lost. again is then
-// true, since the request may have been executed although its reply was lost.
+// WithReconnect calls do, and calls it again over a new connection if the old one was lost. again
+// is then true, since the request may have been executed although its reply was lost.
 func (h *Host) WithReconnect(name string, do func(client *usftp.Client, again bool) error) error {
 	return h.conn.Do(func(a pool.Attempt) { h.retry(name, a) }, do)
 }
 
-// A reconnecting calls do as WithReconnect does.
+// A reconnecting is a function that calls do as WithReconnect does.
 type reconnecting func(name string, do func(client *usftp.Client, again bool) error) error
 
-// ask asks a question about a name, again over a new connection if need be.
+// ask asks a question about a name, and repeats it over a new connection if need be.
 func ask[T any](over reconnecting, name string,
 	question func(client *usftp.Client) (T, error)) (answer T, err error) {
 	err = over(name, func(client *usftp.Client, _ bool) error {
@@ -87,13 +87,13 @@ func askPath[T any](h *Host, name string,
 	})
 }
 
-// lookAt asks what a path refers to.
+// lookAt asks for the Info of a path.
 func lookAt(h *Host, name string,
 	question func(*usftp.Client, string) (fs.FileInfo, error)) (Info, error) {
 	return seen(askPath(h, name, question))
 }
 
-// seen converts what a server said about a file.
+// seen converts a server's answer about a file.
 func seen(info fs.FileInfo, err error) (Info, error) {
 	if err != nil {
 		return Info{}, err
@@ -119,7 +119,7 @@ func (h *Host) Identity(name string) (host, path string, ok bool) {
 	return "host " + cmp.Or(is.Identity, is.Name), name, true
 }
 
-// Stat implements Place. It takes the answer to the first request if that asked about the path.
+// Stat implements Place. It uses the answer to the first request if that asked about the path.
 func (h *Host) Stat(name string) (Info, error) {
 	began := time.Now()
 	i, err := lookAt(h, name, func(*usftp.Client, string) (fs.FileInfo, error) {
@@ -132,12 +132,12 @@ func (h *Host) Stat(name string) (Info, error) {
 // Lstat implements FS.
 func (h *Host) Lstat(name string) (Info, error) { return lookAt(h, name, unfollowed) }
 
-// unfollowed looks at a name and follows no link, whatever the server.
+// unfollowed stats a name without following a link, whatever the server.
 func unfollowed(client *usftp.Client, name string) (fs.FileInfo, error) {
 	return private.OfClient(client).Look(name)
 }
 
-// followed looks at what a name refers to, by other requests if the server refuses STAT.
+// followed stats a name and follows links, by other requests if the server refuses STAT.
 func followed(client *usftp.Client, name string) (fs.FileInfo, error) {
 	return private.OfClient(client).Find(name)
 }
@@ -152,8 +152,8 @@ func (h *Host) ReadLink(name string) (string, error) {
 	return askPath(h, name, (*usftp.Client).ReadLink)
 }
 
-// Mark implements Place. It knows no inode: SFTP has none. What the host calls the directory, whose
-// it is and which file system it is on must do.
+// Mark implements Place. SFTP has no inodes, so it uses the directory's real path, type, owner and
+// file system.
 func (h *Host) Mark(dir string) (string, error) {
 	real, err := h.RealPath(dir)
 	if private.Untold(err) {
@@ -183,8 +183,8 @@ func (h *Host) Volume(name string) (id [2]uint64) {
 	return id
 }
 
-// List implements FS. After a lost connection neither the server's order nor the directory need
-// have stayed the same.
+// List implements FS. After a lost connection, the server's order and the directory may have
+// changed.
 func (h *Host) List(dir string, _ *Info, restart func(),
 	each func(string, Info, error) bool) error {
 	return h.list(dir, restart, each, h.WithReconnect)
@@ -220,7 +220,7 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 	})
 }
 
-// listOnce passes entries on. begun is true if there was any.
+// listOnce passes entries on. begun reports whether there was any.
 func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.File, error],
 	known *names, each func(string, Info, error) bool) (begun bool, err error) {
 	for f, err := range entries {
@@ -235,7 +235,7 @@ func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.Fi
 		i := OfStat(f.FileStat())
 		if strings.HasPrefix(name, "\x00") {
 			err = usftp.ErrNameCoding
-		} else if !i.HasMode { // the client could not look at it: why?
+		} else if !i.HasMode { // the client could not stat it: find out why
 			if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
 				return begun, err
 			}
@@ -282,8 +282,8 @@ func readSmallFrom(client *usftp.Client, name string,
 	return data, was, err
 }
 
-// seenInList looks for a name in the listing of its directory, which follows no link either, on a
-// host that refuses to say what is there. If nothing is listed, the refusal is all that is known.
+// seenInList looks for a name in its directory's listing, which follows no link either, on a host
+// that refuses to stat it. If nothing is listed, it returns the refusal.
 func seenInList(client *usftp.Client, name string, refusal error) (Info, error) {
 	listed := false
 	for f, err := range client.Entries(path.Dir(name)) {
@@ -310,8 +310,8 @@ func (h *Host) WriteSmall(name string, data []byte, create bool) error {
 	})
 }
 
-// slowWrite is how long the creation of a small file may take until it can no longer be taken back:
-// others may take what is still empty for abandoned.
+// slowWrite is how long creating a small file may take before it can no longer be undone: others
+// may take a file that is still empty for abandoned.
 const slowWrite = 5 * time.Second
 
 func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
@@ -361,8 +361,8 @@ func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err
 	return err
 }
 
-// Overdue returns since when all sessions of a host that owe something have sent nothing of it, and
-// when the connection is given up for that. Both are zero if nothing is overdue.
+// Overdue returns since when all of a host's sessions that owe answers have sent nothing of them,
+// and when the connection will be given up for that. Both are zero if nothing is overdue.
 func Overdue(host pool.Host) (since, end time.Time) {
 	clients := []*usftp.Client{host.Client}
 	if host.Pool != nil {
@@ -410,7 +410,7 @@ func (n *names) has(name string) bool {
 	return there
 }
 
-// again starts the listing over.
+// again prepares for the listing to start over.
 func (n *names) again() {
 	if n.known == nil {
 		n.known = make(map[uint64]struct{})
@@ -423,14 +423,14 @@ func (n *names) again() {
 	n.added = nil
 }
 
-// A Once is a sync.Once for what asks a host. Those who wait do so for a channel and not for a lock,
-// which package testing/synctest would not take for waiting.
+// A Once is a sync.Once for functions that ask a host. Callers wait on a channel and not on a lock,
+// which package testing/synctest does not recognize as waiting.
 type Once struct {
 	mu   sync.Mutex
 	done chan struct{}
 }
 
-// Do calls f, unless it was called, and returns once that has returned.
+// Do calls f unless Do was called before, and returns once the first call's f has returned.
 func (o *Once) Do(f func()) {
 	o.mu.Lock()
 	done, first := o.done, o.done == nil

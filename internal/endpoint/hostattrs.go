@@ -11,15 +11,15 @@ import (
 	"github.com/usftp/usftp/internal/quirks"
 )
 
-// Some hosts take files and let nobody set their times or permissions: AWS Transfer Family in front
-// of S3, Azure, and servers that deny SETSTAT. What was to be set is then tried one by one. What is
-// refused for a file that this run has made is refused for all, so it is said once and not asked
-// for again, and the file counts as copied. Directories stand for themselves: pkg/sftp's server in
-// memory refuses their attributes only. One that others made may be theirs, or on a
-// disk that is full, and a refusal does not tell: who asked has to find out.
+// Some hosts accept files but let nobody set their times or permissions: AWS Transfer Family in
+// front of S3, Azure, and servers that deny SETSTAT. The attributes are then tried one by one. An
+// attribute refused for a file that this run has made is refused for all, so it is reported once
+// and not tried again, and the file counts as copied. Directories are judged separately: pkg/sftp's
+// in-memory server refuses only their attributes. An entry that others made may be theirs, or on a
+// full disk, and a refusal does not tell: the caller has to find out.
 
-// SetEach sets attributes one by one, after they were refused together. own is set for what this
-// run has made.
+// SetEach sets attributes one by one, after they were refused together. own is set for an entry
+// that this run has made.
 func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,
 	try func(usftp.NewAttrs) error) (unset Unset, err error) {
 	noTimes, noModes := &q.NoTimes, &q.NoModes
@@ -27,7 +27,7 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,
 		noTimes, noModes = &q.NoDirTimes, &q.NoDirModes
 	}
 	q.Settable(&set, unset.Dirs)
-	// refused reports whether err says that the host does not set something, and whether that is
+	// refused reports whether err says that the host does not set an attribute, and whether that is
 	// new.
 	refused := func(err error, known *atomic.Bool) (is, first bool) {
 		if !own || !Refused(err) {
@@ -48,15 +48,15 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,
 			return unset, err
 		}
 	}
-	if set.SetOwner { // which nobody gets who did not ask for it
+	if set.SetOwner { // set only for users who asked for it
 		err = try(usftp.NewAttrs{SetOwner: true, UID: set.UID, GID: set.GID})
 	}
 	return unset, err
 }
 
-// Pretends finds out whether a host has said that it set attributes of a file of this run's own,
-// and has not: wolfSSH does so for times. look asks what the file is, and try sets attributes.
-// Hosts that set times or modes nearly, as on FAT, set them.
+// Pretends finds out whether a host claimed to set attributes of this run's own file, but did not:
+// wolfSSH does so for times. look stats the file, and try sets attributes. Hosts that store times
+// or modes approximately, as on FAT, do set them.
 func Pretends(q *quirks.Quirks, set usftp.NewAttrs, look func() (Info, error),
 	try func(usftp.NewAttrs) error) (unset Unset) {
 	is, err := look()
@@ -81,13 +81,13 @@ func Pretends(q *quirks.Quirks, set usftp.NewAttrs, look func() (Info, error),
 	return unset
 }
 
-// rounding is how far times may be from those that were set: FAT has every other second.
+// rounding is how far stored times may be from the ones set: FAT has every other second.
 const rounding = 2 * time.Second
 
-// SetUnfollowed sets attributes, but follows no link in the last element. On servers without
-// lsetstat@openssh.com, and on those that refuse it or cannot carry it out (a chroot without
-// /proc), it checks immediately before. What this run has made, own, is taken for what it was if
-// the host does not tell.
+// SetUnfollowed sets attributes, but follows no link in the last element. On servers that lack
+// lsetstat@openssh.com, refuse it or cannot carry it out (a chroot without /proc), it checks the
+// type immediately before. If the host does not tell the type, an entry that this run has made
+// (own) is assumed to be unchanged.
 func SetUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs, kind fs.FileMode,
 	own bool) error {
 	err := client.LsetAttrs(name, set)

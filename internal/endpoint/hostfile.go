@@ -19,7 +19,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// OnHost opens files on a host over the connection that the pool.Host has.
+// OnHost opens files over the pool.Host's connection.
 type OnHost struct{ Host *pool.Host }
 
 // Open implements Opener.
@@ -28,7 +28,7 @@ func (h OnHost) Open(ctx context.Context, name string, how Opening) (Reader, err
 	if err != nil {
 		return nil, err
 	}
-	if !f.AttrsCached() { // STAT was refused, and the file's size is what shows a short read
+	if !f.AttrsCached() { // STAT was refused, and only the file's size reveals a short read
 		f.WithContext(ctx).Stat()
 	}
 	r := &HostFile{File: f, Trip: trip, how: how, on: h}
@@ -78,8 +78,8 @@ type HostFile struct {
 	File *usftp.File
 	Trip time.Duration // the round trip of its OPEN
 
-	// Ahead returns another stream from an offset on than the file's own handle has, or nil. Its
-	// Close is called when the stream is no longer needed.
+	// Ahead returns a stream from an offset on that replaces the file's own handle, or nil. Its Close
+	// is called when the stream is no longer needed.
 	Ahead func(off int64) io.ReadCloser
 
 	on   OnHost
@@ -92,7 +92,7 @@ type HostFile struct {
 	at     int64 // of the stream
 }
 
-// described takes over what the host last said about the file.
+// described takes over the attributes that the host last sent.
 func (f *HostFile) described() {
 	f.info.SetStat(nil)
 	if f.File.AttrsCached() {
@@ -113,7 +113,7 @@ func (f *HostFile) Stat() (Info, error) {
 	return seen(f.File.Stat())
 }
 
-// Refresh asks what the file is before anything was read. Info returns the answer.
+// Refresh updates the file's attributes before the first read. Info returns them.
 func (f *HostFile) Refresh() error {
 	_, err := f.File.Stat()
 	if err == nil {
@@ -133,8 +133,8 @@ func (f *HostFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadAt is for callers who read everything once in order, starting anywhere, and reread a few
-// pieces.
+// ReadAt implements io.ReaderAt. It suits callers that read everything once in order, starting
+// anywhere, and reread a few pieces.
 func (f *HostFile) ReadAt(p []byte, off int64) (n int, err error) {
 	if f.stream != nil && f.at != off {
 		n, err = f.File.ReadAt(p, off)
@@ -151,17 +151,17 @@ func (f *HostFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// WriteTo implements io.WriterTo: w is given what arrives, from where the next Read would begin.
+// WriteTo implements io.WriterTo. It writes to w from the offset of the next Read on.
 func (f *HostFile) WriteTo(w io.Writer) (int64, error) {
 	n, err := f.File.WriteTo(&guarded{w, f.off, f.guard})
 	f.off += n
 	return n, err
 }
 
-// Guard returns a writer of the file's contents that refuses what Read would.
+// Guard returns a writer for the file's contents that has the same limit as Read.
 func (f *HostFile) Guard(w io.WriterAt) io.WriterAt { return guardedAt{w, f.guard} }
 
-// next returns a stream that continues at an offset.
+// next returns a stream that starts at an offset.
 func (f *HostFile) next(off int64) io.Reader {
 	if f.stream == nil || f.at != off {
 		f.end()
@@ -199,7 +199,7 @@ func (f *HostFile) Seek(off int64, whence int) (int64, error) {
 	return f.File.Seek(off, io.SeekStart)
 }
 
-// Again implements Reader. It opens the file once more, unless the host has one handle only.
+// Again implements Reader. It opens the file once more, unless the host allows one handle only.
 func (f *HostFile) Again(ctx context.Context) (ReadAtCloser, error) {
 	if private.OfClient(f.File.Client()).OneHandle() {
 		return lent{f.File}, nil
@@ -213,15 +213,15 @@ func (f *HostFile) Close() error {
 	return f.File.Close()
 }
 
-// A server that sends more of a file than it announced could fill the disk with a file that looked
-// small. A file that has grown makes no valid copy anyway, so what goes far beyond its size is
-// refused. Files without a size, as in /proc, may have any length.
-//
 // A guard is the offset beyond which a file is not read.
+//
+// A server that sends more of a file than it announced could fill the disk with a file that looked
+// small. A file that has grown makes no valid copy anyway, so data far beyond its size is refused.
+// Files without a size, as in /proc, may have any length.
 type guard int64
 
 // mostGrown is how far a file is read beyond its size. A file that has grown a little is read to
-// its end, so that the error can say to what size.
+// its end, so that the error can name its new size.
 const mostGrown = 1 << 20
 
 func guardOf(size int64) guard {
@@ -231,7 +231,7 @@ func guardOf(size int64) guard {
 	return guard(size + mostGrown)
 }
 
-// check fails if n bytes at an offset go beyond it.
+// check fails if n bytes at an offset go beyond the guard.
 func (g guard) check(off int64, n int) error {
 	if off > int64(g)-int64(n) {
 		return Explain(fmt.Sprintf("there is more than the %d bytes that it had", g-mostGrown),
@@ -267,7 +267,7 @@ func (w guardedAt) WriteAt(p []byte, off int64) (int, error) {
 	return w.WriterAt.WriteAt(p, off)
 }
 
-// HostFiles are the files of a directory of a host, over one connection.
+// HostFiles are the files of a host's directory, over one connection.
 type HostFiles struct {
 	Client *usftp.Client // below a tree's target a view, see [HostRoot.View]
 	Name   string        // of the host
@@ -336,13 +336,13 @@ func (d *HostFiles) Explain(err error, name string) error {
 	return err
 }
 
-// A HostWriter is an open file on a host that is written.
+// A HostWriter is a file on a host that is open for writing.
 type HostWriter struct {
 	*usftp.File
 	Quirks *quirks.Quirks // of the host
 
-	// Striper is what wrote it over several handles, or nil. Finish ends it, and Stop if nothing
-	// else does.
+	// Striper wrote the file over several handles; nil if there was one only. Finish ends it, or else
+	// Stop.
 	Striper *Striper
 }
 
@@ -350,7 +350,7 @@ type HostWriter struct {
 func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
 	var steps []step
 	if w.Striper != nil {
-		// first, since each connection answers in an order of its own
+		// first, since each connection answers in its own order
 		if err := w.Striper.Prove(); err != nil {
 			return done, err
 		}
@@ -360,7 +360,7 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 		steps = append(steps, func() func() error {
 			truncated := waits(ctx, w.Async().Truncate(f.Size))
 			return func() error { return w.truncateRefused(truncated()) }
-		}, func() func() error { // some servers say yes and do nothing
+		}, func() func() error { // some servers report success and do nothing
 			looked := w.Async().Stat()
 			return func() error {
 				stat, err := looked.WaitContext(ctx)
@@ -405,7 +405,7 @@ func (w *HostWriter) truncateRefused(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotTruncated, err)
 }
 
-// SetByPath sets the attributes of a closed file by its path, after FSETSTAT was refused, or where
+// SetByPath sets the attributes of a closed file by its path, after FSETSTAT was refused or where
 // it is known to be. Servers without FSETSTAT (Twisted's) have SETSTAT.
 func (w *HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
 	if errors.Is(refusal, errors.ErrUnsupported) {
@@ -418,12 +418,12 @@ func (w *HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
 	return done
 }
 
-// Keep implements Writer. If the connection is lost, whoever continues the file has to cut it.
+// Keep implements Writer. If the connection is lost, the run that continues the file has to cut it.
 func (w *HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
 	file := w.WithContext(ctx)
 	err := file.Truncate(n)
 	if errors.Is(err, usftp.ErrSharedHandle) || errors.Is(err, usftp.ErrOneHandle) {
-		return false, false // what it holds may be another file's
+		return false, false // the data may be another file's
 	}
 	flushed = err == nil && file.Sync() == nil
 	w.Abandon(ctx)
@@ -443,7 +443,7 @@ func (w *HostWriter) Release() {
 // A step sends a request to the host and returns a function that waits for the answer.
 type step = func() (wait func() error)
 
-// waits returns the second half of a step.
+// waits returns the waiting half of a step.
 func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
 	return func() error {
 		_, err := asked.WaitContext(ctx)

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// HostRoot is a directory of a host as a Root. A host that has beneath@usftp sees to it itself that
-// no link is followed (docs/beneath.md). On others somebody has to look: what is done there by a
-// path follows a link that takes a directory's place right after the look.
+// HostRoot is the Root of a directory on a host. A host with beneath@usftp itself makes sure that
+// no link is followed (docs/beneath.md). On others the client has to look first, and a request
+// still follows a link that takes a directory's place right after the look.
 type HostRoot struct {
 	host *Host
 	dir  hostDir
 	view atomic.Pointer[view]
 	unopened
 
-	// a directory was not looked at before deleting, since the host follows no links
+	// a directory was not checked before a deletion, since the host follows no links
 	trusting atomic.Bool
 }
 
-// A view is a connection as it is used below the root. Another connection may reach a server
-// without beneath@usftp, so that is found out for each.
+// A view is a connection's client for requests below the root. Each connection needs its own, since
+// another one may reach a server without beneath@usftp.
 type view struct {
 	of, client *usftp.Client
 	ok         bool
@@ -44,7 +44,7 @@ func NewHostRoot(h *Host, dir string) *HostRoot {
 // Below implements Place.
 func (h *Host) Below(dir string) (Root, error) { return NewHostRoot(h, dir), nil }
 
-// unopened is of Roots that hold nothing open.
+// unopened is embedded in Roots that hold nothing open.
 type unopened struct{}
 
 // Leave implements Root.
@@ -53,9 +53,9 @@ func (unopened) Leave(string) error { return nil }
 // Close implements Root.
 func (unopened) Close() {}
 
-// View returns a client whose requests for what is in a directory follow no link below the root, or
-// below the last link that stands for a directory on the way there. ok is false, and the client
-// follows links, if the host cannot promise that.
+// View returns a client whose requests for the entries of a directory follow no link below the
+// root, or below the last link on the way there that stands for a directory. ok is false, and the
+// client follows links, if the host cannot promise that.
 func (r *HostRoot) View(client *usftp.Client, dir string) (below *usftp.Client, ok bool) {
 	if link := r.dir.linkAbove(dir); link != "." {
 		return private.OfClient(client).Beneath(r.dir.at(link) + "/")
@@ -78,14 +78,14 @@ func (r *HostRoot) viewed(name string, do func(client *usftp.Client, again bool)
 	})
 }
 
-// withReconnect does something with a name below the root, and explains why it could not be done.
+// withReconnect works like viewed, and explains the error.
 func (r *HostRoot) withReconnect(name string,
 	do func(client *usftp.Client, again bool) error) error {
 	return r.explain(r.viewed(name, do), path.Dir(name))
 }
 
-// explain says what is in the way to a directory if a host with beneath@usftp denied something: its
-// answer for a link is PERMISSION_DENIED.
+// explain returns the error for a link on the way to a directory if a host with beneath@usftp
+// denied a request: its answer for a link is PERMISSION_DENIED.
 func (r *HostRoot) explain(err error, dir string) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -156,7 +156,7 @@ func (r *HostRoot) FollowsLinks() bool {
 	return !ok
 }
 
-// InPlace implements Root. It looks at the directory and all above it, in one round trip.
+// InPlace implements Root. It looks at the directory and all those above it, in one round trip.
 func (r *HostRoot) InPlace(dir string) error {
 	return r.viewed(dir, func(client *usftp.Client, _ bool) error {
 		if _, ok := r.View(client, dir); ok {
@@ -183,7 +183,7 @@ func (r *HostRoot) Unmoved(dir string) error {
 	})
 }
 
-// trusted makes the check of Unmoved if that relied on beneath@usftp, but this connection has
+// trusted repeats the check of Unmoved if that relied on beneath@usftp, but this connection has
 // reached a server without it.
 func (r *HostRoot) trusted(client *usftp.Client, dir string) error {
 	if _, ok := r.View(client, dir); ok || !r.trusting.Load() {
@@ -220,7 +220,7 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	if !Refused(err) {
 		return unset, err
 	}
-	// What is refused because of what is there now says nothing about the host.
+	// A refusal because another file is there now says nothing about the host.
 	if is, err := r.Lstat(name); err != nil && !private.Untold(err) {
 		return unset, err
 	} else if is.HasMode && is.Mode.Type() != kind {
@@ -266,7 +266,7 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return ExplainMissing(err, client, path.Dir(path.Clean(at)))
 		}
-		// Version 3 has no status for "already exists", so look at what is there.
+		// Version 3 has no status for "already exists", so look at the existing entry.
 		there, lookErr := r.dir.lookFor(name)(client, path.Clean(at))
 		switch {
 		case lookErr != nil && errors.Is(err, usftp.ErrSSHFxFailure):
@@ -300,8 +300,7 @@ func (r *HostRoot) Symlink(text, name string) error {
 	})
 }
 
-// occupied adds fs.ErrExist to a refusal if something has the name: version 3 has no status for
-// that.
+// occupied adds fs.ErrExist to a refusal if the name exists: version 3 has no status for that.
 func occupied(err error, client *usftp.Client, name string) error {
 	if Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 		if _, lookErr := unfollowed(client, name); lookErr == nil {
@@ -329,14 +328,14 @@ func (r *HostRoot) ReplaceByLink(text, name, temporary, aside string) error {
 	})
 }
 
-// leadsTo reports whether a name is a link that means text.
+// leadsTo reports whether a name is a link whose target means text.
 func leadsTo(client *usftp.Client, name, text string) bool {
 	have, err := client.ReadLink(name)
 	return err == nil && private.OfClient(client).LinksTo(name, have, text)
 }
 
-// TakeBack gives a file that was moved aside its name back if that is free, and otherwise removes
-// it. It may be gone already.
+// TakeBack renames a file that was moved aside back to its name if that is free, and otherwise
+// removes the file. The file may be gone already.
 func TakeBack(client *usftp.Client, aside, target string) error {
 	if _, err := client.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
@@ -347,9 +346,9 @@ func TakeBack(client *usftp.Client, aside, target string) error {
 	return IgnoreMissing(client.Rename(aside, target))
 }
 
-// Rename implements Root. It looks before: OpenSSH's server takes a link that leads nowhere for
-// nothing, and replaces it (process_rename in sftp-server.c). If the connection was lost during the
-// request, what has left its old name for the new one counts as renamed.
+// Rename implements Root. It looks first: OpenSSH's server treats a link that leads nowhere as
+// absent, and replaces it (process_rename in sftp-server.c). If the connection was lost during the
+// request, a file that has left its old name for the new one counts as renamed.
 func (r *HostRoot) Rename(from, to string) error {
 	return r.both(from, to, func(client *usftp.Client, from, to string, again bool) error {
 		look := private.OfClient(client).StartLook(from)
@@ -365,8 +364,8 @@ func (r *HostRoot) Rename(from, to string) error {
 	})
 }
 
-// Link implements Root. If the connection was lost during the request, a file that looks the same
-// counts as the other name.
+// Link implements Root. If the connection was lost during the request, a file with the same
+// attributes under the new name counts as the link.
 func (r *HostRoot) Link(name, to string) error {
 	return r.both(name, to, func(client *usftp.Client, name, to string, again bool) error {
 		err := occupied(client.Link(name, to), client, to)
@@ -381,7 +380,7 @@ func (r *HostRoot) Link(name, to string) error {
 	})
 }
 
-// both does something with two names; do gets their paths.
+// both calls do with the paths of two names, and explains its error.
 func (r *HostRoot) both(from, to string,
 	do func(client *usftp.Client, from, to string, again bool) error) error {
 	err := r.withReconnect(from, func(client *usftp.Client, again bool) error {
@@ -394,7 +393,7 @@ func (r *HostRoot) both(from, to string,
 	return r.explain(err, path.Dir(to))
 }
 
-// A hostDir is the directory of a HostRoot, and looks at what is below it.
+// A hostDir is the directory of a HostRoot, and looks at the entries below it.
 type hostDir struct {
 	root  string
 	real  realPath
@@ -404,8 +403,8 @@ type hostDir struct {
 // at returns a name's path.
 func (d *hostDir) at(name string) string { return path.Join(d.root, name) }
 
-// follows reports whether a name may itself be a link: the root's, or that of a link that stands
-// for a directory.
+// follows reports whether a name may itself be a link: the root, or a link that stands for a
+// directory.
 func (d *hostDir) follows(name string) bool {
 	return name == "." || d.links.some.Load() && d.links.of(name) != nil
 }
@@ -418,7 +417,7 @@ func (d *hostDir) linkAbove(name string) string {
 	return d.links.above(name)
 }
 
-// lookFor returns how to look at a name.
+// lookFor returns the function that stats a name.
 func (d *hostDir) lookFor(name string) func(*usftp.Client, string) (fs.FileInfo, error) {
 	if d.follows(name) {
 		return followed
@@ -426,9 +425,9 @@ func (d *hostDir) lookFor(name string) func(*usftp.Client, string) (fs.FileInfo,
 	return unfollowed
 }
 
-// way starts to look at a directory and all above it, up to what may be a link. wait returns what
-// the directory is, or why that is unknown, and what is in the way of it. With all, err may also be
-// why something above it is unknown.
+// way starts to look at a directory and all those above it, up to one that may be a link. wait
+// returns the directory's info, or why it is unknown, and in way the error for an entry that blocks
+// the way. With all, err may also be about a directory above it.
 func (d *hostDir) way(client *usftp.Client, dir string,
 	all bool) (wait func() (is fs.FileInfo, err, way error)) {
 	var looks []func() (fs.FileInfo, error)
@@ -454,9 +453,9 @@ func (d *hostDir) way(client *usftp.Client, dir string,
 	}
 }
 
-// look asks for the real path and looks at the directory and all above it, since some servers
-// only tidy the text of a path (those made with pkg/sftp), in one round trip after the first. Where
-// the host tells no real paths, the look must do.
+// look asks for the real path and looks at the directory and all those above it, in one round trip
+// after the first, since some servers only clean the text of a path (those made with pkg/sftp).
+// Where the host tells no real paths, the look must suffice.
 func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	if d.follows(dir) {
 		info, err := followed(client, d.at(dir))
@@ -483,8 +482,8 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	return seen(is, err)
 }
 
-// top returns the real path of the last directory on the way to another that may be reached through
-// a link, and the other one's path from there.
+// top returns the real path of the last directory on the way to dir that may be reached through a
+// link, and dir's path below it.
 func (d *hostDir) top(client *usftp.Client, dir string) (real, below string, err error) {
 	link := d.linkAbove(dir)
 	if link == "." {
@@ -495,7 +494,7 @@ func (d *hostDir) top(client *usftp.Client, dir string) (real, below string, err
 	return real, strings.TrimPrefix(dir, link+"/"), err
 }
 
-// unmoved fails if a directory is not where it was. Of the root it finds out what the others need.
+// unmoved fails if dir is no longer where it was. For the root it gets the real path others need.
 func (d *hostDir) unmoved(client *usftp.Client, dir string) error {
 	if dir == "." {
 		_, err := d.real.of(client, d.root)
@@ -505,8 +504,8 @@ func (d *hostDir) unmoved(client *usftp.Client, dir string) error {
 	return err
 }
 
-// cleaned returns what REALPATH answered in one form: servers for Windows may answer with
-// backslashes, others begin with two slashes, or spell names as their file system does.
+// cleaned returns REALPATH's answer in one form: servers for Windows may answer with backslashes,
+// others begin with two slashes, or spell names as their file system does.
 func cleaned(real string) string {
 	if !strings.HasPrefix(real, "/") {
 		real = strings.ReplaceAll(real, `\`, "/")
@@ -514,7 +513,7 @@ func cleaned(real string) string {
 	return norm.NFC.String(path.Clean(real))
 }
 
-// A realPath is asked for once. It is "" if the host refuses to tell it.
+// A realPath is requested once. It is "" if the host refuses to tell it.
 type realPath struct{ known atomic.Pointer[string] }
 
 func (p *realPath) of(client *usftp.Client, name string) (string, error) {

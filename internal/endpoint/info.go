@@ -10,7 +10,7 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// Info is what is known about a file.
+// Info holds the known facts about a file.
 type Info struct {
 	Mode     fs.FileMode
 	HasMode  bool
@@ -23,17 +23,17 @@ type Info struct {
 	Local    fs.FileInfo // of a local file
 }
 
-// IsRegular reports whether it is a regular file of known size.
+// IsRegular reports whether the file is a regular file of known size.
 func (f *Info) IsRegular() bool { return f.HasMode && f.Mode.IsRegular() && f.Size >= 0 }
 
-// OfStat returns what a server said about a file.
+// OfStat returns the Info for a server's attrs.
 func OfStat(stat *usftp.FileStat) (f Info) {
 	f.SetStat(stat)
 	return f
 }
 
-// SetStat sets it to what a server said about a file. It is not inlined, to keep the stacks of
-// thousands of files small.
+// SetStat sets f to a server's attrs. It is not inlined, to keep the stacks of thousands of files
+// small.
 //
 //go:noinline
 func (f *Info) SetStat(stat *usftp.FileStat) {
@@ -52,13 +52,13 @@ func (f *Info) SetStat(stat *usftp.FileStat) {
 	}
 }
 
-// OfFile returns what the system says about a file.
+// OfFile returns the Info for a local file.
 func OfFile(info fs.FileInfo) (f Info) {
 	f.SetInfo(info)
 	return f
 }
 
-// SetInfo sets it to what the system says about a file. For noinline see SetStat.
+// SetInfo sets f to the system's facts about a file. For noinline see SetStat.
 //
 //go:noinline
 func (f *Info) SetInfo(info fs.FileInfo) {
@@ -66,8 +66,8 @@ func (f *Info) SetInfo(info fs.FileInfo) {
 		Atime: info.ModTime(), HasTimes: true, Owner: localfs.OwnerOf(info), Local: info}
 }
 
-// modeOf returns a file's mode. On Windows a directory may be irregular besides, such as one that
-// is kept in step with a cloud.
+// modeOf returns a file's mode. On Windows a directory may be irregular as well, such as one that
+// is synchronized with a cloud.
 func modeOf(info fs.FileInfo) fs.FileMode {
 	mode := info.Mode()
 	if mode.IsDir() {
@@ -84,22 +84,22 @@ func (f *Info) Perm() fs.FileMode {
 	return f.Mode.Perm()
 }
 
-// DirBits are the mode bits besides the permissions that the copy of a directory gets. On a
-// directory they give nobody the rights of another user: one says who may delete files in it, the
-// other which group new files have.
+// DirBits are the mode bits besides the permissions that a directory's copy gets. On a directory
+// they give nobody another user's rights: one controls who may delete files in it, the other which
+// group new files have.
 const DirBits = fs.ModeSetgid | fs.ModeSticky
 
-// RunsAs are the bits of a program that runs with the rights of its owner or group, and not of who
-// starts it. A copy gets none: it belongs to who made it, who never agreed to that.
+// RunsAs are the bits of a program that runs with the rights of its owner or group instead of its
+// caller's. A copy gets none: its owner, who made it, never agreed to that.
 const RunsAs = fs.ModeSetuid | fs.ModeSetgid
 
-// Nearest returns the time closest to t that SFTP has.
+// Nearest returns the time closest to t that SFTP can express.
 func Nearest(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
 }
 
-// Apart returns how far apart two times are if one of them may be what a host shows of the other:
-// it has 32 bits of the seconds, and times from 2096 on are read as earlier ones.
+// Apart returns how far apart two times are if one of them may be the other as a host shows it:
+// SFTP has 32 bits of the seconds, and times from 2096 on are read as earlier ones.
 func Apart(a, b time.Time) time.Duration {
 	return (time.Duration(int32(uint32(a.Unix())-uint32(b.Unix()))) * time.Second).Abs()
 }
@@ -127,7 +127,7 @@ func (a *Attributes) PreservesMode(of *Info) bool {
 	return a.Preserve && !a.NoModes && of.HasMode
 }
 
-// Tell says what a host does not set, unless that is not wanted anyway.
+// Tell reports the attributes that a host does not set, unless they are not wanted anyway.
 func (a *Attributes) Tell(unset Unset, say func(string)) {
 	unset.Times, unset.Modes = unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
 	unset.Say(say)

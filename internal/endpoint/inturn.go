@@ -16,35 +16,35 @@ import (
 
 // turns lists directories on a host that may allow few handles without saying how many. Version 3
 // has no status for that: a host that has no more says FAILURE, which may mean anything. So a
-// directory that was refused while something else was open is asked for again, until others have
-// been closed. Where that never helps, FAILURE means something else. Where it does, directories are
-// from then on listed one at a time, and to their end: whoever takes the entries may be waiting for
+// directory that was refused while something else was open is retried until others have been
+// closed. Where that never helps, FAILURE means something else. Where it does, directories are from
+// then on listed one at a time, and to their end: the consumer of the entries may be waiting for
 // files, which need handles, too.
 type turns struct {
-	turn   chan struct{} // holds the one that is listed
-	listed atomic.Int32  // how many are, or are about to be
-	helped atomic.Bool   // asking again did
-	vain   atomic.Int32  // how often it did not
+	turn   chan struct{} // full while a directory is listed
+	listed atomic.Int32  // directories that are listed, or are about to be
+	helped atomic.Bool   // a retry has helped
+	vain   atomic.Int32  // how many directories no retry has helped
 }
 
 const (
-	// mostAsked is how often a directory is asked for again, fewAsked as long as that has not
-	// helped, and fewInVain how many directories try it then.
+	// mostAsked limits the retries for a directory, fewAsked as long as no retry has helped, and
+	// fewInVain the directories that are retried then.
 	mostAsked, fewAsked, fewInVain = 200, 10, 3
 
-	// askPause and longPause are how long it waits before that, at first and at most. Others may
-	// be waiting for a handle as well.
+	// askPause and longPause are the first and the longest pause before a retry. Others may be waiting
+	// for a handle as well.
 	askPause, longPause = 20 * time.Millisecond, 160 * time.Millisecond
 
-	// mostInTurn limits the entries of a directory that is listed to its end: some 400 MB. Those
-	// of more than fewInTurn are taken before the next directory is listed.
+	// mostInTurn limits the entries of a directory that is listed to its end: some 400 MB. A directory
+	// of more than fewInTurn is consumed before the next one is listed.
 	mostInTurn, fewInTurn = 1 << 20, 1 << 14
 )
 
 var errTooManyInTurn = errors.New(
 	"the directory has too many entries for a host that allows few handles")
 
-// patience returns how often a directory is asked for again.
+// patience returns how often a directory is retried.
 func (t *turns) patience() int {
 	switch {
 	case t.helped.Load():
@@ -55,13 +55,13 @@ func (t *turns) patience() int {
 	return fewAsked
 }
 
-// isRefused reports whether a directory may be refused because others are open.
+// isRefused reports whether err may be a refusal because other handles are open.
 func (t *turns) isRefused(client *usftp.Client, others bool, err error) bool {
 	return errors.Is(err, usftp.ErrSSHFxFailure) && t.patience() > 0 &&
 		(others || private.OfClient(client).OpenHandles() > 0)
 }
 
-// inTurn is [usftp.Client.Entries] for a directory that was refused, or any on such a host.
+// inTurn lists as [usftp.Client.Entries] does, a directory that was refused, or any on such a host.
 func (t *turns) inTurn(ctx context.Context, client *usftp.Client,
 	dir string) iter.Seq2[*usftp.File, error] {
 	return func(yield func(*usftp.File, error) bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// Local is this machine as a Place.
+// Local is the Place of this machine.
 type Local struct{}
 
 // Join implements Place.
@@ -51,7 +51,7 @@ func (Local) Stat(name string) (Info, error) { return found(os.Stat(name)) }
 // Lstat implements FS.
 func (Local) Lstat(name string) (Info, error) { return found(os.Lstat(name)) }
 
-// found returns what was found.
+// found converts the result of a stat.
 func found(info fs.FileInfo, err error) (Info, error) {
 	if err != nil {
 		return Info{}, err
@@ -61,7 +61,7 @@ func found(info fs.FileInfo, err error) (Info, error) {
 
 // RealPath implements Place.
 func (Local) RealPath(name string) (string, error) {
-	name, err := filepath.EvalSymlinks(name) // first: Abs takes ".." for text
+	name, err := filepath.EvalSymlinks(name) // first, since Abs resolves ".." as text
 	if err == nil {
 		name, err = filepath.Abs(name)
 	}
@@ -86,8 +86,8 @@ func (Local) Mark(dir string) (string, error) {
 // Volume implements Place.
 func (Local) Volume(name string) [2]uint64 { return localfs.FileSystemID(name) }
 
-// List implements FS. What has a name that as part of a path leads elsewhere, as other systems can
-// make on Windows, is not to be opened by it: its error says so.
+// List implements FS. An entry whose name leads elsewhere as part of a path, as other systems can
+// create on Windows, must not be opened by it: its error says so.
 func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error) bool) error {
 	in, err := openRoot(dir)
 	if err != nil {
@@ -116,13 +116,13 @@ func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error
 	return err
 }
 
-// openRoot opens a directory. The dot is for a named pipe: without it OpenRoot waits until somebody
-// writes to that.
+// openRoot opens a directory. The dot is for a named pipe: without it OpenRoot would wait for a
+// writer.
 func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(cmp.Or(dir, ".") + string(filepath.Separator) + ".")
 }
 
-// moved reports whether something else, or nothing, has the path of a directory that is open.
+// moved reports whether an open directory has lost its path to another entry, or to none.
 func moved(dir *os.Root, look func(string) (fs.FileInfo, error), name string) bool {
 	opened, err := dir.Stat(".")
 	if err != nil {
@@ -135,9 +135,9 @@ func moved(dir *os.Root, look func(string) (fs.FileInfo, error), name string) bo
 // listPiece is how many entries of a directory are read at a time.
 const listPiece = 256
 
-// eachEntry reads a directory until each returns false; whole is then false. It looks at entries
+// eachEntry reads a directory until each returns false; whole is then false. It stats entries
 // through the open directory, not by their paths: if the directory is renamed, or its file system
-// unmounted, they would all seem to be gone. One that was really removed meanwhile has an error for
+// unmounted, they would all seem to be gone. An entry that was really removed meanwhile comes with
 // fs.ErrNotExist.
 func eachEntry(in *os.Root, each func(string, Info, error) bool) (whole bool, err error) {
 	dir, err := in.Open(".")
@@ -212,8 +212,8 @@ func writeSmall(name string, data []byte, create bool,
 // Remove implements FS.
 func (Local) Remove(name string, dir bool) error { return remove(name, dir, os.Lstat, os.Remove) }
 
-// remove removes no file that has taken the place of a directory, as far as one look shows:
-// os.Remove tries both.
+// remove removes a name. With dir it looks first, and spares a file that has taken a directory's
+// place: os.Remove tries both.
 func remove(name string, dir bool, look func(string) (fs.FileInfo, error),
 	remove func(string) error) error {
 	if dir {
@@ -291,7 +291,7 @@ func (Local) ReadWhole(_ context.Context, name string, how Opening, info *Info, 
 type LocalFile struct {
 	*os.File
 	info Info
-	free func() // makes reads interruptible no longer
+	free func() // ends the interruptibility of reads
 }
 
 // Info implements Reader.
@@ -309,14 +309,13 @@ func (f *LocalFile) Close() error {
 	return f.File.Close()
 }
 
-// lent is an open file that somebody else closes.
+// lent is an open file that its owner closes.
 type lent struct{ io.ReaderAt }
 
 func (lent) Close() error { return nil }
 
-// LocalFiles are the files of a directory of this machine, which is open from the first call to
-// Close. Links in the path of the directory that the user named are followed, links below it are
-// not.
+// LocalFiles are the files of a local directory, which is open from the first call to Close. Links
+// in the path that the user named are followed, links below it are not.
 type LocalFiles struct {
 	below   *LocalRoot // nil if nobody else uses the directory
 	dir     string
@@ -351,7 +350,7 @@ func (d *LocalFiles) Close() {
 	}
 }
 
-// about makes an error of an os.Root one about a path.
+// about sets the path in an error of an os.Root.
 func about(name string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		path.Path = name
@@ -413,25 +412,25 @@ func (d *LocalFiles) Remove(_ context.Context, name string) error {
 	return about(name, d.in.Remove(filepath.Base(name)))
 }
 
-// Replace gives a file the name of another, which loses it.
+// Replace renames a file to the name of another, which it replaces.
 func (d *LocalFiles) Replace(from, to string) error {
 	return localfs.Replace(d.in, filepath.Base(from), filepath.Base(to))
 }
 
-// Moved reports whether something else, or nothing, has the path of the directory.
+// Moved reports whether the directory has lost its path to another entry, or to none.
 func (d *LocalFiles) Moved(path string) bool { return moved(d.in, os.Stat, path) }
 
 // Explain implements Files.
 func (*LocalFiles) Explain(err error, _ string) error { return err }
 
-// A LocalWriter is an open file on this machine that is written.
+// A LocalWriter is a local file that is open for writing.
 type LocalWriter struct {
 	*os.File
-	In   *os.Root // the directory that it is in
+	In   *os.Root // its directory
 	Base string   // its name there
 
 	Sparse bool // blocks of zeros become holes
-	Over   bool // it has old contents, which are written over
+	Over   bool // its old contents are overwritten
 }
 
 // WriteAt implements io.WriterAt.
@@ -445,8 +444,8 @@ func (w *LocalWriter) WriteAt(p []byte, off int64) (int, error) {
 	return localfs.WriteSparse(w.File, p, off)
 }
 
-// Resize sets the size of a sparse file, which may end in a hole. What is longer stays so until it
-// is truncated.
+// Resize sets the size of a sparse file, which may end in a hole. A longer file stays longer until
+// it is truncated.
 func (w *LocalWriter) Resize(size int64) error {
 	if !w.Sparse {
 		return nil
@@ -459,7 +458,7 @@ func (w *LocalWriter) Resize(size int64) error {
 	return w.Truncate(size)
 }
 
-// Finish implements Writer. It sets times last and by the name: closing a file may write to it.
+// Finish implements Writer. It sets times last and by name: closing a file may write to it.
 func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err error) {
 	set := &f.Set
 	if f.Truncate {

@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// LocalRoot is a directory of this machine as a Root. Everything in it is done through os.Root, so
-// that names from a server cannot lead outside.
+// LocalRoot is the Root of a local directory. All its operations go through os.Root, so that names
+// from a server cannot lead outside.
 type LocalRoot struct {
 	top  *os.Root // nil if there is no directory, as in a dry run
 	base string   // the directory's name in top; "." if it is top
@@ -100,8 +100,8 @@ func (r *LocalRoot) ReadSmall(name string, most int64) (data []byte, was Info, e
 	return data, was, err
 }
 
-// openRegular opens an existing regular file. A named pipe is not opened, which would wait, nor is
-// what a link leads to, which os.Root would follow inside the directory.
+// openRegular opens an existing regular file. It opens no named pipe, which would wait, and no
+// link, which os.Root would follow inside the directory.
 func openRegular(in *os.Root, base string, flags int) (*os.File, error) {
 	listed, err := in.Lstat(base)
 	if err == nil && !listed.Mode().IsRegular() {
@@ -166,8 +166,7 @@ func (r *LocalRoot) LookDir(dir string) (i Info, err error) {
 	return i, err
 }
 
-// lookAt looks at what is called base in an open directory. It follows a link that stands for a
-// directory.
+// lookAt stats base in an open directory. It follows a link that stands for a directory.
 func (r *LocalRoot) lookAt(in *os.Root, name, base string) (fs.FileInfo, error) {
 	if at := path.Join(r.base, name); r.dirs.link(at) != nil {
 		return os.Stat(r.dirs.path(at))
@@ -196,8 +195,8 @@ func (*LocalRoot) FollowsLinks() bool { return false }
 // InPlace implements Root.
 func (*LocalRoot) InPlace(string) error { return nil }
 
-// Unmoved implements Root. It compares the directories that are open, from the root on, with what
-// has their names now.
+// Unmoved implements Root. It compares the open directories, from the root on, with the present
+// entries of their names.
 func (r *LocalRoot) Unmoved(dir string) error {
 	if dir != "." {
 		if err := r.Unmoved(path.Dir(dir)); err != nil {
@@ -219,7 +218,7 @@ func (r *LocalRoot) Unmoved(dir string) error {
 	})
 }
 
-// sameDir fails if what is listed is not an open directory.
+// sameDir fails if the listed entry is not the open directory.
 func sameDir(listed, open fs.FileInfo, err error) error {
 	switch {
 	case err != nil || os.SameFile(open, listed):
@@ -236,7 +235,7 @@ func (r *LocalRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) 
 	err = r.in(name, func(in *os.Root, base string) error {
 		err := in.Mkdir(base, perm)
 		if made = err == nil; made {
-			r.dirs.forget(path.Join(r.base, name)) // somebody may have removed one of that name
+			r.dirs.forget(path.Join(r.base, name)) // another directory of that name may have been removed
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return err
@@ -272,15 +271,15 @@ func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 // Rename implements Root.
 func (r *LocalRoot) Rename(from, to string) error {
 	err := r.between(from, to, localfs.RenameNew, renameNew)
-	if err == nil { // both names may be those of directories that are open
+	if err == nil { // both names may belong to open directories
 		r.dirs.forget(path.Join(r.base, from))
 		r.dirs.forget(path.Join(r.base, to))
 	}
 	return err
 }
 
-// renameNew renames to a free name where the system replaces what is there: a file gets a second
-// name, which fails if that exists, and loses the first.
+// renameNew renames to a free name where the system's rename replaces: it links the file to the new
+// name, which fails if that exists, and removes the old one.
 func renameNew(in *os.Root, from, to string) error {
 	err := in.Link(from, to)
 	if err == nil {
@@ -289,7 +288,7 @@ func renameNew(in *os.Root, from, to string) error {
 	if _, lookErr := in.Lstat(to); errors.Is(err, fs.ErrExist) || lookErr == nil {
 		return fs.ErrExist
 	}
-	return in.Rename(from, to) // a directory, or there are no second names here
+	return in.Rename(from, to) // a directory, or there are no hard links here
 }
 
 // Link implements Root.
@@ -298,8 +297,8 @@ func (r *LocalRoot) Link(name, to string) error {
 }
 
 // between calls do with the open directories that hold two names, and the names in them. Where the
-// system cannot do that, it calls instead with paths, on which os.Root follows links that stay
-// inside, so that it looks before.
+// system does not support that, it checks the directories and calls instead with paths, in which
+// os.Root follows links that stay inside.
 func (r *LocalRoot) between(from, to string,
 	do func(in *os.Root, old string, at *os.Root, name string) error,
 	instead func(in *os.Root, from, to string) error) error {
@@ -333,7 +332,7 @@ func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, _ bool,
 	})
 }
 
-// setAttrs sets attributes of what is called base in an open directory.
+// setAttrs sets attributes of base in an open directory.
 func setAttrs(in *os.Root, name, base string, kind fs.FileMode, set usftp.NewAttrs) error {
 	info, err := in.Lstat(base)
 	switch {
@@ -366,9 +365,8 @@ func setAttrs(in *os.Root, name, base string, kind fs.FileMode, set usftp.NewAtt
 	return err
 }
 
-// chmodDir sets the mode of a directory, not that of one to which a link that has taken its place
-// leads. A directory that cannot be opened gets its mode by its name; os.Root then keeps the change
-// inside.
+// chmodDir sets the mode of a directory, and follows no link that has taken its place. A directory
+// that cannot be opened gets its mode by its name; os.Root then keeps the change inside.
 func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
 	dir, err := openUnfollowed(in, name)
 	if err == nil {
@@ -379,7 +377,7 @@ func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
 		err = in.Chmod(name, mode)
 	}
 	if errors.Is(err, fs.ErrPermission) && mode&fs.ModeSetgid != 0 {
-		// Linux leaves the bit out if we are not in the group, other systems refuse the mode.
+		// Linux drops the bit if we are not in the group, other systems refuse the mode.
 		err = in.Chmod(name, mode&^fs.ModeSetgid)
 	}
 	return err

@@ -14,10 +14,10 @@ import (
 // open.
 type openDirs struct {
 	top   *os.Root
-	links dirLinks // by the path in top, as the following
+	links dirLinks // by path in top, as the maps below
 	mu    sync.Mutex
 	open  map[string]*openDir
-	moved map[string]bool // those that had lost their names when they were evicted
+	moved map[string]bool // directories that had lost their names when they were evicted
 	tick  int64
 }
 
@@ -31,12 +31,12 @@ type openDir struct {
 const (
 	mostOpenDirs = 64
 
-	// mostMoved is how many that were moved are remembered: others may move any number.
+	// mostMoved limits the moved directories that are remembered: others may move any number.
 	mostMoved = 1000
 )
 
 // use opens a directory, which stays open at least until release is called. No link in its path is
-// followed, even if it leads to somewhere else in top.
+// followed, even if it leads elsewhere in top.
 func (d *openDirs) use(name string) (root *os.Root, release func(), err error) {
 	if name == "." {
 		return d.top, func() {}, nil
@@ -57,7 +57,7 @@ func (d *openDirs) use(name string) (root *os.Root, release func(), err error) {
 	}, nil
 }
 
-// link returns the link that a name is if that stands for a directory, or nil.
+// link returns the link of this name if it stands for a directory, or nil.
 func (d *openDirs) link(name string) *dirLink {
 	if !d.links.some.Load() {
 		return nil
@@ -95,7 +95,7 @@ func (d *openDirs) hold(name string) (*openDir, error) {
 	return o, nil
 }
 
-// openIn opens a directory in another, or the one that a link there stands for.
+// openIn opens a directory in another, or the directory that a link there stands for.
 func (d *openDirs) openIn(in *os.Root, name string) (*os.Root, error) {
 	link := d.link(name)
 	if link == nil {
@@ -115,8 +115,8 @@ func (d *openDirs) openIn(in *os.Root, name string) (*os.Root, error) {
 // path returns the path of a name in top.
 func (d *openDirs) path(name string) string { return filepath.Join(d.top.Name(), name) }
 
-// openUnfollowed opens a directory in another, but not through a link. The slash is for the case
-// that a named pipe has taken its place: without it OpenRoot waits until somebody writes to that.
+// openUnfollowed opens a directory in another, but not through a link. The slash is for a named
+// pipe that has taken its place: without it OpenRoot would wait for a writer.
 func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
 	dir, err := in.OpenRoot(name + "/")
 	if err != nil {
@@ -139,7 +139,7 @@ func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
 	return dir, nil
 }
 
-// notDir returns what is wrong with what should be a directory.
+// notDir returns the error for an entry that is not a directory, or nil.
 func notDir(is fs.FileInfo) error {
 	switch {
 	case is.Mode()&fs.ModeSymlink != 0:
@@ -150,8 +150,7 @@ func notDir(is fs.FileInfo) error {
 	return nil
 }
 
-// evict closes the directories least recently used if there are too many. The caller holds the
-// lock.
+// evict closes the least recently used directories if too many are open. The caller holds the lock.
 func (d *openDirs) evict() {
 	for len(d.open) >= mostOpenDirs {
 		oldest := ""
@@ -175,7 +174,7 @@ func (d *openDirs) evict() {
 }
 
 // leave closes a directory in which nothing more is created. Attributes may still be set in it. It
-// fails if the directory does not have its name any more.
+// fails if the directory no longer has its name.
 func (d *openDirs) leave(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,8 +187,8 @@ func (d *openDirs) leave(name string) error {
 	return nil
 }
 
-// movedNow reports whether something else, or nothing, has the name of a directory that is open.
-// The caller holds the lock.
+// movedNow reports whether an open directory has lost its name to another entry, or to none. The
+// caller holds the lock.
 func (d *openDirs) movedNow(name string) bool {
 	if name == "." {
 		return moved(d.top, os.Stat, d.top.Name())

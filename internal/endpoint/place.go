@@ -1,10 +1,10 @@
-// Package endpoint makes file systems alike: this machine's, a host's, and a stream, which has
-// none. It knows what can be done with a name, and nothing of copies, trees or journals.
+// Package endpoint gives file systems one interface: this machine's, a host's, and a stream, which
+// has none. It knows operations on names, and nothing of copies, trees or journals.
 //
-// A [Place] is one end of a run. A [Root] is what lies below one directory there: no link below it
-// is followed, whatever becomes of the directories meanwhile, as far as the system or the host can
-// promise that. Both are safe for concurrent use. Requests to a host are repeated over a new
-// connection if the old one was lost; each method says what follows from that.
+// A [Place] is one end of a run. A [Root] is the tree below one directory there: no link below it
+// is followed, whatever becomes of the directories meanwhile, if the system or the host can promise
+// that. Both are safe for concurrent use. Requests to a host are repeated over a new connection if
+// the old one was lost; each method states the consequences.
 package endpoint
 
 import (
@@ -22,36 +22,36 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// FS is what a Place and a Root have in common. In a Place names are paths; in a Root they are
+// FS is the common part of a Place and a Root. In a Place names are paths; in a Root they are
 // relative to its directory, with slashes, and "." is the directory itself.
 type FS interface {
-	// Lstat describes what is there. It follows no link in the last element.
+	// Lstat describes an entry. It follows no link in the last element.
 	Lstat(name string) (Info, error)
 
 	ReadLink(name string) (string, error)
 
-	// List calls each for the entries of a directory until it returns false. err is why an entry
-	// could not be looked at. was is what the directory was when it was found, or nil; if another
-	// one is there now, the error is ErrMoved, as far as that can be told.
+	// List calls each for the entries of a directory until it returns false. err is why an entry could
+	// not be described. was is the directory's Info when it was found, or nil; if another directory is
+	// seen in its place, the error is ErrMoved.
 	//
-	// If the connection is lost, the listing starts over. Names that each has had are then left
+	// If the connection is lost, the listing starts over. Names already passed to each are then left
 	// out; but if restart is not nil, it is called, and all names come again.
 	List(dir string, was *Info, restart func(),
 		each func(name string, i Info, err error) bool) error
 
-	// ReadSmall returns up to most bytes of a regular file, and what it was before it was read. It
-	// follows no link: for anything else than a regular file the error is ErrNotRegular.
+	// ReadSmall returns up to most bytes of a regular file, and its Info before the read. It follows
+	// no link: for anything but a regular file the error is ErrNotRegular.
 	ReadSmall(name string, most int64) (data []byte, was Info, err error)
 
-	// WriteSmall writes a small file. With create it makes the file, and fails if the name exists;
-	// what it could not write it removes again, or the error is ErrLeft too. Without, the file must
-	// exist and have the size of data. If the connection was lost, an error is ErrRepeated too,
-	// since the first request may have been carried out.
+	// WriteSmall writes a small file. With create it creates the file, and fails if the name exists;
+	// if it cannot write the file, it removes it again, or the error is ErrLeft too. Without, the file
+	// must exist and have the size of data. If the connection was lost, an error is ErrRepeated too,
+	// since the first request may have been executed.
 	WriteSmall(name string, data []byte, create bool) error
 
-	// Remove removes a file or an empty directory. It follows no link. With dir it removes nothing
-	// but a directory: a file that has taken its place stays. It works for a few seconds after the
-	// run's context has ended, too, for what has to be cleaned up.
+	// Remove removes a file or an empty directory. It follows no link. With dir it removes only a
+	// directory: a file that has taken its place stays. For cleaning up it also works for a few
+	// seconds after the run's context has ended.
 	Remove(name string, dir bool) error
 }
 
@@ -60,7 +60,7 @@ type Place interface {
 	FS
 
 	// Join returns the path of a name in a directory, Base the name of a path's copy in another
-	// directory, "." if the contents of a directory are meant.
+	// directory, or "." if the contents of a directory are meant.
 	Join(dir, name string) string
 	Base(path string) string
 
@@ -68,14 +68,14 @@ type Place interface {
 	// streams.
 	Identity(path string) (host, name string, ok bool)
 
-	// Stat is Lstat that follows links.
+	// Stat works like Lstat, but follows links.
 	Stat(path string) (Info, error)
 
 	// RealPath returns a path without links and "..".
 	RealPath(path string) (string, error)
 
-	// Mark returns what tells a directory from others that may take its place, as far as that can
-	// be known.
+	// Mark returns a text that distinguishes a directory from others that may take its place (best
+	// effort).
 	Mark(dir string) (string, error)
 
 	// Volume returns numbers that identify a path's file system; zeros if unknown.
@@ -85,17 +85,16 @@ type Place interface {
 	// CleanupTime, or if the run was interrupted and a host is silent.
 	Cleanup(ctx context.Context) (context.Context, context.CancelFunc)
 
-	// Below returns what lies below an existing directory. It follows links to it.
+	// Below returns the Root of an existing directory. It follows links to the directory.
 	Below(dir string) (Root, error)
 
-	// Conn returns the connection to the host, which is replaced when it is lost; nil on this
-	// machine. Opener returns how files are opened, over the connection that on has, if they are on
-	// a host.
+	// Conn returns the connection to the host, which is replaced when it is lost; nil on this machine.
+	// Opener returns an opener of files, over on's connection if they are on a host.
 	Conn() *pool.Conn
 	Opener(on *pool.Host) Opener
 }
 
-// A Root is what lies below one directory, called the root.
+// A Root is the tree below one directory, called the root.
 type Root interface {
 	FS
 
@@ -103,21 +102,21 @@ type Root interface {
 	// may be a link.
 	LookDir(dir string) (Info, error)
 
-	// FollowsLinks reports whether the requests below the root may follow a link that has taken the
-	// place of a directory, so that somebody has to look: see InPlace and Unmoved.
+	// FollowsLinks reports whether requests below the root may follow a link that has taken the place
+	// of a directory, so that the caller has to look: see InPlace and Unmoved.
 	FollowsLinks() bool
 
-	// InPlace fails if a link has taken the place of a directory, as far as one look shows.
+	// InPlace looks once, and fails if a link has taken the place of a directory.
 	InPlace(dir string) error
 
-	// Unmoved fails if a directory is no longer where it was. It must be called before something is
-	// deleted there. Called for the root first, it finds out what it needs for all others.
+	// Unmoved fails if a directory is no longer where it was. It must be called before a deletion
+	// there. Called for the root first, it gathers the facts that it needs for all others.
 	Unmoved(dir string) error
 
-	// Mkdir makes a directory. made is false, without an error, if one is there already.
+	// Mkdir makes a directory. made is false, without an error, if the directory exists already.
 	Mkdir(name string, perm fs.FileMode) (made bool, err error)
 
-	// Symlink makes a link that says text. It fails with fs.ErrExist if something is there.
+	// Symlink makes a link with this text. It fails with fs.ErrExist if the name exists.
 	Symlink(text, name string) error
 
 	// ReplaceByLink makes a link in place of a file or a link. It may use the other two names,
@@ -127,15 +126,15 @@ type Root interface {
 	// SameLink reports whether have, which ReadLink returned for name, means want.
 	SameLink(name, have, want string) bool
 
-	// Rename and Link give a file another name, Link besides the one it has. Both fail with
-	// fs.ErrExist if something is there.
+	// Rename and Link give a file another name; with Link it keeps its old one, too. Both fail with
+	// fs.ErrExist if the new name exists.
 	Rename(from, to string) error
 	Link(name, to string) error
 
-	// SetAttrs sets attributes. kind is the type that name was found to have, and own is set for
-	// what this run has made. It follows no link, except for the root. If a host refuses all of
-	// them together, each is tried. Times and permissions that a host does not set at all are left
-	// out; the first time that shows, Unset says so. A file that is known to have other names,
+	// SetAttrs sets attributes. kind is the type that name was found to have, and own is set for an
+	// entry that this run has made. It follows no link, except for the root. If a host refuses the
+	// attributes together, each is tried. Times and permissions that a host does not set at all are
+	// left out; the first time that shows, Unset says so. A file that is known to have other names,
 	// which would change with it, is left alone: the error is ErrOtherNames.
 	SetAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs) (Unset, error)
 
@@ -143,8 +142,8 @@ type Root interface {
 	// directory. It fails with ErrLinkInWay if the link leads to anything else.
 	KeepDirLink(name string) (Info, error)
 
-	// Leave says that nothing more will be done in a directory for now. On this machine it fails if
-	// the directory no longer has its name, so that what was put there is elsewhere: ErrWentAlong.
+	// Leave says that nothing more will be done in a directory for now. On this machine it fails with
+	// ErrWentAlong if the directory no longer has its name: entries put there are elsewhere.
 	Leave(dir string) error
 	Close()
 }
@@ -186,7 +185,7 @@ func (u Unset) Say(say func(string)) {
 	}
 }
 
-// NameForm returns what is the same for all names that some file system takes for one: those that
+// NameForm returns a form shared by all names that some file system takes for one: names that
 // differ only in case, or in how Unicode spells a letter.
 func NameForm(name string) string {
 	if IsASCII(name) {
@@ -195,7 +194,7 @@ func NameForm(name string) string {
 	return norm.NFC.String(localfs.FoldName(norm.NFC.String(name)))
 }
 
-// IsASCII reports whether a name has no other letters.
+// IsASCII reports whether a name has only ASCII characters.
 func IsASCII(name string) bool {
 	for i := range len(name) {
 		if name[i] >= utf8.RuneSelf {

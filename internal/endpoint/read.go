@@ -8,17 +8,17 @@ import (
 
 // An Opener opens files to be read. On a host it does so over one connection, and repeats nothing.
 type Opener interface {
-	// Open opens a file and finds out what it is; on a host that takes one round trip. The open of
-	// a pipe, and reads from it, end with ctx.
+	// Open opens a file and gets its Info; on a host that takes one round trip. Opening a pipe, and
+	// reading from it, end with ctx.
 	Open(ctx context.Context, name string, how Opening) (Reader, error)
 
-	// ReadWhole reads a small file that was listed as info says, and sets info to what it was when
-	// it was read, as far as the host tells. The error is ErrNotListed if it is not a regular file
-	// of that size, or changes meanwhile. It must fit one request (see private.Client.DataSizes).
+	// ReadWhole reads a small file that was listed with info, and sets info to its state when it was
+	// read, if the host tells it. The error is ErrNotListed if it is not a regular file of that size,
+	// or changes meanwhile. It must fit one request (see private.Client.DataSizes).
 	ReadWhole(ctx context.Context, name string, how Opening, info *Info, to Memory) error
 }
 
-// Opening says what is known of a file that is opened.
+// Opening holds the known facts about a file to be opened.
 type Opening uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	Growing                      // it may be read far beyond its size
 )
 
-// Memory is what ReadWhole reads into.
+// Memory provides the buffer for ReadWhole.
 type Memory interface {
 	Opened()           // the file is open
 	Lend(n int) []byte // called at most once, when the contents are there
@@ -37,7 +37,7 @@ type Memory interface {
 type Reader interface {
 	io.Reader
 	io.ReaderAt // of a host's file, best in order
-	io.Seeker   // sets where the next Read begins; a stream need not be able to
+	io.Seeker   // sets where the next Read begins; a stream may not support it
 
 	// Info describes the file as it was opened, Stat as it is now. Size is -1 if it is not known.
 	Info() *Info

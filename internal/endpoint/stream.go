@@ -12,7 +12,7 @@ import (
 // ErrStream reports that a stream has no files.
 var ErrStream = fmt.Errorf("%w: a stream is not a directory", errors.ErrUnsupported)
 
-// Stream is a stream as a Place. It has no names.
+// Stream is the Place of a stream. It has no names.
 type Stream struct{ Reader io.Reader } // nil if nothing can be read from it
 
 func (Stream) Join(_, name string) string                  { return name }
@@ -61,7 +61,7 @@ type streamFile struct {
 
 func (f *streamFile) Info() *Info         { return &f.info }
 func (f *streamFile) Stat() (Info, error) { return f.info, nil }
-func (f *streamFile) Close() error        { return nil } // it is the caller's
+func (f *streamFile) Close() error        { return nil } // the caller closes it
 
 func (*streamFile) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
 

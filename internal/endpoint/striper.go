@@ -30,7 +30,7 @@ type Striping struct {
 	Flag int   // how the file is opened, without os.O_CREATE and os.O_TRUNC
 	From int64 // where the transfer begins
 	Size int64 // of the whole file
-	Over int64 // of an old file that is written over
+	Over int64 // of an old file that is overwritten
 }
 
 // A Striper opens further handles of a file while it is copied, as long as that helps. Handles are
@@ -48,18 +48,18 @@ type Striper struct {
 	mu     sync.Mutex
 	lanes  []lane
 	broken error // the first failure of a handle that took part
-	lost   bool  // the connection of one was lost
+	lost   bool  // the connection of a handle was lost
 }
 
-// lane is a further handle of the file.
+// A lane is a further handle of the file.
 type lane struct {
 	file    *usftp.File
 	on      pools.Session
 	release func()
 }
 
-// NewStriper starts to open handles for a transfer over its Stripes. Stop ends that and closes what
-// was opened.
+// NewStriper starts to open handles for a transfer over its Stripes. Stop ends that and closes the
+// handles.
 func NewStriper(ctx context.Context, first *usftp.File, how Striping) *Striper {
 	s := &Striper{Stripes: private.NewStripes(first), Striping: how, ctx: ctx, first: first,
 		proof: fileProof{first: first, source: how.Flag == os.O_RDONLY, whole: max(how.Size, how.Over)}}
@@ -71,8 +71,8 @@ func NewStriper(ctx context.Context, first *usftp.File, how Striping) *Striper {
 // Stop ends a transfer that is not complete.
 func (s *Striper) Stop() { s.finish(false)() }
 
-// finish ends a transfer in two halves. Its error is that of any handle that took part: a server
-// may report only at CLOSE that it could not store what it acknowledged.
+// finish ends a transfer in two halves. It returns an error of any handle that took part: a server
+// may report only at CLOSE that it could not store data it had acknowledged.
 func (s *Striper) finish(complete bool) (wait func() error) {
 	s.stopJoining()
 	for _, l := range s.lanes {
@@ -91,7 +91,7 @@ func (s *Striper) stopJoining() {
 	s.work.Wait()
 }
 
-// close closes a handle. While the file is not complete, that must not make it appear.
+// close closes a handle. While the file is incomplete, that must not make it appear.
 func (s *Striper) close(l lane, complete bool) {
 	end := l.file.Abandon
 	if complete {
@@ -105,7 +105,7 @@ func (s *Striper) close(l lane, complete bool) {
 }
 
 // note keeps the first failure of a handle. A lost connection is no failure: other handles have
-// done its part, except for what it had already written, about which nothing more will be heard.
+// done its part, except for the data it had already written, whose errors are lost with it.
 func (s *Striper) note(l lane, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,15 +148,15 @@ func (s *Striper) Prove() error {
 		return ErrReplaced
 	}
 	if _, syncs := s.first.Client().HasExtension(wire.ExtFsync); s.lost && syncs {
-		// reports what the CLOSE of the lost handle would have reported
+		// reports the errors that the lost handle's CLOSE would have reported
 		_, err := s.first.Async().Sync().WaitContext(s.ctx)
 		return err
 	}
 	return nil
 }
 
-// proveLanes asks each handle for its file's attributes, and notes those that refer to another
-// file. complete is whether the file should be complete.
+// proveLanes asks each handle for its file's attributes, and notes handles that refer to another
+// file. complete says whether the file should be complete.
 func (s *Striper) proveLanes(lanes []lane, complete bool) {
 	var asking sync.WaitGroup
 	for _, l := range lanes {
@@ -209,9 +209,8 @@ func (s *Striper) joinOne(ctx context.Context, on pools.Session) {
 	s.lanes = append(s.lanes, lane{f, on, pools.OfPool(s.Pool).Use(on)})
 }
 
-// sees waits until another handle has written something beyond the end of what was there, and
-// reports whether this handle sees it. Servers in front of object stores keep each handle's writes
-// apart.
+// sees waits until another handle has written beyond the old end of the file, and reports whether
+// this handle sees that data. Servers in front of object stores keep each handle's writes apart.
 func (s *Striper) sees(ctx context.Context, f *usftp.File) bool {
 	end := max(s.From, s.Over)
 	const most = 8 // questions per round trip, so that a "not yet" costs no whole round trip
@@ -256,12 +255,12 @@ type fileProof struct {
 
 	mu    sync.Mutex
 	known *usftp.FileStat // the first handle's attributes, nil before they were asked for
-	// a handle of a source showed another time, and nothing else that differed
+	// a source's handle showed another time, but no other difference
 	moved bool
 }
 
-// isSame compares the attributes of a handle with those of the first one. It asks by handle, since
-// the path may refer to another file by now.
+// isSame compares a handle's attributes with the first one's. It asks by handle, since the path may
+// refer to another file by now.
 func (p *fileProof) isSame(ctx context.Context, f *usftp.File) bool {
 	looking := f.Async().Stat()
 	if !p.know(ctx) {
@@ -271,9 +270,9 @@ func (p *fileProof) isSame(ctx context.Context, f *usftp.File) bool {
 	return err == nil && p.same(stat, false) && !p.touched(stat)
 }
 
-// same reports whether a handle's attributes match those of the first one, except for times; see
-// touched. While a file is written its size and time change; there, handles of one file are
-// recognized by seeing each other's data. Once complete, its size must match.
+// same reports whether a handle's attributes match the first one's, except for times; see touched.
+// While a file is written its size and time change; there, handles of one file are recognized by
+// seeing each other's data. Once complete, its size must match.
 func (p *fileProof) same(stat *usftp.FileStat, complete bool) bool {
 	p.mu.Lock()
 	known := p.known
@@ -290,7 +289,7 @@ func (p *fileProof) same(stat *usftp.FileStat, complete bool) bool {
 		known.Size == stat.Size
 }
 
-// touched reports whether a source's time differs from the one that the first handle showed.
+// touched reports whether a source's time differs from the time that the first handle showed.
 func (p *fileProof) touched(stat *usftp.FileStat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,8 +316,8 @@ func (p *fileProof) know(ctx context.Context) bool {
 	return true
 }
 
-// ofHandle returns an error if the attributes are those of another file than the first handle's.
-// complete is whether the file should be complete.
+// ofHandle returns an error if the attributes belong to another file than the first handle's.
+// complete says whether the file should be complete.
 func (p *fileProof) ofHandle(stat *usftp.FileStat, complete bool) error {
 	switch {
 	case p.same(stat, complete):
@@ -334,8 +333,8 @@ func (p *fileProof) ofHandle(stat *usftp.FileStat, complete bool) error {
 	return notJoined(int64(stat.Size), p.whole)
 }
 
-// ofSource compares what the first handle and the path show at the end with what the handle
-// showed at first. If even its own time has changed, times no longer tell files apart. What was
+// ofSource compares the attributes of the first handle and the path at the end with the handle's
+// first ones. If even the handle's own time has changed, times no longer tell files apart. The data
 // read must then be compared with the contents, and the error is ErrTouched.
 func (p *fileProof) ofSource(first, named *usftp.FileStat, err error) error {
 	switch {

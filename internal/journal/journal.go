@@ -1,6 +1,6 @@
-// Package journal keeps what the next run of an interrupted copy has to know: a directory with a
-// file for each copy, named after its source and target. For a file that is a [Mark]; what there is
-// for trees is package transfer's.
+// Package journal keeps the facts that the next run of an interrupted copy needs: a directory with
+// a file for each copy, named after its source and target. The file for a copied file holds a
+// [Mark]; the files for trees belong to package transfer.
 package journal
 
 import (
@@ -35,25 +35,25 @@ const (
 	Longest = 64 << 10 // more than any mark takes
 )
 
-// Name returns the name of a copy's file, which is of one of two kinds: "file" and "tree".
+// Name returns the path of a copy's file. kind is "file" or "tree".
 func Name(dir, kind, fromHost, source, toHost, target string) string {
 	sum := sha256.Sum256([]byte(strings.Join(
 		[]string{kind, fromHost, source, toHost, target}, "\x00")))
 	return filepath.Join(dir, hex.EncodeToString(sum[:16])+"."+kind+".json")
 }
 
-// A Mark records what an interrupted copy left, for a later one to continue. It is a file in the
+// A Mark records the state of an interrupted copy, for a later one to continue. It is a file in the
 // journal.
 type Mark struct {
 	Temporary string `json:"temporary"`        // path at the target's end
-	Hidden    bool   `json:"hidden,omitempty"` // it is the target's, which the host does not show yet
+	Hidden    bool   `json:"hidden,omitempty"` // the target, which the host does not show yet
 	Bytes     int64  `json:"bytes"`            // the contiguous part; 0 if unknown
 
-	// InPlace is set if it is the target itself, and what it holds may be neither the old contents
-	// nor the new ones.
+	// InPlace is set if it is the target itself, whose contents may be neither the old ones nor the
+	// new ones.
 	InPlace bool   `json:"in_place,omitempty"`
 	Synced  bool   `json:"synced"`         // that part is on disk
-	Boot    string `json:"boot,omitempty"` // of this machine: a crash may have lost what was not
+	Boot    string `json:"boot,omitempty"` // of this machine: a crash may have lost data not on disk
 
 	Source
 
@@ -71,14 +71,14 @@ type Mark struct {
 	Aside string `json:"aside,omitempty"`
 }
 
-// A Source is what was copied as it was then.
+// A Source describes the source when it was copied.
 type Source struct {
 	SourceSize int64     `json:"source_size"`
 	SourceTime time.Time `json:"source_time"`
 	SourceID   string    `json:"source_id"` // of a local file
 }
 
-// Read returns what an earlier run left, nil if nothing is known.
+// Read returns the mark that an earlier run left, or nil if there is none.
 func Read(name string) *Mark {
 	f, err := os.Open(name)
 	if err != nil {
@@ -99,7 +99,7 @@ func decode(r io.Reader) *Mark {
 }
 
 // A File is the file of a mark. As long as it is locked, no other run of the same copy continues
-// from what this one is writing.
+// from the data that this one is writing.
 type File struct{ file *os.File }
 
 // Lock opens and locks a mark. It returns nil if it cannot; taken is true if another run holds it.
@@ -130,10 +130,10 @@ func Lock(name string) (f *File, taken bool) {
 	}
 }
 
-// Load returns what an earlier run left, nil if nothing is known.
+// Load returns the mark that an earlier run left, or nil if there is none.
 func (f *File) Load() *Mark { return decode(io.NewSectionReader(f.file, 0, Longest)) }
 
-// Save reports whether a later run will find the mark.
+// Save stores a mark, and reports whether a later run will find it.
 func (f *File) Save(m Mark) bool {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -147,7 +147,7 @@ func (f *File) Save(m Mark) bool {
 	return f.file.Truncate(int64(len(data))+1) == nil
 }
 
-// Release ends the lock. The mark stays if there is something to continue.
+// Release ends the lock. With keep a saved mark stays, otherwise the file is removed.
 func (f *File) Release(keep bool) {
 	if info, err := f.file.Stat(); keep && err == nil && info.Size() > 0 {
 		localfs.CloseLocked(f.file)
@@ -156,7 +156,7 @@ func (f *File) Release(keep bool) {
 	localfs.RemoveLocked(f.file)
 }
 
-// Sweep removes marks that are too old, and the oldest of too many.
+// Sweep removes marks that are too old, and the oldest of too many completed trees.
 func Sweep(dir string) {
 	entries, _ := os.ReadDir(dir)
 	var complete []fs.FileInfo
@@ -185,9 +185,9 @@ func Sweep(dir string) {
 	}
 }
 
-// A file that was written in place and did not become complete may look complete: with the source's
-// size, and a time that only happens to be the source's, or is not compared. So the journal has a
-// mark for each from before it is written to until it is complete.
+// A file that was written in place and left incomplete may look complete: with the source's size,
+// and a time that only happens to be the source's, or is not compared. So the journal has a mark
+// for each such file from before its first write until it is complete.
 
 // Halfways are the names of the marks that were in the journal when they were first needed.
 type Halfways struct {
@@ -195,7 +195,7 @@ type Halfways struct {
 	names map[string]bool
 }
 
-// Any reports whether there were any.
+// Any reports whether there were any such marks.
 func (h *Halfways) Any(dir string) bool {
 	h.once.Do(func() {
 		h.names = make(map[string]bool)
@@ -209,8 +209,8 @@ func (h *Halfways) Any(dir string) bool {
 	return len(h.names) > 0
 }
 
-// Has reports whether an earlier run wrote a target in place and did not complete it. name is that
-// of its mark.
+// Has reports whether an earlier run wrote a target in place and did not complete it. name is the
+// path of its mark.
 func (h *Halfways) Has(name string) bool {
 	if !h.names[filepath.Base(name)] {
 		return false

@@ -1,30 +1,30 @@
 package plan
 
-// An Action is what is done with an entry, and why.
+// An Action is the treatment of an entry, and the reason for it.
 type Action struct {
 	Do  Verb
 	Why Reason
 
-	// Untimed is set if the times differ and that does not count, since the host does not set them.
+	// Untimed is set if the times differ and that is ignored, since the host does not set them.
 	Untimed bool
 }
 
-// A Verb says what is done with an entry.
+// A Verb is the treatment of an entry.
 type Verb uint8
 
 const (
-	Skip     Verb = iota // nothing, although it may differ
-	Same                 // nothing: it is equal
-	Compare              // what listings do not show is compared, and then decided
-	Copy                 // a file or a link is copied
-	Postpone             // it is, once the directory in its way has been deleted
-	SetAttrs             // only its attributes are set
-	Enter                // a directory that is there is compared
-	Make                 // a directory is made
-	Fail                 // it is an error
+	Skip     Verb = iota // do nothing, although the entry may differ
+	Same                 // do nothing: the entry is equal
+	Compare              // compare the facts that listings do not show, then decide
+	Copy                 // copy a file or a link
+	Postpone             // copy it once the directory in its way has been deleted
+	SetAttrs             // set only the attributes
+	Enter                // compare an existing directory
+	Make                 // make a directory
+	Fail                 // report an error
 )
 
-// A Reason is why an entry is copied, changed or left out.
+// A Reason says why an entry is copied, changed or left out.
 type Reason uint8
 
 const (
@@ -39,13 +39,13 @@ const (
 	Owner
 	Touch // only the times differ: the contents were compared
 
-	// Of what is left out, or fails:
+	// Reasons for leaving an entry out, or for failing:
 
 	Unselected // by the user, with an Only
 	Older      // than the target's
 	Young
 	UnderWay // the temporary file of another copy
 	Unlisted // not in the list that a Check compares with
-	Missing  // in that list, and not there
-	NoFile   // in that list, and something else than a file
+	Missing  // in that list, but absent
+	NoFile   // in that list, but not a file
 )

@@ -13,13 +13,13 @@ import (
 	"github.com/usftp/usftp/internal/spill"
 )
 
-// Extras are what a sync deletes: entries that the target has and the source does not. They are
+// Extras are the entries that a sync deletes: the target has them and the source does not. They are
 // found while the tree is walked, and deleted when everything else is done: files first, then
 // directories from the deepest up. If there are many, the list is kept on disk. The zero Extras are
 // empty.
 type Extras struct {
 	files   spill.List // records of Lost
-	touched spill.List // records of directories that lose something
+	touched spill.List // records of directories that lose entries
 	opened  spill.List // records of directories that had to be opened
 	found   atomic.Int64
 	held    atomic.Int64 // files and links at the target, extra or not
@@ -29,24 +29,24 @@ type Extras struct {
 	stays map[string]bool // paths of directories that will not be empty
 }
 
-// Lost is what a directory of the target loses. Present is the nearest directory above it that the
-// source has, or itself if the source has it.
+// Lost names the entries that a directory of the target loses. Present is the nearest directory
+// above it that the source has, or itself if the source has it.
 type Lost struct {
 	Dir, Present string
 	Names        []string
 }
 
 const (
-	// MostLost is how many files are recorded at once.
+	// MostLost limits the files in one record.
 	MostLost = 512
 
-	mostStays = 1 << 17 // directories that are known to stay; others show it when they are deleted
+	mostStays = 1 << 17 // directories known to stay; the others show it when they are deleted
 
-	// Deleting more than half of the target's files is refused, unless that is this few.
+	// Deleting more than half of the target's files is refused, unless they are this few.
 	fewDeleted = 10
 )
 
-// Close removes what is on disk.
+// Close removes the lists on disk.
 func (x *Extras) Close() {
 	for _, s := range append(x.dirs, &x.files, &x.touched, &x.opened) {
 		s.Close()
@@ -56,7 +56,7 @@ func (x *Extras) Close() {
 // Hold counts files and links at the target, extra or not.
 func (x *Extras) Hold(files int) { x.held.Add(int64(files)) }
 
-// AddFiles adds files and links. AddDir adds a directory, which is that deep in the tree.
+// AddFiles adds files and links. AddDir adds a directory at this depth of the tree.
 func (x *Extras) AddFiles(files Lost) {
 	if len(files.Names) > 0 {
 		x.found.Add(int64(len(files.Names)))
@@ -78,8 +78,8 @@ func (l Lost) addTo(records *spill.List) {
 	records.Add(append([]string{l.Dir, l.Present}, l.Names...)...)
 }
 
-// Keep records that an extra directory is not deleted, since something in it is not. It returns
-// false if that is known already. IsKept reports whether it is.
+// Keep records that an extra directory stays, since an entry in it does. It returns false if that
+// is recorded already, or too many are. IsKept reports whether it is recorded.
 func (x *Extras) Keep(rel string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -99,8 +99,8 @@ func (x *Extras) IsKept(rel string) bool {
 	return x.stays[rel]
 }
 
-// Refused returns why nothing may be deleted, "" if it may. met is how many entries the source has,
-// and most how many files may be deleted, 0 if nobody has said so.
+// Refused returns the reason why nothing may be deleted, or "". met counts the source's entries,
+// and most limits the files to delete; it is 0 if nobody has set a limit.
 func (x *Extras) Refused(source string, met, most int64) string {
 	switch n, held := x.found.Load(), x.held.Load(); {
 	case met == 0:
@@ -118,11 +118,11 @@ func (x *Extras) Refused(source string, met, most int64) string {
 // IsEmpty reports whether there is nothing to delete.
 func (x *Extras) IsEmpty() bool { return x.found.Load() == 0 && len(x.dirs) == 0 }
 
-// Files returns the extra files and links, some of one directory at a time.
+// Files returns the extra files and links, in batches, each of one directory.
 func (x *Extras) Files() iter.Seq2[Lost, error] { return each(&x.files, unpackLost) }
 
-// Dirs returns the extra directories: one list for each depth, the deepest first. All of a list
-// must be done before the next one.
+// Dirs returns the extra directories: one list for each depth, the deepest first. Each list must be
+// done before the next one.
 func (x *Extras) Dirs() iter.Seq[iter.Seq2[Lost, error]] {
 	return func(yield func(iter.Seq2[Lost, error]) bool) {
 		for depth := len(x.dirs) - 1; depth >= 0; depth-- {
@@ -133,14 +133,14 @@ func (x *Extras) Dirs() iter.Seq[iter.Seq2[Lost, error]] {
 	}
 }
 
-// A Facts is a directory of the target and the attributes that it gets once all is deleted.
+// A Facts is a directory of the target and the attributes that it gets after all deletions.
 type Facts struct {
 	Dir  string
 	Info endpoint.Info
 }
 
-// Touch records the source's attributes of a directory that loses something, and Open the mode of
-// one that had to be opened. Touched and Opened return those.
+// Touch records the source's attributes of a directory that loses entries, and Open the mode of a
+// directory that had to be opened. Touched and Opened return these records.
 func (x *Extras) Touch(rel string, f *endpoint.Info) { x.touched.Add(rel, packFacts(f)) }
 func (x *Extras) Open(rel string, was fs.FileMode) {
 	x.opened.Add(rel, packFacts(&endpoint.Info{Mode: was}))
@@ -148,7 +148,7 @@ func (x *Extras) Open(rel string, was fs.FileMode) {
 func (x *Extras) Touched() iter.Seq2[Facts, error] { return each(&x.touched, unpackFacts) }
 func (x *Extras) Opened() iter.Seq2[Facts, error]  { return each(&x.opened, unpackFacts) }
 
-// each returns what records mean.
+// each decodes records with unpack.
 func each[T any](records *spill.List, unpack func([]string) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for fields, err := range records.All() {

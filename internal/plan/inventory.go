@@ -17,19 +17,18 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// An Inventory holds what comparing needs of a target directory, in 24 bytes per entry, so that a
-// directory of a million fits in memory.
+// An Inventory holds the facts about a target directory that comparing needs, in 24 bytes per
+// entry, so that a directory of a million fits in memory.
 type Inventory struct {
 	owners  *Owners
 	folding *Folding
-	secret  [16]byte // what digests begin with, so that nobody can prepare two names for one
+	secret  [16]byte // the start of all digests' input, so that nobody can prepare two names for one
 	parts   [][]Held // one, or split by the digest's first byte; sorted after the listing
 	n       int
 	files   int // entries that are not directories
 	unseen  int // entries not seen in the source
 
-	// spelt has the names in the source that a target might spell in another way; nil if nobody
-	// asks.
+	// spelt holds the source's names that a target might spell in another way; nil if not needed.
 	spelt *spellings
 }
 
@@ -43,12 +42,12 @@ const (
 	heldParts = 256
 )
 
-// A digest stands for a name, which would take more than the rest. Among a million names, two have
-// the same with a chance of one in 10^12.
+// A digest stands for a name, which would take more space than the other facts. Among a million
+// names, two collide with a chance of one in 10^12.
 type digest [10]byte
 
-// Held is what an inventory has of an entry of a target directory. The zero Held means that nothing
-// is there.
+// Held is an inventory's record of an entry of a target directory. The zero Held means that there
+// is no entry.
 type Held struct {
 	name  digest
 	owner uint16 // a number that owners gave, or 0
@@ -68,7 +67,7 @@ const (
 	heldEra   = 62
 )
 
-// A Kind of file, as far as a sync tells them apart.
+// A Kind is a type of file that a sync distinguishes.
 type Kind uint8
 
 const (
@@ -97,7 +96,7 @@ type Owners struct {
 	numbers map[localfs.Owner]uint16
 }
 
-// number returns an owner's number, or 0 if it is not known or there are too many.
+// number returns an owner's number, or 0 if the owner is unknown or there are too many.
 func (o *Owners) number(owner localfs.Owner) uint16 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,7 +111,7 @@ func (o *Owners) number(owner localfs.Owner) uint16 {
 	return n
 }
 
-// Hold returns what is held of an entry.
+// Hold returns the record of an entry, without its name.
 func (o *Owners) Hold(f *endpoint.Info) Held {
 	seconds := f.Mtime.Unix()
 	h := Held{owner: o.number(f.Owner), size: heldThere | heldSizeOf(f), mtime: uint32(seconds)}
@@ -124,17 +123,17 @@ func (o *Owners) Hold(f *endpoint.Info) Held {
 	return h
 }
 
-// IsThere reports whether there is an entry.
+// IsThere reports whether the entry exists.
 func (h Held) IsThere() bool { return h.size&heldThere != 0 }
 
-// Kind and Perm are those of an entry that is there.
+// Kind and Perm return the type and the permissions of an existing entry.
 func (h Held) Kind() Kind        { return Kind(h.size >> heldKind & 3) }
 func (h Held) Perm() fs.FileMode { return fs.FileMode(h.size>>heldPerm) & fs.ModePerm }
 
 func (h Held) sameSize(f *endpoint.Info) bool { return h.size&heldSize == heldSizeOf(f) }
 
-// heldSizeOf returns what is held of a size. A directory, whose size says nothing, has those bits
-// of its mode instead that a copy gets beside its permissions.
+// heldSizeOf returns the size bits of an entry. For a directory, whose size means nothing, they are
+// the mode bits besides the permissions that a copy gets.
 func heldSizeOf(f *endpoint.Info) uint64 {
 	if f.Mode.IsDir() {
 		return uint64(f.Mode&endpoint.DirBits) & heldSize
@@ -172,8 +171,8 @@ func (v *Inventory) KeepSpellings(foldsCase bool) {
 	v.spelt = &spellings{maphash.MakeSeed(), foldsCase, make(map[uint64]struct{})}
 }
 
-// Len returns how many entries there are, Files how many of them are no directories, and Unseen
-// how many have not been taken.
+// Len returns the number of entries, Files the number of entries that are no directories, and
+// Unseen the number of entries not yet taken.
 func (v *Inventory) Len() int    { return v.n }
 func (v *Inventory) Files() int  { return v.files }
 func (v *Inventory) Unseen() int { return v.unseen }
@@ -183,7 +182,7 @@ func (v *Inventory) Reset() {
 	v.parts, v.n, v.files, v.unseen = make([][]Held, 1), 0, 0, 0
 }
 
-// digest returns the same for names that are one file at the target.
+// digest returns the same value for names that are one file at the target.
 func (v *Inventory) digest(name string) digest {
 	name = v.folding.form(name)
 	var text [16 + 255]byte // as long as names are, so that nothing is allocated
@@ -217,7 +216,7 @@ func (v *Inventory) Add(name string, f *endpoint.Info) {
 	}
 }
 
-// Sort is called when all entries have been added.
+// Sort prepares for look-ups. It is called when all entries have been added.
 func (v *Inventory) Sort() {
 	for _, part := range v.parts {
 		slices.SortFunc(part, func(a, b Held) int { return bytes.Compare(a.name[:], b.name[:]) })
@@ -258,10 +257,9 @@ func (v *Inventory) IsExtra(name string) bool {
 	return h != nil && h.size&heldSeen == 0
 }
 
-// MaySpell reports whether a name of the target may be another spelling of one that the source has.
-// Where nobody knows whether case counts, the name in the other case tells: a directory that
-// ignores case has it, too, and does not list it. That name is other; it is "" if it need not be
-// looked for.
+// MaySpell reports whether a name of the target may be another spelling of a name of the source.
+// Where it is unknown whether case counts, other tells, the name in the other case: a directory
+// that ignores case has it, too, and does not list it. other is "" if it need not be looked up.
 func (v *Inventory) MaySpell(name string) (may bool, other string) {
 	switch {
 	case !v.spelt.has(name):
@@ -275,13 +273,13 @@ func (v *Inventory) MaySpell(name string) (may bool, other string) {
 	return true, other
 }
 
-// Folding is what a target takes for one. Both functions may have to wait for the answer.
+// Folding says which names a target takes for one. Both functions may have to wait for the answer.
 type Folding struct {
 	Case    func() bool // names that differ only in case
-	Letters func() bool // those that spell a letter in another way
+	Letters func() bool // names that spell a letter in another way
 }
 
-// form returns the same for names that are one file at the target.
+// form returns the same form for names that are one file at the target.
 func (f *Folding) form(name string) string {
 	letters := !endpoint.IsASCII(name) && f.Letters()
 	if letters {
@@ -297,9 +295,9 @@ func (f *Folding) form(name string) string {
 }
 
 // Some file systems store names in another spelling than they were given, decomposed for example,
-// or take two spellings for one name. What such a target lists is then not what the source has, and
-// a sync would delete what it has just copied. SFTP does not tell, so a name is never deleted that
-// is a name of the source in another spelling.
+// or take two spellings for one name. Such a target's listing then differs from the source's names,
+// and a sync would delete files it has just copied. SFTP does not tell, so a sync never deletes a
+// name that is another spelling of a source's name.
 
 // spellings are the names of a source directory in a form that is the same for all their spellings.
 // It keeps hashes only: a collision means that something is not deleted.
@@ -329,7 +327,7 @@ func (s *spellings) add(name string) {
 	}
 }
 
-// has reports whether a name is one of them in some spelling.
+// has reports whether a name is one of the source's in some spelling.
 func (s *spellings) has(name string) bool {
 	form, ok := s.of(name)
 	if !ok {
@@ -339,7 +337,7 @@ func (s *spellings) has(name string) bool {
 	return known
 }
 
-// otherCase returns a name of ASCII with each letter in the other case.
+// otherCase returns an ASCII name with each letter in the other case.
 func otherCase(name string) string {
 	other := []byte(name)
 	for i, c := range other {

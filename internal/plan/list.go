@@ -6,19 +6,19 @@ import (
 	"sync/atomic"
 )
 
-// A List is what a list of names has in one directory of a tree, and below it.
+// A List is the part of a list of names that lies in and below one directory of a tree.
 type List struct {
 	below  map[string]*List
-	named  bool // and not only something below it
-	inside bool // so is what is in it
+	named  bool // the directory itself is named, not only a name below it
+	inside bool // so are its entries
 	whole  bool // so is everything below it
 
 	found atomic.Bool // it was seen in the source
-	read  atomic.Bool // all that is in it was
+	read  atomic.Bool // all its entries were
 }
 
-// NewList returns that of the source itself. The names are relative to it; one that ends in a slash
-// means what is in a directory, too, and with recursive each means everything in it.
+// NewList returns the List of the source itself. The names are relative to it; one that ends in a
+// slash also names a directory's entries, and with recursive each names everything below.
 func NewList(names []string, recursive bool) *List {
 	top := new(List)
 	for _, name := range names {
@@ -45,8 +45,8 @@ func NewList(names []string, recursive bool) *List {
 	return top
 }
 
-// In returns what is named in a directory, nil if nothing is; all reports whether that is
-// everything.
+// In returns the List of a directory, or nil if no name is in it; all reports whether everything in
+// it is named.
 func (l *List) In(dir string) (at *List, all bool) {
 	at = l
 	if dir != "." {
@@ -80,8 +80,8 @@ func (l *List) Read(dir string) {
 	}
 }
 
-// Missing calls yield for what is named and was not found. excused reports whether it is known why:
-// it is in a directory that is copied whole, or that was found and was left out or has failed.
+// Missing calls yield for each name that was not found. excused reports whether the reason is
+// known: its directory is copied whole, or was found and left out or failed.
 func (l *List) Missing(yield func(rel string, excused bool)) { l.missing(".", false, yield) }
 
 func (l *List) missing(rel string, excused bool, yield func(rel string, excused bool)) {

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 )
 
-// A Reach is the directories of the source in which something may have changed, in a form that is
-// quick to ask, however many changes there are. A nil Reach is everything.
+// A Reach is the set of the source's directories in which something may have changed, quick to
+// query however many changes there are. A nil Reach covers everything.
 type Reach struct {
 	listed map[string]bool // directories that are compared, and all above them
 	trees  map[string]bool // directories in which everything is compared
 }
 
-// NewReach returns that of some directories, and of others with everything in them.
+// NewReach returns the Reach of dirs, and of trees with everything in them.
 func NewReach(dirs map[string]bool, trees []string) *Reach {
 	r := &Reach{make(map[string]bool), make(map[string]bool)}
 	add := func(rel string) {
@@ -50,8 +50,8 @@ type Rename struct{ From, To string }
 // RenamesAtOnce is how many renames are made at once: each takes a few round trips.
 const RenamesAtOnce = 64
 
-// Unrelated returns how many of the first renames may be made in any order: none of their paths is
-// another's, or lies in it.
+// Unrelated returns how many of the first renames may be made in any order: none of their paths
+// equals another, or lies in it.
 func Unrelated(renames []Rename) int {
 	met := make(map[string]bool)   // paths
 	above := make(map[string]bool) // all directories above them
@@ -79,8 +79,8 @@ func Unrelated(renames []Rename) int {
 	return min(len(renames), RenamesAtOnce)
 }
 
-// IsBelow reports whether a relative path stays below where it starts, and is not that directory
-// itself.
+// IsBelow reports whether a relative path leads below its starting directory, and not to that
+// directory itself.
 func IsBelow(name string) bool {
 	return filepath.IsLocal(filepath.FromSlash(name)) && path.Clean(name) != "."
 }

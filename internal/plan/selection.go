@@ -1,6 +1,6 @@
-// Package plan decides what becomes of the entries of a tree: which of them take part, what the
-// target has of them, what differs, and what is to be deleted. It sends no requests and reads no
-// files: values go in, and an [Action] comes out, which a run carries out and a dry run tells.
+// Package plan decides how the entries of a tree are treated: which of them take part, how the
+// target differs, and which of its entries are deleted. It sends no requests and reads no files:
+// values go in, and an [Action] comes out, which a run carries out and a dry run reports.
 package plan
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// A Selection is which entries of a tree take part. Nobody changes it once the tree is walked.
+// A Selection decides which entries of a tree take part. It is fixed once the tree is walked.
 type Selection struct {
 	filter.Rules
-	List *List // nil if everything does
+	List *List // nil if all do
 
 	Began  time.Time     // when the run did
-	MinAge time.Duration // what is younger then is left out, unless it is 0
+	MinAge time.Duration // files younger than this at Began are left out, unless it is 0
 
-	// What a run keeps in the target for itself, "" if nothing: a file in the target itself, and a
+	// The run's own entries in the target, "" if there are none: a file in the target itself, and a
 	// directory, relative to it.
 	Lock, Backups string
 }
@@ -49,7 +49,7 @@ func (s *Selection) IsYoung(f *endpoint.Info) bool {
 	return s.MinAge > 0 && f.Mode.IsRegular() && f.HasTimes && f.Mtime.After(s.Began.Add(-s.MinAge))
 }
 
-// Of returns what becomes of a file or a link in a copy.
+// Of returns the Action for a file or a link in a copy.
 func (s *Selection) Of(name string, f *endpoint.Info) Action {
 	switch {
 	case f.Mode.IsRegular() && localfs.IsTempName(name) && f.Mtime.After(s.Began.Add(-time.Second)):
@@ -60,7 +60,7 @@ func (s *Selection) Of(name string, f *endpoint.Info) Action {
 	return Action{Do: Copy}
 }
 
-// OfListed returns what becomes of a file in a check: its list has the name, or not.
+// OfListed returns the Action for a file in a check; listed is set if its list has the name.
 func OfListed(listed, strict bool) Action {
 	switch {
 	case listed:
@@ -71,8 +71,8 @@ func OfListed(listed, strict bool) Action {
 	return Action{Do: Skip, Why: Unlisted}
 }
 
-// OfSought returns what becomes of a name in a check's list that was not met on the way, and of
-// which this was found out.
+// OfSought returns the Action for a name in a check's list that the walk did not meet; f and err
+// are the answer to a look-up.
 func OfSought(f *endpoint.Info, err error) Action {
 	switch {
 	case endpoint.IsAbsent(err):
@@ -85,30 +85,30 @@ func OfSought(f *endpoint.Info, err error) Action {
 	return Action{Do: Compare}
 }
 
-// Two names of a source may be one at the target: file systems may not care about case (Windows,
-// macOS, FAT), or about how Unicode spells a letter (macOS, some of ZFS). Nobody says which do, and
-// each directory may be another file system.
+// Two names of a source may be one at the target: file systems may ignore case (Windows, macOS,
+// FAT), or how Unicode spells a letter (macOS, some of ZFS). They do not tell, and each directory
+// may be another file system.
 
-// Names are those that were found in a directory of the source. The zero Names are empty.
+// Names are the names found in a directory of the source. The zero Names are empty.
 type Names struct {
 	exact map[string]bool
 
-	// forms has the names by a form that is the same for all that some file system takes for one;
-	// names of the same form are separated by zeros. Of a large directory the later ones are
-	// forgotten: they are "".
+	// forms holds the names by a form shared by all names that some file system takes for one; names
+	// of the same form are separated by zeros. In a large directory the later names are forgotten:
+	// they become "".
 	forms map[uint64]string
 }
 
-// mostNamesKept is how many names of a directory are kept.
+// mostNamesKept limits the names of a directory that are kept.
 const mostNamesKept = 128 << 10
 
-// mostTwins is how many names of one form are kept: a hostile server may send any number.
+// mostTwins limits the names of one form that are kept: a hostile server may send any number.
 const mostTwins = 16
 
 // formSeed keeps others from preparing names whose forms have the same hash.
 var formSeed = maphash.MakeSeed()
 
-// AddExactly records a name apart from those of Add. It returns false if it was recorded before.
+// AddExactly records a name, separately from Add. It returns false if it was recorded before.
 func (n *Names) AddExactly(name string) bool {
 	if n.exact[name] {
 		return false
@@ -120,7 +120,7 @@ func (n *Names) AddExactly(name string) bool {
 	return true
 }
 
-// Add records a name, and returns those of the same form that were recorded before.
+// Add records a name, and returns the names of the same form that were recorded before.
 func (n *Names) Add(name string) (others []string) {
 	form := maphash.String(formSeed, endpoint.NameForm(name))
 	before, known := n.forms[form]
@@ -139,8 +139,8 @@ func (n *Names) Add(name string) (others []string) {
 	return others
 }
 
-// AreOne reports whether two names of which [Names.Add] returned one for the other are one in a
-// directory of which cases and letters say what it takes for one. b is "" if it was forgotten.
+// AreOne reports whether a directory takes two names for one, after [Names.Add] returned b for a.
+// cases and letters report which differences the directory ignores. b is "" if it was forgotten.
 func AreOne(a, b string, cases, letters func() (bool, error)) (bool, error) {
 	forgotten := b == ""
 	switch {

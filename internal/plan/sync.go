@@ -8,21 +8,21 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 )
 
-// A Sync decides what becomes of each entry of a sync. Nobody changes it once the tree is walked.
+// A Sync decides the Action for each entry of a sync. It is fixed once the tree is walked.
 type Sync struct {
 	Only
-	Update   bool // what is newer at the target stays
+	Update   bool // entries that are newer at the target stay
 	Checksum bool
 	SizeOnly bool
 	Window   time.Duration // how much times may differ
-	Since    time.Time     // what was modified since then may have been so twice
+	Since    time.Time     // files modified since then may have been modified twice
 	Deletes  bool
 
 	Attributes *endpoint.Attributes // which ones the target should get
 	Owners     *Owners
-	ToHost     bool // the target has SFTP's times
+	ToHost     bool // the target stores SFTP's times
 
-	// KeepsTimes and KeepsModes report whether the target sets them, and may have to find that out.
+	// KeepsTimes and KeepsModes report whether the target sets them; they may have to find that out.
 	KeepsTimes, KeepsModes func() bool
 }
 
@@ -40,7 +40,7 @@ func (o *Only) leavesOut(f *endpoint.Info, there Held) bool {
 		!there.IsThere() && o.Existing || there.IsThere() && o.IgnoreExisting
 }
 
-// OfDir returns what becomes of a directory.
+// OfDir returns the Action for a directory.
 func (s *Sync) OfDir(there Held) Action {
 	switch isDir := there.IsThere() && there.Kind() == Dir; {
 	case !there.IsThere() && s.Existing, there.IsThere() && !isDir && s.IgnoreExisting:
@@ -53,8 +53,8 @@ func (s *Sync) OfDir(there Held) Action {
 	return Action{Do: Make, Why: Type}
 }
 
-// Of returns what becomes of a file or a link, as far as both listings show. halfway reports
-// whether an earlier run has written over the target and did not come to the end.
+// Of returns the Action for a file or a link, judging by both listings. halfway reports whether an
+// earlier run has overwritten the target and did not come to the end.
 func (s *Sync) Of(f *endpoint.Info, there Held, halfway func() bool) Action {
 	regular := f.Mode.IsRegular()
 	switch {
@@ -94,8 +94,8 @@ func (s *Sync) Of(f *endpoint.Info, there Held, halfway func() bool) Action {
 	return a
 }
 
-// Compared returns what becomes of a file or a link for which Of has returned a, once what listings
-// do not show has been compared.
+// Compared returns the Action for a file or a link for which Of returned a, once the comparison has
+// found whether both are the same.
 func (s *Sync) Compared(a Action, f *endpoint.Info, there Held, same bool) Action {
 	if !same {
 		return Action{Do: Copy, Why: a.Why}
@@ -103,7 +103,7 @@ func (s *Sync) Compared(a Action, f *endpoint.Info, there Held, same bool) Actio
 	return s.ofEqual(f, there, there.sameTime(s.stored(f), s.Window) || !s.KeepsTimes())
 }
 
-// ofEqual returns what becomes of a file or a link that is not copied.
+// ofEqual returns the Action for a file or a link that is not copied.
 func (s *Sync) ofEqual(f *endpoint.Info, there Held, sameTime bool) Action {
 	switch {
 	case !sameTime:
@@ -139,14 +139,14 @@ func (s *Sync) IsSameDir(f *endpoint.Info, there Held) bool {
 		(!s.Attributes.Owners || there.sameOwner(f, s.Owners))
 }
 
-// IsRenamed reports whether what the target has under an old name is what the source has under a
-// new one, as far as attributes show.
+// IsRenamed reports whether the target's entry under an old name is the source's entry under a new
+// one, judging by attributes.
 func (s *Sync) IsRenamed(now *endpoint.Info, there Held) bool {
 	return there.Kind() == KindOf(now.Mode) && (now.Mode.IsDir() || now.Mode.IsRegular() &&
 		there.sameSize(now) && there.sameTime(s.stored(now), s.Window))
 }
 
-// stored returns what the target shows of a source that has been copied.
+// stored returns the Info that the target shows for a source that has been copied.
 func (s *Sync) stored(f *endpoint.Info) *endpoint.Info {
 	at := endpoint.Nearest(f.Mtime)
 	if !s.ToHost || at.Unix() == f.Mtime.Unix() {
@@ -157,7 +157,7 @@ func (s *Sync) stored(f *endpoint.Info) *endpoint.Info {
 	return &stored
 }
 
-// InWay reports whether something at the target has to go before a file or a link gets its name: a
+// InWay reports whether an entry of the target has to go before a file or a link gets its name: a
 // rename would not replace it.
 func InWay(there Held, mode fs.FileMode) bool {
 	return there.IsThere() && there.Kind() != File && (there.Kind() != Link || !mode.IsRegular())
