@@ -19,8 +19,8 @@ import (
 // A Budget is shared by all files of a tree.
 type Budget struct {
 	memory  *allowance   // bytes that small files in progress hold
-	handles *allowance   // on the hosts
-	held    atomic.Int64 // of them
+	handles *allowance   // open handles on the hosts
+	held    atomic.Int64 // handles that files hold
 	sources crowd
 	targets crowd
 	helpers helpers
@@ -29,30 +29,30 @@ type Budget struct {
 	Trip     time.Duration // one round trip to each host
 	Small    int           // the largest file sent in one piece
 	Large    *atomic.Int64 // large files found and not copied yet
-	NoHelper bool          // helps to write to the target
+	NoHelper bool          // no helper may write to the target
 }
 
-// NewBudget returns the budget of files that may have so many handles on the hosts.
+// NewBudget returns a budget that allows this number of open handles on the hosts.
 func NewBudget(handles int64) *Budget {
 	return &Budget{memory: newAllowance(smallMemory), handles: newAllowance(handles)}
 }
 
 // smallMemory limits the memory that small files in progress hold: contents requested, or not
-// acknowledged yet. It is twice what their channel's window carries in a round trip.
+// acknowledged yet. It is twice the data that their channel's window carries per round trip.
 const smallMemory = 4 << 20
 
-// fewFiles is how few large files are left when each may use several sessions.
+// fewFiles is the number of remaining large files at which each may use several sessions.
 const fewFiles = 4
 
 // IsSmall reports whether a file of this size is sent in one piece.
 func (b *Budget) IsSmall(size int64) bool { return size >= 0 && size <= int64(b.Small) }
 
-// spreads reports whether each large file uses one session, because others use the rest. A single
-// file, which has no budget, uses all of them.
+// spreads reports whether each large file uses one session, because other files use the rest. A
+// single file has no budget and uses all of them.
 func (b *Budget) spreads() bool { return b != nil && b.Large.Load() > fewFiles }
 
-// buffers hold the memory for small files, in two sizes; larger buffers are allocated. Those in
-// pipe are for hashing large files.
+// buffers pools memory for small files in two sizes; larger buffers are allocated. The pipe pool is
+// for hashing large files.
 type buffers struct{ small, medium, pipe sync.Pool }
 
 const (
@@ -84,9 +84,9 @@ type small struct {
 	counts *slot // counts the file while it is open; nil if nothing does
 	takes  bool  // its size is taken from the budget's memory before it is read
 
-	data []byte // nil until it was read
-	free func() // gives data back
-	held bool   // its size was taken
+	data []byte // nil until it is read
+	free func() // returns data to its pool
+	held bool   // its size has been taken
 }
 
 // read reads the file that info describes; release must be called.
@@ -112,7 +112,7 @@ func (s *small) Opened() {
 
 // Lend implements [endpoint.Memory].
 func (s *small) Lend(n int) (lent []byte) {
-	if s.free != nil { // what was in it did not count
+	if s.free != nil { // the earlier read does not count
 		s.free()
 	}
 	lent, s.free = s.budget.buffers.get(n)
@@ -130,23 +130,23 @@ func (s *small) release() {
 	s.data, s.free, s.held = nil, nil, false
 }
 
-// An allowance limits what many files share: bytes of memory, a server's handles. Waiters are
-// served in order. Their wait ends without a context, since all files give back what they have.
+// An allowance limits a resource that many files share: bytes of memory, a server's handles.
+// Waiters are served in order. They wait without a context, since every file returns its share.
 type allowance struct {
 	*semaphore.Weighted
 	most int64
 
 	mu   sync.Mutex
-	lost int64 // taken away by shrink
+	lost int64 // removed by shrink
 }
 
 func newAllowance(most int64) *allowance {
 	return &allowance{Weighted: semaphore.NewWeighted(most), most: most}
 }
 
-// shrink takes away one that the caller has, since more was refused, and the first time what nobody
-// has. It returns how much that is: 0 if nobody else has any. known is true if the host has refused
-// more before.
+// shrink removes the caller's unit, since the host refused more, and the first time also all units
+// that nobody holds. It returns the number removed, 0 if nobody else holds any. known reports
+// whether the host refused more before.
 func (a *allowance) shrink() (n int64, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,7 +163,7 @@ func (a *allowance) shrink() (n int64, known bool) {
 	return n, known
 }
 
-// grow gives back what shrink took away.
+// grow restores n units that shrink removed.
 func (a *allowance) grow(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -174,33 +174,33 @@ func (a *allowance) grow(n int64) {
 func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
 func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
 
-// A host may allow few open files and not say so: version 3 has no status for it. OpenSSH's server
-// answers FAILURE; SFTPGo, which allows 20 for each client as it is installed, PERMISSION_DENIED;
-// Maverick's says "Maximum concurrent transfers exceeded". A file that is refused while others are
-// open waits until one of them has been closed, and the tree goes on with as many as were open. But
-// most files that are denied are simply denied. So that counts only if more may have been open than
-// the host is known to allow, and no longer once waiting has not helped many.
+// A host may limit open files without saying so: version 3 has no status for it. OpenSSH's server
+// answers FAILURE; SFTPGo, which allows 20 per client by default, PERMISSION_DENIED; Maverick's
+// says "Maximum concurrent transfers exceeded". A file refused while others are open waits until
+// one of them is closed, and the tree goes on with as many as were open. But most denials mean
+// nothing else. So a denial counts as crowding only if more files may have been open than the host
+// is known to allow, and no longer once many have waited in vain.
 
-// A crowd is how many of a tree's files are open on a host.
+// A crowd counts a tree's files that are open on a host.
 type crowd struct {
-	now, most atomic.Int64 // that are known to be open, and were at once
+	now, most atomic.Int64 // files known to be open, and the most at once
 	denied    atomic.Int64 // files that waited in vain
-	limited   atomic.Bool  // a file could be opened after it had waited
+	limited   atomic.Bool  // a file was opened after it had waited
 }
 
 const (
-	// mostCrowded is how often a file is opened again: others may be refused later than this one.
-	// mostDenied is the same as long as waiting has not helped, fewDenied how many files try it,
-	// and fewestOthers how many others must be open.
+	// mostCrowded is how often an OPEN is repeated: other files may be refused later than this one.
+	// mostDenied is the limit while waiting has not helped, fewDenied the number of files that try it,
+	// and fewestOthers the number of others that must be open.
 	mostCrowded, mostDenied, fewDenied, fewestOthers = 10, 3, 16, 4
 
 	waitedInVain = mostCrowded + 1
 
-	// crowdedPause is how long a file waits that no other will wake, and at most after others did.
+	// crowdedPause is how long a file waits if no other will wake it, and at most after one did.
 	crowdedPause = 50 * time.Millisecond
 )
 
-// crowd returns that of the source's or the target's host.
+// crowd returns the crowd on the source's or the target's host.
 func (b *Budget) crowd(source bool) *crowd {
 	if source {
 		return &b.sources
@@ -208,19 +208,18 @@ func (b *Budget) crowd(source bool) *crowd {
 	return &b.targets
 }
 
-// A slot is what one file of a tree has of the budget's handles.
+// A slot is the share of one file of a tree in the budget's handles.
 type slot struct {
 	budget        *Budget // nil for a single file
-	held          bool    // it has one
+	held          bool    // it holds a handle
 	reads, writes bool    // it is open on the source's host, on the target's
 
-	others int64 // how many files held a handle when it began
+	others int64 // other files that held a handle when it began
 	tries  int   // how often an OPEN was refused
-	lost   int64 // how many fewer handles there are for that
+	lost   int64 // handles that shrink removed for that
 }
 
-// take waits until the file may have something open, unless it may already. A single file, which
-// has no budget, always may.
+// take waits for a handle, unless the file holds one. A single file has no budget and needs none.
 func (s *slot) take(b *Budget) {
 	if b == nil {
 		return
@@ -233,7 +232,7 @@ func (s *slot) take(b *Budget) {
 	s.others = b.held.Load() - 1
 }
 
-// free gives the handle back, if the file has one.
+// free returns the handle if the file holds one.
 func (s *slot) free() {
 	if s.held {
 		s.closed()
@@ -243,7 +242,7 @@ func (s *slot) free() {
 	}
 }
 
-// opened counts a file that has been opened, until closed.
+// opened counts the file as open until closed is called.
 func (s *slot) opened(source bool) {
 	flag := &s.writes
 	if source {
@@ -273,7 +272,7 @@ func (s *slot) closed() {
 	s.reads, s.writes = false, false
 }
 
-// crowded reports whether the file may not have been opened because too many are.
+// crowded reports whether err may mean that too many files are open.
 func (s *slot) crowded(err error) bool {
 	path, ok := errors.AsType[*fs.PathError](err)
 	status, isStatus := errors.AsType[*usftp.StatusError](err)
@@ -301,13 +300,13 @@ func (s *slot) crowded(err error) bool {
 		2*others >= most
 }
 
-// makeRoom waits, after an OPEN was refused, for what the refusal may be due to. It returns false
-// if there is nothing to wait for. others says that something is open on the host, such as
+// makeRoom waits, after a refused OPEN, until its likely cause may be gone. It returns false if
+// there is nothing to wait for. others says that something is open on the host, such as
 // directories.
 func (s *slot) makeRoom(ctx context.Context, err error, others bool) bool {
 	s.tries++
 	if s.budget.crowd(endpoint.IsOfSource(err)).most.Load() == 0 {
-		return pace.Sleep(ctx, crowdedPause) == nil // the answers about others are on their way
+		return pace.Sleep(ctx, crowdedPause) == nil // the replies about others are in flight
 	}
 	n, known := s.budget.handles.shrink()
 	if n == 0 && !known && s.others == 0 && !others && s.tries > 1 {
@@ -319,12 +318,12 @@ func (s *slot) makeRoom(ctx context.Context, err error, others bool) bool {
 	}
 	s.held = false // take waits until another file has been closed
 	s.budget.held.Add(-1)
-	// and all that were refused have had the time to give theirs up
+	// and every refused file has had the time to give up its handle
 	return pace.Sleep(ctx, min(crowdedPause, time.Millisecond<<s.tries)) == nil
 }
 
-// Hold has f open one file more on the target's host, which takes a handle meanwhile, and repeats
-// it if f was refused because too many files are open. b is nil for a single file.
+// Hold takes a handle while f opens one more file on the target's host, and repeats f if it was
+// refused because too many files are open. b is nil for a single file.
 func (b *Budget) Hold(ctx context.Context, f func() error) error {
 	var s slot
 	defer s.free()
@@ -342,13 +341,13 @@ func (b *Budget) Hold(ctx context.Context, f func() error) error {
 	}
 }
 
-// inVain ends the waiting of a file that was refused for another reason.
+// inVain ends the waiting of a file that was refused for another reason than crowding.
 func (s *slot) inVain(err error) {
 	if err == nil || s.tries == 0 || s.tries == waitedInVain {
 		return
 	}
 	k, lost := s.budget.crowd(endpoint.IsOfSource(err)), s.lost
-	if k.denied.Add(1); k.limited.Load() { // what nobody had stays away
+	if k.denied.Add(1); k.limited.Load() { // handles that nobody held stay removed
 		lost = min(lost, int64(s.tries))
 	}
 	s.budget.handles.grow(lost)

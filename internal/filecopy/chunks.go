@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// chunking is how two versions of a file are split.
+// A chunking says how to split two versions of a file.
 type chunking struct {
 	algorithm checksum.Algorithm
 	shortest  int
@@ -27,7 +27,7 @@ func (d *chunking) versions(fresh, old deltaplan.Lister, oldSize int64,
 		Always: always}
 }
 
-// remote lists the chunks of a file on the host.
+// remote returns a lister of a file's chunks on the host.
 func (d *chunking) remote(f *usftp.File) deltaplan.Lister {
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
 		return func(yield func(deltaplan.Chunk, error) bool) {
@@ -46,7 +46,7 @@ func (d *chunking) remote(f *usftp.File) deltaplan.Lister {
 	}
 }
 
-// local lists the chunks of a file on this machine.
+// local returns a lister of a local file's chunks.
 func (d *chunking) local(file io.ReaderAt) deltaplan.Lister {
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {
 		return func(yield func(deltaplan.Chunk, error) bool) {
@@ -70,8 +70,8 @@ func (d *chunking) local(file io.ReaderAt) deltaplan.Lister {
 	}
 }
 
-// hashed is local for the source of an upload. Bytes whose chunks are listed are also hashed as a
-// part of the file, so that it is read once.
+// hashed acts like local for the source of an upload, but also hashes the listed bytes as a part of
+// the file, so that it is read once.
 func (d *chunking) hashed(file io.ReaderAt, size int64, pipe *hashpipe.Pipe) deltaplan.Lister {
 	again := d.local(file)
 	once := d.local(pipe.ReaderAt(io.NewSectionReader(file, 0, size)))

@@ -15,10 +15,11 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 )
 
-// A commitState is how far the last step of a copy to a host has come. If a lost connection
-// swallows its replies, the next attempt finds out what was done before it does any of it again.
+// A commitState records the progress of the last step of a copy to a host. If a lost connection
+// swallows its replies, the next attempt finds out which requests were executed before it repeats
+// any.
 type commitState struct {
-	temporary string // complete, and a name that nobody else knows
+	temporary string // the complete file, under a name that nobody else knows
 	aside     string // the old file's name during the exchange; "" if it keeps its own
 	size      int64
 }
@@ -34,9 +35,9 @@ func (o onHost) giveName(c *Copy, in *input) error {
 	// count it once: a server that loses everything when asked gets no endless attempts
 	if c.known.committing == nil && !c.known.arrived {
 		c.known.arrived = true
-		c.to.conn.Arrived() // whatever becomes of the name
+		c.to.conn.Arrived() // whether or not it gets its name
 	}
-	if o.hidden { // CLOSE has done it
+	if o.hidden { // CLOSE gave it its name
 		return nil
 	}
 	if c.known.committing == nil {
@@ -83,7 +84,7 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 			if slices.Contains(c.known.strays, p.temporary) { // it could not be removed
 				c.Result.LeftBehind = p.temporary
 			}
-			return lookErr // which names the target alone
+			return lookErr // it names only the target
 		}
 	}
 	c.Result.LeftBehind = p.temporary
@@ -116,9 +117,9 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 	return err
 }
 
-// refused reports whether the target itself is to be written after a refused rename: if nothing has
-// its name, or if nothing in its directory, or on this host, can be renamed. The status does not
-// tell: many servers have only FAILURE, also for a target that is open, or a disk that is full.
+// refused reports whether to write the target itself after a refused rename: if its name is free,
+// or if nothing in its directory, or on this host, can be renamed. The status does not tell: many
+// servers have only FAILURE, also for an open target or a full disk.
 func (p *commitState) refused(c *Copy, o onHost, client *usftp.Client, err error) bool {
 	if p.aside != "" || c.Options.Placement == PlaceAtomic || endpoint.NoRoom(err) {
 		return false
@@ -126,7 +127,7 @@ func (p *commitState) refused(c *Copy, o onHost, client *usftp.Client, err error
 	if p.renamesNothing(c, o, client, path.Dir(o.name)) {
 		if c.Listed != nil {
 			root, dir := c.Paths()
-			if dir != "." && !p.renamesNothing(c, o, client, root) { // only this directory is like that
+			if dir != "." && !p.renamesNothing(c, o, client, root) { // only this directory refuses renames
 				c.Findings().noTemporary.Store(true)
 				o.report(c, "the host renames no files in some directories: they are written in place")
 				return true
@@ -137,14 +138,14 @@ func (p *commitState) refused(c *Copy, o onHost, client *usftp.Client, err error
 		return true
 	}
 	if o.info == nil && isFree(client, o.name) {
-		c.known.notRenamed = true // this file only: other ones keep their old contents
+		c.known.notRenamed = true // this file only: others keep their old contents
 	}
 	return c.known.notRenamed
 }
 
-// renamesNothing reports whether an empty file of this run's own can be made in a directory, so
-// that there is room for names, and cannot be given another name. The contents of the target then
-// get the room that the temporary file had. Files that wait for the answer share it.
+// renamesNothing reports whether a directory takes an empty file of this run, so that there is room
+// for names, but does not let it be renamed. The target's contents then get the room that the
+// temporary file had. Files that wait for the answer share it.
 func (p *commitState) renamesNothing(c *Copy, o onHost, client *usftp.Client,
 	dir string) bool {
 	o.quirks.Renaming.Lock()
@@ -164,7 +165,7 @@ func (p *commitState) renamesNothing(c *Copy, o onHost, client *usftp.Client,
 	var refusal error
 	if f.Close() == nil {
 		refusal = client.Rename(name, other)
-		if endpoint.Refused(refusal) && client.HasPosixRename() { // each can be denied by itself
+		if endpoint.Refused(refusal) && client.HasPosixRename() { // a host may deny only one of them
 			refusal = client.PosixRename(name, other)
 		}
 		if refusal == nil {
@@ -181,13 +182,13 @@ func (p *commitState) renamesNothing(c *Copy, o onHost, client *usftp.Client,
 }
 
 // drop removes the temporary file, and reports whether the target can be written instead. A host
-// that lets nobody rename may let nobody remove either.
+// that denies renames may deny removals too.
 func (p *commitState) drop(c *Copy, client *usftp.Client) bool {
 	err := client.Remove(p.temporary)
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, fs.ErrNotExist) || !endpoint.Refused(err): // who knows where it is
+	case errors.Is(err, fs.ErrNotExist) || !endpoint.Refused(err): // it may be anywhere
 		return false
 	}
 	leaves(c, p.temporary)
@@ -195,14 +196,14 @@ func (p *commitState) drop(c *Copy, client *usftp.Client) bool {
 	return true
 }
 
-// leaves says that a file of this run's own cannot be removed.
+// leaves warns that a file of this run cannot be removed.
 func leaves(c *Copy, name string) {
 	c.Warn("the host does not remove files either: " + c.shown(name) + " is left behind")
 }
 
-// forgone reports whether another attempt can do without the temporary file, or copy that: on the
-// host, if what was sent could be read only once. It is not inlined, to keep the stacks of
-// thousands of files small.
+// forgone reports whether another attempt can do without the temporary file, or copy it on the host
+// if the source could be read only once. It is not inlined, to keep the stacks of thousands of
+// files small.
 //
 //go:noinline
 func (p *commitState) forgone(c *Copy, o onHost) bool {
@@ -221,13 +222,13 @@ func (p *commitState) forgone(c *Copy, o onHost) bool {
 	return true
 }
 
-// stored is what could be read only once. It is copied on the host, from its temporary name.
+// stored is the copy of a source that could be read only once. The host copies its temporary file.
 type stored struct {
 	temporary string
-	asked     Request // that this stands in for
+	asked     Request // the original request
 }
 
-// dropStored removes the temporary file that was copied on the host, or says where it is.
+// dropStored removes the temporary file that was copied on the host, or reports where it is.
 func dropStored(c *Copy, err error) {
 	stored := c.known.stored.temporary
 	c.Request = c.known.stored.asked
@@ -248,7 +249,7 @@ func dropStored(c *Copy, err error) {
 // errNotRenamed reports that the host does not rename files.
 var errNotRenamed = errors.New("the host does not rename files")
 
-// isFree reports whether nothing has a name, as far as the host tells.
+// isFree reports whether a name is free, or the host does not tell.
 func isFree(client *usftp.Client, name string) bool {
 	_, err := client.Lstat(name)
 	return errors.Is(err, fs.ErrNotExist) || private.Untold(err)
@@ -256,7 +257,7 @@ func isFree(client *usftp.Client, name string) bool {
 
 // replace stands in for posix-rename on servers without it: RENAME fails if the name exists
 // (draft-ietf-secsh-filexfer-02, section 6.5), so the old file is moved aside until the new one is
-// in place. It continues what an earlier attempt began.
+// in place. It continues an earlier attempt's exchange.
 func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 	stepped := false
 	if p.aside == "" {
@@ -271,7 +272,7 @@ func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 		err := client.Rename(o.name, p.aside)
 		if endpoint.Refused(err) {
 			p.aside = ""
-			c.journal.noteAside(c, p) // that it still has its name
+			c.journal.noteAside(c, p) // it still has its name
 		}
 		if err != nil {
 			return err
@@ -302,8 +303,8 @@ func (p *commitState) removeAside(c *Copy, o onHost, client *usftp.Client) error
 	return nil
 }
 
-// finishCommit finds out how far a commit came whose connection was lost, and completes it. It
-// returns false if the copy must be done again.
+// finishCommit finds out how far a commit came before its connection was lost, and completes it. It
+// returns false if the file must be copied again.
 //
 // If the temporary name is gone, the rename was done, since nobody else knows that name; the target
 // must then have the right size.

@@ -20,13 +20,13 @@ var (
 	// ErrSourceChanged reports that the source was written to while it was read.
 	ErrSourceChanged = errors.New("the source changed while it was copied")
 
-	// ErrVerify reports that the stored file differs from what was copied.
+	// ErrVerify reports that the stored file differs from the copied data.
 	ErrVerify = errors.New("what was stored differs from the source")
 
 	// ErrKept ends the copy of a file that is already up to date.
 	ErrKept = errors.New("already exists")
 
-	// ErrPanicked is why a run ends of which nothing is to be kept.
+	// ErrPanicked ends a run of which nothing is to be kept.
 	ErrPanicked = errors.New("the Events function panicked")
 
 	errSameFile = errors.New("source and target are the same file")
@@ -36,15 +36,15 @@ func changedf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrSourceChanged}, args...)...)
 }
 
-// A Copy copies one file. It knows no more about it than its request says.
+// A Copy copies one file. It knows the file only from its request.
 type Copy struct {
 	Request
-	ListName string // that by which lists know the file
+	ListName string // the file's name in lists
 	Size     int64  // of the source, -1 if unknown
 	Result   Result // of the current attempt, or the last one
 
 	known known
-	slot  slot // among those that have something open on the hosts
+	slot  slot // its share of the hosts' handles
 	meter
 
 	// of the current attempt, or the last one
@@ -54,12 +54,12 @@ type Copy struct {
 	delta   *delta // nil if the whole file is sent
 }
 
-// Start sets what to copy. name is that by which lists know the file.
+// Start sets the file to copy. name is its name in lists.
 func (c *Copy) Start(r *Request, name string) {
 	c.Request, c.ListName, c.Size, c.Result.Target = *r, name, -1, r.Target
 }
 
-// A Result is what has become of a file.
+// A Result is the outcome of a file's copy.
 type Result struct {
 	Target         string
 	Bytes, Resumed int64 // copied; of these, by earlier runs
@@ -82,11 +82,11 @@ const (
 	ByReading                         // everything was read back
 )
 
-// Remains are what an attempt has left.
+// Remains are an attempt's leftovers.
 type Remains struct {
 	LeftBehind string // a temporary file
 	Detail     string // for the error: the state of the target
-	Temporary  string // what the target was called last
+	Temporary  string // the target's last temporary name
 	Resumable  bool   // a later run can continue
 	Unsure     bool   // it may have left something behind
 }
@@ -97,40 +97,40 @@ type Origin struct {
 	Before bool // something had the target's name, or may have
 }
 
-// known is what the attempts at one file tell the next: each continues what the last one left.
+// known is the state that attempts at one file pass on: each continues where the last one ended.
 type known struct {
 	detours
 	progress
 	evidence
 	temporaries
-	spent      bool           // there can be no other: what was read or written is gone
+	spent      bool           // no other attempt is possible: the data read or written is gone
 	committing *commitState   // a commit that a lost connection cut off
 	poured     *endpoint.Info // the source as it was when the Writer was given data
 	delta      bool           // some of it came from the old file, so it must be verified
-	device     device         // a target that is no file
-	origin     *Origin        // what was read, if it is to be removed
+	device     device         // a target that is not a file
+	origin     *Origin        // the source as read, if it is to be removed
 }
 
-// detours are what the next attempt does otherwise.
+// detours are the changes that the next attempt makes.
 type detours struct {
-	tried      [ways]uint8 // how often another way was
+	tried      [ways]uint8 // how often each way was tried
 	large      bool        // it is no longer the small file that was listed
 	notRenamed bool        // the host did not rename the temporary file to a free name
 }
 
 // progress is how far the attempts came.
 type progress struct {
-	began   bool  // one of them came as far as to copy
+	began   bool  // one of them began to copy
 	arrived bool  // all of it has arrived and was counted
 	reached int64 // how far the last attempt came
-	found   int64 // where the first that began continued from; see Copy.Found
+	found   int64 // where the first one to begin continued from; see Copy.Found
 	ends    [2]pools.Progress
 }
 
-// evidence is what shows whether the source is still the same, and what has been verified.
+// evidence shows whether the source is still the same, and which data has been verified.
 type evidence struct {
 	racy   *racySource // for a source on a host
-	prefix *prefixHash // everything that was read, nil unless needed
+	prefix *prefixHash // hash of all data read, nil unless needed
 	again  reread      // for verifying and checking
 	sync   bool        // the last attempt lost its connection while verifying
 }
@@ -139,7 +139,7 @@ type evidence struct {
 type temporaries struct {
 	made   string   // the last attempt's
 	strays []string // earlier attempts', on the host
-	stored *stored  // nil for what can be read again
+	stored *stored  // nil if the source can be read again
 }
 
 // addStray adds a temporary file that nothing will continue.
@@ -149,7 +149,7 @@ func (t *temporaries) addStray(name string) {
 	}
 }
 
-// Do makes attempts at the file until one succeeds, or another one would not.
+// Do makes attempts at the file until one succeeds or another would not help.
 func (c *Copy) Do(attempt func(*Copy) error) error {
 	defer c.journal.release(false) // in case the user's code panics
 	for {
@@ -173,7 +173,7 @@ func (c *Copy) conclude(err error) error {
 		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
 	if err != nil && j.left != nil && !j.resumable && markName(c) == "" &&
 		c.Dst.dispose(j.left.Temporary) {
-		c.Result.LeftBehind, c.Result.Detail = "", "" // there will be no attempt to use it
+		c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
 	}
 	c.hashing.stop()
 	c.Result.Elapsed = time.Since(c.Began)
@@ -251,7 +251,7 @@ func Once(c *Copy) error {
 	return c.move(in, out)
 }
 
-// OpenOnce makes one attempt to open the source, and no more.
+// OpenOnce makes one attempt, which only opens the source.
 func OpenOnce(c *Copy) error {
 	defer c.ends.connect(c)()
 	in, err := openInput(c)
@@ -262,7 +262,7 @@ func OpenOnce(c *Copy) error {
 	return nil
 }
 
-// prepare continues what an earlier run or attempt left, or starts over.
+// prepare continues an earlier run's or attempt's leftover, or starts over.
 func (c *Copy) prepare(in *input, out *output) error {
 	offset, err := c.journal.resume(c, in, out)
 	if err != nil {
@@ -346,7 +346,7 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	return err
 }
 
-// tellRunsAs says that a copy lacks [endpoint.RunsAs], if it was to have its source's mode. It is
+// tellRunsAs warns that a copy lacks [endpoint.RunsAs], if it should have its source's mode. It is
 // not inlined, to keep the stacks of thousands of files small.
 //
 //go:noinline
@@ -361,7 +361,7 @@ func tellRunsAs(c *Copy, in *input, out *output) {
 	}
 }
 
-// accepted returns err, unless it is that the source changed and Options.Changing accepts that.
+// accepted returns err, or nil if the source changed and Options.Changing accepts that.
 func accepted(c *Copy, err error) error {
 	if !errors.Is(err, ErrSourceChanged) || !c.Options.Changing {
 		return err
@@ -373,10 +373,10 @@ func accepted(c *Copy, err error) error {
 
 // abandon ends a failed copy. After an interruption it truncates the temporary file to the
 // contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
-// copy on this machine keeps nothing: proving what is there would take as long as copying it.
+// copy on this machine keeps nothing: proving a leftover would take as long as copying it.
 func (c *Copy) abandon(out *output, err error) {
 	if c.Result.LeftBehind != "" || errors.Is(err, errNotRenamed) {
-		return // all of it is there, only its name is missing; or that was removed
+		return // the file is complete and only lacks its name, or was removed
 	}
 	at, w := &out.location, out.writer
 	if at.stream {
@@ -399,7 +399,7 @@ func (c *Copy) abandon(out *output, err error) {
 	lost, synced := c.to.lost(), false
 	keeps := c.main() != nil && c.interrupted() && c.Result.Bytes > 0 && !notResumable(c.Ctx, err) &&
 		c.journal.mayContinue(c)
-	if keeps && !lost { // otherwise whoever continues it has to cut it
+	if keeps && !lost { // otherwise the next attempt or run must truncate it
 		keeps, synced = w.Keep(ctx, c.Result.Bytes)
 	}
 	if keeps || lost {
@@ -413,7 +413,7 @@ func (c *Copy) abandon(out *output, err error) {
 		}
 		return
 	}
-	if at.hidden { // what the host keeps of it is of no use
+	if at.hidden { // the part that the host keeps is useless
 		w.Keep(ctx, 0)
 		return
 	}
@@ -431,8 +431,8 @@ func removeTemporary(ctx context.Context, c *Copy, temporary string,
 	}
 }
 
-// startAt records where an attempt begins. What was there before this run does not count towards
-// the rate.
+// startAt records where an attempt begins. Bytes from before this run do not count towards the
+// rate.
 func (c *Copy) startAt(offset int64) {
 	c.Result.Resumed = offset
 	if offset == 0 {
@@ -449,10 +449,10 @@ func (c *Copy) startAt(offset int64) {
 	c.Resumed(offset)
 }
 
-// Found returns where the first attempt that began continued from.
+// Found returns the offset from which the first attempt to begin continued.
 func (c *Copy) Found() int64 { return c.known.found }
 
-// A way is what an attempt does otherwise than the one before it.
+// A way is how an attempt differs from the one before it.
 type way uint8
 
 const (
@@ -462,8 +462,8 @@ const (
 	emptied             // the old file is emptied first, since the host did not truncate it
 	unnamed             // the target itself is written, since the host does not rename files
 	public              // it is made with its final permissions
-	prefixed            // what was read is hashed: it may be unchanged
-	apart               // from the beginning, since the host gave one handle to several files
+	prefixed            // all data read is hashed: it may be unchanged
+	apart               // it starts over, since the host gave one handle to several files
 	ways
 	sameWay = ways
 )
@@ -474,13 +474,13 @@ var remedies = [ways]struct {
 	unless  func(error) bool // nil if nothing speaks against it
 	suits   func(*Copy) bool // nil for all files
 	most    uint8
-	note    string      // what the user is told
+	note    string      // for the user
 	prepare func(*Copy) // nil if there is nothing to do
 }{
 	dense: {after: []error{errParts}, most: 1, note: "its holes are sent too"},
 	entire: {after: []error{errNoDelta}, unless: endpoint.NoRoom, most: 1, note: "all of it is copied",
 		prepare: func(c *Copy) { c.known.delta = false }},
-	stepped: {after: []error{errNotWhole}, most: 1}, // and finds out what is refused
+	stepped: {after: []error{errNotWhole}, most: 1}, // which finds out what is refused
 	emptied: {after: []error{endpoint.ErrNotTruncated}, suits: rereadable, most: 1},
 	unnamed: {after: []error{errNotRenamed}, most: 1},
 	public:  {after: []error{errPrivate}, most: 1},
@@ -491,7 +491,7 @@ var remedies = [ways]struct {
 		most: pools.MostShared},
 }
 
-// rereadable reports whether what was read can be read again.
+// rereadable reports whether the source can be read again.
 func rereadable(c *Copy) bool { return !c.known.spent }
 
 // another returns the way to try after err, or sameWay.
@@ -518,7 +518,7 @@ func (d *detours) another(c *Copy, err error) way {
 // room for it, or over a new connection.
 func (c *Copy) again(err error) bool {
 	c.slot.closed()
-	removed := true // what the attempt made
+	removed := true // the attempt's temporary file
 	switch w := c.known.another(c, err); {
 	case w != sameWay:
 		removed = w != apart
@@ -548,17 +548,17 @@ func (c *Copy) reset() {
 	c.Result, c.delta = Result{Target: c.Result.Target}, nil
 }
 
-// interrupted reports whether the copy ended because its context or a connection did: what it has
-// written may then be of use.
+// interrupted reports whether the copy ended because its context or a connection did: the data it
+// has written may then be of use.
 func (c *Copy) interrupted() bool { return c.Ctx.Err() != nil || c.lost() }
 
-// notResumable reports whether what was written is useless to a later run.
+// notResumable reports whether the written data is useless to a later run.
 func notResumable(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrSourceChanged) || sharesHandle(err) ||
 		context.Cause(ctx) == ErrPanicked
 }
 
-// settles begins the phase in which whoever keeps the copy finishes it.
+// settles begins the phase in which the target finishes the copy.
 func (c *Copy) settles() { c.enters(c.Settling()) }
 
 // watch reports progress, counts it for reconnecting, and records it in the journal until stop is
@@ -596,8 +596,8 @@ func kept(c *Copy, in *input, out *output) bool {
 	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
 }
 
-// isOlder reports whether a file at the target is older than the source, as far as is known. What a
-// host shows of the source's own time may read as an earlier one.
+// isOlder reports whether the target entry is older than the source, or may be. A host may show the
+// source's own time as an earlier one.
 func isOlder(c *Copy, before os.FileInfo, source *endpoint.Info) bool {
 	mtime, have := source.Mtime, before.ModTime()
 	if c.Src.Conn() != nil || c.Dst.Conn() != nil {
@@ -608,7 +608,7 @@ func isOlder(c *Copy, before os.FileInfo, source *endpoint.Info) bool {
 }
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. The target's
-// time is the source's as exactly as its file system keeps it, and in whole seconds on a host.
+// time must be the source's to the precision of its file system, or of seconds on a host.
 func sameSizeAndTime(c *Copy, before os.FileInfo) bool {
 	f := c.Listed
 	if c.Dst.Conn() != nil {
@@ -621,11 +621,11 @@ func sameSizeAndTime(c *Copy, before os.FileInfo) bool {
 		})
 }
 
-// granules are how exactly file systems keep times: most, NTFS, old ones of Unix, exFAT, and HFS+.
+// granules are the precisions of times in file systems: most, NTFS, old Unix ones, exFAT, and HFS+.
 var granules = []time.Duration{1, 100, time.Microsecond, 10 * time.Millisecond, time.Second}
 
-// NoDirectory is the Container of a single file. What is not defined here is asked only of
-// directories.
+// NoDirectory is the Container of a single file. Methods that are not defined here are called only
+// on directories.
 type NoDirectory struct{ Container }
 
 func (NoDirectory) BehindLink() bool { return false }

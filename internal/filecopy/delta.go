@@ -66,11 +66,11 @@ type delta struct {
 	chunking
 	files   []*usftp.File // to be closed
 	closing []*usftp.Pending[struct{}]
-	proof   *proof // of what is on the host
+	proof   *proof // of the host's file
 
 	base   atomic.Int64 // start of the window
 	common atomic.Int64 // bytes taken from the old file
-	moved  coverage     // what is done of the window; of a file on the host, what the host copies
+	moved  coverage     // parts of the window done; of a file on the host, parts that it copies
 }
 
 // newDelta returns nil if a delta is impossible or not worth it.
@@ -103,7 +103,7 @@ func shortestChunk(size int64) int {
 func (s *session) worthDelta(c *Copy, size, old int64) bool {
 	switch {
 	case c.Options.Delta == DeltaNever || size <= c.Result.Resumed || old <= 0 ||
-		private.OfClient(s.client).ReadsOnce(), s.oneHandle(): // it takes the old file and the new
+		private.OfClient(s.client).ReadsOnce(), s.oneHandle(): // it opens the old file and the new
 		return false
 	case c.Options.Delta == DeltaAlways:
 		return true
@@ -147,7 +147,7 @@ func (d *delta) path(name string) string {
 	return name
 }
 
-// An opening says how to open a file on the host. like returns its attributes by the host's own
+// An opening says how to open a file on the host. like returns its attrs from the host's own
 // server.
 type opening struct {
 	name string
@@ -155,8 +155,8 @@ type opening struct {
 	like func() (*usftp.FileStat, error)
 }
 
-// open opens files on the host in two round trips, and makes sure that they are those that the
-// host's own server described: a helper may see another file tree.
+// open opens files on the host in two round trips, and checks them against the attrs from the
+// host's own server: a helper may see another file tree.
 func (d *delta) open(files ...opening) (opened []*usftp.File, err error) {
 	asked := make([]*usftp.Pending[*usftp.File], len(files))
 	for i, f := range files {
@@ -193,7 +193,7 @@ func (d *delta) open(files ...opening) (opened []*usftp.File, err error) {
 	return opened, nil
 }
 
-// described returns the attributes of a file by the host's own server.
+// described returns the like of an opening: the attrs in info, from the host's own server.
 func described(info os.FileInfo) func() (*usftp.FileStat, error) {
 	return func() (*usftp.FileStat, error) {
 		if stat, known := info.Sys().(*usftp.FileStat); known {
@@ -203,7 +203,7 @@ func described(info os.FileInfo) func() (*usftp.FileStat, error) {
 	}
 }
 
-// closeFiles starts to close files, all that are still open if none are given.
+// closeFiles starts closing files, or all that are still open if none are given.
 func (d *delta) closeFiles(files ...*usftp.File) {
 	if len(files) == 0 {
 		files = d.files
@@ -216,8 +216,7 @@ func (d *delta) closeFiles(files ...*usftp.File) {
 	})
 }
 
-// closed waits until the host has closed the files. The error is that of any file that could not be
-// stored.
+// closed waits until the host has closed the files. It fails if any file could not be stored.
 func (d *delta) closed() (err error) {
 	for _, c := range d.closing {
 		_, closeErr := c.WaitContext(d.copy.Ctx)
@@ -227,8 +226,7 @@ func (d *delta) closed() (err error) {
 	return err
 }
 
-// close ends the delta, and reports whether the host had files open for it. A nil delta has nothing
-// to end.
+// close ends the delta, and reports whether the host had files open for it. It is a no-op on nil.
 func (d *delta) close() (had bool) {
 	if d == nil {
 		return false
@@ -240,8 +238,8 @@ func (d *delta) close() (had bool) {
 	return had
 }
 
-// leave is close after success, without waiting: the host may take long to free the contents of the
-// old file, which has lost its name.
+// leave closes the files after success without waiting: the host may take long to free the contents
+// of the old file, which has lost its name.
 func (d *delta) leave() {
 	if d != nil {
 		d.closeFiles()
@@ -290,7 +288,7 @@ func (d *delta) failed(err error) error {
 }
 
 // begin records that the file is being assembled, and starts hashing it. local rereads the file on
-// this machine. undo takes it back: the whole file is to be hashed.
+// this machine. undo reverts that: the whole file is to be hashed.
 func (d *delta) begin(local reopen) (undo func()) {
 	c := d.copy
 	before := c.known.delta
@@ -302,8 +300,8 @@ func (d *delta) begin(local reopen) (undo func()) {
 	}
 }
 
-// A proof is the hashes of a file on a host. The host takes them piece by piece, while the rest of
-// the file is still being copied.
+// A proof holds the hashes of a file on a host. The host computes them piece by piece, while the
+// rest of the file is still being copied.
 type proof struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -315,13 +313,13 @@ const (
 	// provenAtOnce is how many pieces the host is asked for at a time.
 	provenAtOnce = 8
 
-	// proofInterval is how often the next piece is asked for if that is complete.
+	// proofInterval is how often a proof checks whether the next piece is complete.
 	proofInterval = 20 * time.Millisecond
 )
 
-// prove starts a proof of the host's file, of which f is a handle, in the pieces that the source is
-// hashed in. Each piece is hashed as soon as it is complete: complete returns how far the file is,
-// and once whole is closed all of it is there.
+// prove starts a proof of the host's file, open as f, in the pieces in which the source is hashed.
+// Each is hashed once it is complete: complete returns how far the file is complete, and once whole
+// is closed, all of it is.
 func (d *delta) prove(name string, f *usftp.File, complete func() int64) *proof {
 	c := d.copy
 	ctx, cancel := context.WithCancel(c.Ctx)
@@ -373,7 +371,7 @@ func (p *proof) await(ctx context.Context, complete func() int64, to int64) bool
 	return true
 }
 
-// stop ends a proof. A nil proof has nothing to end.
+// stop ends a proof. It is a no-op on nil.
 func (p *proof) stop() {
 	if p != nil {
 		p.cancel()
@@ -381,7 +379,7 @@ func (p *proof) stop() {
 	}
 }
 
-// verify compares the hash of the host's file with that of the source.
+// verify compares the hashes of the host's file with the source's.
 func (d *delta) verify() error {
 	c := d.copy
 	d.proof.work.Wait()
@@ -400,8 +398,8 @@ func (d *delta) verify() error {
 	return nil
 }
 
-// sendDelta sends to a host what the file being replaced does not have, and lets the host copy the
-// rest. done is false if nothing was sent, because a delta is impossible or not worth it.
+// sendDelta sends to a host the data that the replaced file lacks, and lets the host copy the rest.
+// done is false if nothing was sent, because a delta is impossible or not worth it.
 func (o onHost) sendDelta(c *Copy, in *input) (n int64, done bool, err error) {
 	source, ok := in.file.(*endpoint.LocalFile)
 	size, resumed := in.info().Size, c.Result.Resumed
@@ -464,7 +462,7 @@ func (o onHost) sendDelta(c *Copy, in *input) (n int64, done bool, err error) {
 	return size - resumed, true, nil
 }
 
-// openFor opens the file being replaced, and the temporary file once more, to copy to it and to
+// openFor opens the file being replaced, and the temporary file twice more, to copy to it and to
 // hash it.
 func (o onHost) openFor(d *delta) (old, to, written *usftp.File, err error) {
 	looked := o.host().Async().Stat()
@@ -498,8 +496,8 @@ func (d *delta) position(f *usftp.File) func() int64 {
 	}
 }
 
-// windows moves the file window by window, of which the first is planned. It returns how far the
-// file is complete: less than its size after an error, or if the source has shrunk.
+// windows moves the file window by window, beginning with the planned first one. It returns how far
+// the file is complete: less than its size after an error, or if the source has shrunk.
 func (d *delta) windows(first *deltaplan.Plan,
 	planned func(from, to int64) (*deltaplan.Plan, error),
 	move func(p *deltaplan.Plan, from int64) (int64, error)) (at int64, err error) {
@@ -541,10 +539,10 @@ func (d *delta) send(o onHost, in *input, old, to *usftp.File, plan *deltaplan.P
 	return min(from+n, d.moved.mark.Load()), err
 }
 
-// copyData lets the host copy what the old file has. The rest counts as done here: the transfer of
-// the changes has its own progress. It closes asked when as much of what is known of the plan has
-// been asked for as may be in flight: the host would be idle if those requests followed the first
-// changes, which a new connection sends slowly (RFC 5681, section 3.1).
+// copyData lets the host copy the plan's parts of the old file. The rest counts as done here: the
+// transfer of the changes has its own progress. It closes asked once the known part of the plan, or
+// as much of it as may be in flight, has been requested: the host would be idle if these requests
+// followed the first changes, which a new connection sends slowly (RFC 5681, section 3.1).
 func (d *delta) copyData(old, to *usftp.File, plan *deltaplan.Plan, asked chan<- struct{}) {
 	sendChanges := sync.OnceFunc(func() { close(asked) })
 	defer sendChanges()
@@ -588,7 +586,8 @@ func (d *delta) copyData(old, to *usftp.File, plan *deltaplan.Plan, asked chan<-
 	copies.Wait()
 }
 
-// changes is the source as sent to the host: without what its old file has, and without holes.
+// changes is the source as sent to the host: without the parts taken from its old file, and without
+// holes.
 type changes struct {
 	copy  *Copy
 	file  io.ReaderAt
@@ -632,8 +631,8 @@ func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// delta fetches from a host what the file being replaced does not have, and copies the rest
-// from that file. done is false if nothing was fetched.
+// delta fetches from a host the data that the replaced file lacks, and copies the rest from that
+// file. done is false if nothing was fetched.
 func (p pouring) delta() (n int64, done bool, err error) {
 	in, c, to := p.input, p.copy, p.to
 	f := in.host.File

@@ -6,14 +6,14 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// A Reporter is told what becomes of a file while it is copied.
+// A Reporter hears about a file while it is copied.
 type Reporter interface {
 	Started()
 	Note(message string) // how it is done, where that may surprise
-	Warn(message string) // what is wrong or is left, though nothing failed
+	Warn(message string) // a defect or a leftover, though nothing failed
 	Retried(a pool.Attempt)
-	Resumed(bytes int64) // which an earlier run left
-	Leaves()             // a temporary file, perhaps
+	Resumed(bytes int64) // of an earlier run's leftover
+	Leaves()             // a temporary file may be left
 
 	// Report follows how far the file has come until stop is called. Finishing does so once all of
 	// it has arrived.
@@ -21,7 +21,7 @@ type Reporter interface {
 	Finishing() (stop func())
 }
 
-// A Phase says what is done with a file of which all bytes have arrived.
+// A Phase is a step of a file of which all bytes have arrived.
 type Phase uint32
 
 const (
@@ -42,7 +42,7 @@ type meter struct {
 // enters begins a phase.
 func (m *meter) enters(phase Phase) { m.phase.Store(uint32(phase)) }
 
-// Settling is the phase in which whoever keeps a copy finishes it.
+// Settling returns the phase in which the target finishes a copy.
 func (r *Run) Settling() Phase {
 	if r.Dst.Conn() == nil {
 		return Finishing
@@ -61,7 +61,7 @@ func (m *meter) Checked() func() int64 {
 	return nil
 }
 
-// checks has Checked return position until done is called.
+// checks makes Checked return position until done is called.
 func (m *meter) checks(position func() int64) (done func()) {
 	m.checked.Store(&position)
 	return func() { m.checked.Store(nil) }

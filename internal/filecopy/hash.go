@@ -25,13 +25,13 @@ const (
 	// a stuck server can be told from a busy one.
 	hashPiece = 64 << 20
 
-	// wholePiece replaces it if the hash of the whole file is wanted too. A file of one piece needs
-	// no second digest, and hashing it takes the host only seconds.
+	// wholePiece replaces hashPiece if the hash of the whole file is wanted too. A file of one piece
+	// needs no second digest, and hashing it takes the host only seconds.
 	wholePiece = 1 << 30
 )
 
-// newDigests returns what to hash of a file, whose size is -1 if unknown: the whole file for the
-// user, and pieces to verify with a host.
+// newDigests returns a file's digests: of the whole file for the user, and of pieces to verify with
+// a host. size is -1 if unknown.
 func newDigests(c *Copy, size int64) (all hashpipe.Digests) {
 	wanted := c.Options.Hash
 	if wanted != "" {
@@ -63,8 +63,8 @@ func fastest() checksum.Algorithm {
 	return checksum.SHA256
 }
 
-// checkAlgorithm chooses how to verify what the host stores: by the hash that is computed anyway if
-// the host may know it, else by the fastest if the host announces it, else by SHA-256.
+// checkAlgorithm chooses the hash that verifies the host's file: the one computed anyway if the
+// host may know it, else the fastest if the host announces it, else SHA-256.
 func (s prover) checkAlgorithm(wanted checksum.Algorithm) checksum.Algorithm {
 	known := s.client.CheckFileAlgorithms()
 	has := func(a checksum.Algorithm) bool { return slices.Contains(known, hostName(a)) }
@@ -73,7 +73,7 @@ func (s prover) checkAlgorithm(wanted checksum.Algorithm) checksum.Algorithm {
 		if wanted != "" {
 			return wanted
 		}
-		return fastest() // what is read back is hashed here
+		return fastest() // data read back is hashed here
 	case wanted != "" && has(wanted), wanted == checksum.SHA256:
 		return wanted
 	case has(fastest()):
@@ -90,7 +90,7 @@ func hostName(a checksum.Algorithm) string {
 	return string(a)
 }
 
-// verifies reports whether the copy is compared with what the target stores.
+// verifies reports whether the stored file is compared with the source.
 func (c *Copy) verifies() bool {
 	if c.Options.Verify || c.known.delta {
 		return true
@@ -102,7 +102,7 @@ func (c *Copy) verifies() bool {
 // hashes reports whether anything is hashed.
 func (c *Copy) hashes() bool { return c.Options.Hash != "" || c.verifies() }
 
-// hashing is what is known about a file's hash.
+// hashing is the state of a file's hash.
 type hashing struct {
 	pipe     *hashpipe.Pipe   // while a large file is in progress
 	digests  hashpipe.Digests // of everything that was copied
@@ -110,8 +110,8 @@ type hashing struct {
 	verified Verification
 }
 
-// start begins to hash the data as it passes, after what an earlier run copied. local rereads the
-// file; it is nil if that is impossible.
+// start begins to hash the data as it passes, after the bytes that an earlier run copied. local
+// rereads the file; it is nil if that is impossible.
 func (h *hashing) start(c *Copy, local reopen) {
 	h.stop()
 	if c.hashes() {
@@ -289,7 +289,7 @@ func CheckOnce(c *Copy) error {
 	return c.hashing.checkList(c)
 }
 
-// sum computes the hash of a file that is not copied: the host does if it can, else it is read.
+// sum computes the hash of a file that is not copied: on the host if possible, else by reading it.
 func (h *hashing) sum(c *Copy) (err error) {
 	c.Size = c.Listed.Size
 	if c.from != nil {
@@ -399,14 +399,14 @@ func (s prover) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known b
 }
 
 // Servers in front of object stores keep whole parts of an upload that ended half way, which cannot
-// be read or cut. They know the MD5 of each, but not where the client would cut. Parts are as long
-// as the least one or that doubled several times, and longer towards the end of a file (usftpd).
+// be read or cut. They know the MD5 of each, but not where the client would cut. Parts have the
+// least length or that doubled several times, and grow towards the end of a file (usftpd).
 const (
 	leastPart = 5 << 20
 	mostPart  = 1280 << 20
 )
 
-// kept returns how much of the first n bytes of a host's file is proved part by part to be the
+// kept returns how many of the first n bytes of a host's file are proved, part by part, to be the
 // beginning of a local one.
 func (s prover) kept(f *usftp.File, local io.ReaderAt, n int64) (kept int64, err error) {
 	if !s.client.HasCheckFile() {

@@ -20,9 +20,9 @@ import (
 // A helped is a host whose own server takes a tree's small files in several steps each. Once there
 // are many, usftp's server is started beside it ([pool.Host.Helper]), and takes and sends several
 // in one request. That server may run as another user, in another namespace or with another umask,
-// so it is proved first; whatever it does not do, the host's own server does as ever.
+// so it is proved first; the host's own server does the rest as ever.
 type helped struct {
-	found  atomic.Int64                 // small files
+	found  atomic.Int64                 // small files found
 	begun  atomic.Pointer[usftp.Client] // the helper, until a file proves it
 	client atomic.Pointer[usftp.Client] // nil until it is proved, and once it has failed
 	start  string                       // where relative paths begin
@@ -30,7 +30,7 @@ type helped struct {
 	heard  atomic.Pointer[time.Time]    // when it last answered
 }
 
-// helpers are those of a tree's source and target.
+// helpers are the helped hosts of a tree's source and target.
 type helpers struct{ source, target helped }
 
 const (
@@ -38,8 +38,7 @@ const (
 	// takes some ten round trips, and the host some milliseconds of processor time.
 	manySmall = 512
 
-	// fewTogether is the same for a directory to copy to, which takes two requests and a round
-	// trip.
+	// fewTogether is the same for a target directory, whose check takes two requests and a round trip.
 	fewTogether = 4
 
 	// mostDoubts is how many files in a row the helper may refuse.
@@ -53,11 +52,11 @@ var HelperPatience = 10 * time.Second
 // HelperBegun is called when a helper has started, or could not. Tests set it.
 var HelperBegun = func() {}
 
-// errOtherFiles reports that a helper is of no use.
+// errOtherFiles reports that a helper is useless.
 var errOtherFiles = errors.New("usftp on the host does not have the same files, or does not make " +
 	"them in the same way")
 
-// A seenDir is what is known about how the helper sees a directory.
+// A seenDir records whether the helper sees the same directory.
 type seenDir struct {
 	found atomic.Int64 // small files in it
 	asked endpoint.Once
@@ -66,12 +65,12 @@ type seenDir struct {
 
 // helper returns the client of a proved helper that takes, or sends, the next small file; nil if
 // there is none. The file at manySmall starts it. A helper that is to write proves itself in dir,
-// which is "" for one that reads: what it reads is compared.
+// which is "" for a reading one: each file's attrs are compared.
 func (h *helped) helper(c *Copy, s *session, dir string) *usftp.Client {
 	own := private.OfClient(s.client)
 	if _, ours := s.client.HasExtension(wire.ExtBeneath); s.host.Helper == nil || ours ||
 		own.OnWindows() {
-		return nil // one of ours that does not take several files is not to
+		return nil // our own server that takes no files whole is not to
 	}
 	if h.found.Add(1) == manySmall {
 		ctx, start := c.Ctx, s.host.Helper
@@ -128,7 +127,7 @@ func (h *helped) at(name string) string {
 	return path.Join(h.start, name)
 }
 
-// took notes that the helper did what it was asked for, or err.
+// took records the helper's answer: success, or err.
 func (h *helped) took(err error) {
 	now := time.Now()
 	h.heard.Store(&now)
@@ -140,8 +139,8 @@ func (h *helped) took(err error) {
 	}
 }
 
-// patient returns a context that ends once the helper has answered nothing for HelperPatience: what
-// was sent before on a slow link comes first.
+// patient returns a context that ends once the helper has answered nothing for HelperPatience: on a
+// slow link, data sent earlier comes first.
 func (h *helped) patient(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	began := time.Now()
@@ -163,8 +162,8 @@ func (h *helped) patient(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { timer.Stop(); cancel() }
 }
 
-// gaveUp ends a helper that does not answer. With its session it stops before its next step: a
-// rename that it is in at that moment may still be done.
+// gaveUp ends a helper that does not answer. Without its session it stops before its next step: a
+// rename in progress may still be done.
 func (h *helped) gaveUp() {
 	if client := h.client.Swap(nil); client != nil {
 		client.Close()
@@ -177,8 +176,8 @@ func alike(ours, theirs *usftp.FileStat) bool {
 		ours.UID == theirs.UID && ours.GID == theirs.GID && ours.HasOwner() == theirs.HasOwner()
 }
 
-// puts returns the client that puts a small file in one request, nil if none does, and the helper
-// if it is that one's.
+// puts returns the client that puts a small file in one request, nil if none does, and the helped
+// host if the client is a helper's.
 func puts(c *Copy, o onHost) (*usftp.Client, *helped) {
 	if client := o.client(); private.OfClient(client).PutsFiles() {
 		return client, nil
@@ -197,11 +196,11 @@ func puts(c *Copy, o onHost) (*usftp.Client, *helped) {
 	return client, h
 }
 
-// prove makes sure that both servers have the same directory, and that the helper makes files with
-// the owner, group and mode that the host's own server gives them. For that both make a file of a
-// name that nobody can guess, the helper in place of the other's.
+// prove checks that both servers have the same directory, and that the helper makes files with the
+// owner, group and mode that the host's own server gives them. Both create a file with a name that
+// nobody can guess; the helper's replaces the other.
 func (h *helped) prove(c *Copy, main, helper *usftp.Client, dir string) error {
-	const contents, perm = "usftp", 0o777  // all that a umask may take
+	const contents, perm = "usftp", 0o777  // all bits that a umask can clear
 	late, end := lateContext(c.Ctx, c.Dst) // whatever happens, the file is removed
 	defer end()
 	main = main.WithContext(late)
@@ -247,7 +246,7 @@ func (h *helped) prove(c *Copy, main, helper *usftp.Client, dir string) error {
 	return nil
 }
 
-// sees reports whether the helper has the same directory to copy to. What is below a proved one may
+// sees reports whether the helper has the same target directory. A directory below a proved one may
 // still be mounted for one of the two servers only.
 func (h *helped) sees(c *Copy, helper *usftp.Client, dir string) bool {
 	ctx, cancel := context.WithTimeout(c.Ctx, HelperPatience)
@@ -268,7 +267,7 @@ func (h *helped) sees(c *Copy, helper *usftp.Client, dir string) bool {
 			return true
 		}
 	}
-	// The host's own server may answer long after the helper, and has made files until then.
+	// The host's own server may answer long after the helper, and create files until then.
 	between := *theirs[1]
 	if between.Mtime >= ours[0].Mtime && between.Mtime <= ours[2].Mtime {
 		between.Mtime = ours[2].Mtime
@@ -276,14 +275,14 @@ func (h *helped) sees(c *Copy, helper *usftp.Client, dir string) bool {
 	return alike(ours[2], &between)
 }
 
-// A helpedOpener reads small files by a helper.
+// A helpedOpener reads small files through a helper.
 type helpedOpener struct {
 	endpoint.Opener
 	helped *helped
 	client *usftp.Client
 }
 
-// getter returns how a small file is read.
+// getter returns the opener that reads a small file.
 func getter(in *input) endpoint.Opener {
 	c := in.copy
 	if in.known.Size > wire.LargestFile || private.OfClient(c.from.client).GetsFiles() {
@@ -297,7 +296,7 @@ func getter(in *input) endpoint.Opener {
 	return helpedOpener{in.opener, h, client}
 }
 
-// ReadWhole implements [endpoint.Opener]. The file counts if it is the one that was listed.
+// ReadWhole implements [endpoint.Opener]. The helper's file counts only if it is the listed one.
 func (o helpedOpener) ReadWhole(ctx context.Context, name string, how endpoint.Opening,
 	info *endpoint.Info, to endpoint.Memory) error {
 	h, size := o.helped, int(info.Size)
@@ -328,7 +327,7 @@ func (o helpedOpener) ReadWhole(ctx context.Context, name string, how endpoint.O
 	return o.Opener.ReadWhole(ctx, name, how, info, to)
 }
 
-// notTaken returns the error of an attempt at a file that the helper did not put: the next takes
+// notTaken returns the error of an attempt whose file the helper did not put: the next one takes
 // the steps.
 func (h *helped) notTaken(c *Copy, temporary string, err error) error {
 	switch {
@@ -341,7 +340,7 @@ func (h *helped) notTaken(c *Copy, temporary string, err error) error {
 		h.took(err)
 	default:
 		h.gaveUp()
-		c.known.addStray(temporary) // what becomes of it is not known
+		c.known.addStray(temporary) // it may remain
 	}
 	return fmt.Errorf("%w: %w", errNotWhole, err)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// What cannot be written under a temporary name is written in place.
+// Files that cannot be written under a temporary name are written in place.
 
-// openInPlace opens the target itself. Below the target of a tree it must still be what can be
-// written, and a link is replaced by the file, as a rename would. A new file is created
-// exclusively; an existing regular file may stem from an earlier attempt.
+// openInPlace opens the target itself. In a tree it must still be a regular file or a link, and the
+// file replaces a link, as a rename would. A new file is created exclusively; an existing regular
+// file may stem from an earlier attempt.
 func (o *output) openInPlace(c *Copy, source *endpoint.Info, perm fs.FileMode) error {
 	old, flag := o.info, os.O_WRONLY|os.O_CREATE
 	if c.Listed != nil {
@@ -58,7 +58,7 @@ func (o *output) overwrite(c *Copy, source *endpoint.Info, old fs.FileInfo, flag
 	return onDisk{o}.overwriteHere(c, source, old, flag, perm)
 }
 
-// overwriteHere opens no other file than old below the target of a tree, whoever put it there: a
+// overwriteHere opens no file but old below the target of a tree, no matter who put it there: a
 // hostile server may send a link and then a file of the same name. os.Root alone would keep writes
 // inside the target, but follow links within it.
 func (o onDisk) overwriteHere(c *Copy, source *endpoint.Info, old fs.FileInfo, flag int,
@@ -75,9 +75,9 @@ func (o onDisk) overwriteHere(c *Copy, source *endpoint.Info, old fs.FileInfo, f
 	return o.opened(c, source, old)
 }
 
-// opened looks at the file that was opened to be written in place. An old file is emptied only if
-// the source is a file of this machine and another one. The source on a host may be this very file:
-// then it must keep its contents, and finalize truncates it to its new size.
+// opened checks the file that was opened to be written in place. An old file is emptied only if the
+// source is another file of this machine. A source on a host may be this very file: then it must
+// keep its contents, and finalize truncates it to its new size.
 func (o onDisk) opened(c *Copy, source *endpoint.Info, old fs.FileInfo) error {
 	file := o.writer.(*endpoint.LocalWriter)
 	now, err := file.Stat()
@@ -116,7 +116,7 @@ func (o onHost) overwriteThere(c *Copy, source *endpoint.Info, old fs.FileInfo, 
 				c.Rules.InPlace
 		}
 		return err
-	case old == nil && c.known.notRenamed: // what has come since keeps its contents
+	case old == nil && c.known.notRenamed: // a file created since keeps its contents
 		return o.open(c, o.name, flag|os.O_EXCL, perm)
 	case old == nil:
 		return o.open(c, o.name, flag|os.O_TRUNC, perm)
@@ -133,7 +133,7 @@ func (o onHost) overwriteThere(c *Copy, source *endpoint.Info, old fs.FileInfo, 
 // tell.
 func (o onHost) openOver(c *Copy, source *endpoint.Info, old fs.FileInfo,
 	perm fs.FileMode) (err error) {
-	// what can be read only once is no file
+	// a source that can be read only once is not a file
 	other := c.known.spent || c.known.tried[emptied] > 0 || old != nil && isOther(source, old)
 	if !other || old != nil && !o.quirks.WholeFiles.Load() {
 		if err = o.open(c, o.name, os.O_WRONLY|os.O_CREATE, perm); err == nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// An input is the file that is copied, during one attempt. For a target on this machine, pour reads
-// it. A target on a host reads from it: everything once in order, and some pieces again.
+// An input is the source file of one attempt. For a target on this machine, pour reads it. A target
+// on a host reads all of it once in order, and some pieces again.
 type input struct {
 	copy   *Copy
 	opener endpoint.Opener
@@ -31,7 +31,7 @@ type input struct {
 	host   *endpoint.HostFile // the same file if it is on a host
 	shared SharedReader       // the same file if other copies read it too
 	off    int64              // of the next Read
-	sends  bool               // what is read is what is copied, not a piece to compare
+	sends  bool               // the data read is copied, not just compared
 
 	small small // the same file if it was read as a whole
 	same  sameness
@@ -66,9 +66,8 @@ func openInput(c *Copy) (*input, error) {
 
 func (in *input) info() *endpoint.Info { return &in.known }
 
-// ready opens the file if it is not open yet, or reads it if it is a small one of a host. It
-// completes all round trips for that, so that the target need not hold anything open while they
-// last.
+// ready opens the file if it is not open yet, or reads it if it is a small file on a host. It
+// completes all round trips for that, so that the target holds nothing open meanwhile.
 func (in *input) ready() error {
 	c := in.copy
 	if in.file != nil || in.small.data != nil {
@@ -111,7 +110,7 @@ func (in *input) open() (err error) {
 		return &fs.PathError{Op: "read", Path: c.Source, Err: endpoint.ErrIsDirectory}
 	case in.host != nil:
 		return in.openedOnHost()
-	case !in.known.HasMode: // a stream: what was read cannot be read again
+	case !in.known.HasMode: // a stream: it cannot be read again
 		c.known.spent = true
 		c.Size = in.known.Size
 	case in.how&endpoint.NoFollow != 0 && !mode.IsRegular():
@@ -123,7 +122,7 @@ func (in *input) open() (err error) {
 	return nil
 }
 
-// own returns the open file itself, not as other copies read it too.
+// own returns the open file itself, not the reader shared with other copies.
 func (in *input) own() endpoint.Reader {
 	if in.shared != nil {
 		return in.shared.Own()
@@ -165,7 +164,7 @@ func (in *input) openedOnHost() error {
 }
 
 // widen lets a file on a host be read ahead over several handles if that is worthwhile. mixed is
-// set to the first failed proof that they have one file.
+// set to the first failed proof that they read one file.
 func (in *input) widen(f *endpoint.HostFile, mixed *error) {
 	c := in.copy
 	f.Ahead = func(off int64) io.ReadCloser {
@@ -197,7 +196,7 @@ func (w *wide) Close() error {
 
 // load reads a small file into memory, unless the host can copy it itself. same is false if it is
 // no longer as listed, or has been written to since, perhaps just now; it is then copied like a
-// large one.
+// large file.
 func (in *input) load() (same bool, err error) {
 	if copies(in.copy) {
 		return false, nil
@@ -223,7 +222,7 @@ func (in *input) load() (same bool, err error) {
 
 // copies reports whether the host can copy the file itself.
 func copies(c *Copy) bool {
-	if c.from == nil || c.from != c.to || c.hashes() { // what is hashed must pass through here
+	if c.from == nil || c.from != c.to || c.hashes() { // hashed data must pass through here
 		return false
 	}
 	_, offered := c.from.client.HasExtension(wire.ExtCopyData)
@@ -255,7 +254,8 @@ func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
 }
 
 // unchanged fails if the file changed since it was opened, or if its size is not n. local rereads
-// what was copied; it is nil if that is impossible. What was read as a whole has not changed.
+// the copied data; it is nil if that is impossible. A file that was read as a whole has not
+// changed.
 func (in *input) unchanged(n int64, local reopen) error {
 	if in.file == nil || !in.known.IsRegular() {
 		return nil
@@ -281,8 +281,8 @@ func (in *input) ReadAt(p []byte, off int64) (int, error) {
 	return n, endpoint.OfSource(Changed(err))
 }
 
-// passed takes what was read at an offset: it is hashed where that is needed, and what is sent
-// counts towards the rate limit.
+// passed takes data read at an offset: it hashes the data where needed, and counts sent data
+// towards the rate limit.
 func (in *input) passed(p []byte, n int, off int64) error {
 	if n <= 0 || n > len(p) { // then the reader is broken, which the transfer detects
 		return nil
@@ -308,7 +308,7 @@ func (in *input) Seek(off int64, whence int) (int64, error) {
 	return at, endpoint.OfSource(err)
 }
 
-// A sink is how data reaches a target on this machine: a stream, or a regular file that can be
+// A sink takes the data of a target on this machine: a stream, or a regular file that can be
 // written at any offset.
 type sink struct {
 	io.Writer
@@ -370,13 +370,13 @@ func pour(in *input, to sink) (int64, error) {
 	return p.stream()
 }
 
-// pouring is how an input gets to a target on this machine.
+// pouring copies an input to a target on this machine.
 type pouring struct {
 	*input
 	to sink
 }
 
-// small copies what is in memory.
+// small copies a file held in memory.
 func (p pouring) small() (int64, error) {
 	c, data := p.copy, p.input.small.data
 	n := int64(len(data))
@@ -389,7 +389,7 @@ func (p pouring) small() (int64, error) {
 	return n, err
 }
 
-// host copies what a host sends, over several handles where that helps.
+// host copies a file from a host, over several handles where that helps.
 func (p pouring) host() (n int64, err error) {
 	in, c, to := p.input, p.copy, p.to
 	f, resumed := in.host.File, c.Result.Resumed
@@ -432,7 +432,7 @@ func (p pouring) host() (n int64, err error) {
 		})
 		c.Result.Stripes = s.Joined()
 		if err == nil {
-			// unchanged compares what arrived with the contents
+			// unchanged compares the arrived data with the contents
 			if err = Changed(s.Prove()); errors.Is(err, errTouched) {
 				in.same.mixed, err = err, nil
 			}
@@ -496,8 +496,8 @@ func (r interruptibleReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// interruption returns why a context ended, in words that no reader takes for the end of its file:
-// the cause may be that another file ended.
+// interruption returns why a context ended, as an error that no reader takes for the end of its
+// file: the cause may be another file's io.EOF.
 func interruption(ctx context.Context) error {
 	if err := context.Cause(ctx); err != io.EOF {
 		return err
@@ -505,7 +505,7 @@ func interruption(ctx context.Context) error {
 	return io.ErrUnexpectedEOF
 }
 
-// counting counts what a writer has taken.
+// counting counts the bytes that a writer has taken.
 type counting struct {
 	w     io.Writer
 	taken *atomic.Int64
@@ -517,7 +517,7 @@ func (w counting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// reopen returns how to read the file again, nil if that is impossible.
+// reopen returns a function to read the file again, nil if that is impossible.
 func (in *input) reopen() reopen {
 	c := in.copy
 	if !in.known.IsRegular() || c.from != nil && private.OfClient(c.from.client).ReadsOnce() {
@@ -548,9 +548,8 @@ func (in *input) close() {
 	}
 }
 
-// Changed makes of an error that a file is no longer what it was found to be one of a source that
-// changed. Anyone who may write to a tree can replace a file by a link since it was listed, to a
-// file that only we may read.
+// Changed turns the error of a file that changed or was replaced into ErrSourceChanged. Anyone who
+// may write to a tree can replace a listed file by a link to a file that only we may read.
 func Changed(err error) error {
 	if err == nil || err == io.EOF {
 		return err

@@ -14,22 +14,22 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// An output is the file that is written, during one attempt: created under a temporary name or
-// opened in place, filled, finished, and given its name.
+// An output is the target file of one attempt: created under a temporary name or opened in place,
+// filled, finished, and given its name.
 type output struct {
 	location
-	files  endpoint.Files  // those of its directory; nil for a stream
+	files  endpoint.Files  // its directory; nil for a stream
 	writer endpoint.Writer // nil if nothing is open, or for a stream
-	pipe   io.Writer       // what a stream is written to
+	pipe   io.Writer       // a stream's writer
 
 	over     int64           // size of the old file that is written over in place; 0 if there is none
-	private  bool            // it is its owner's alone until it gets its permissions
+	private  bool            // only its owner can open it until it gets its permissions
 	finished bool            // it was finished while it was filled
-	whole    whole           // of what gets everything in one request
-	given    *usftp.NewAttrs // what the file should have, to be looked at; nil for most
+	whole    whole           // for a file that gets everything in one request
+	given    *usftp.NewAttrs // attrs to check on the finished file; nil for most
 }
 
-// An output is of one of three kinds. What only one of them does is a method of the kind.
+// An output is of one of three kinds, which have the methods that only one kind needs.
 type (
 	onDisk   struct{ *output } // a file of this machine
 	onHost   struct{ *output }
@@ -56,7 +56,7 @@ func (o *output) open(c *Copy, name string, flag int, perm fs.FileMode) (err err
 	return err
 }
 
-// explain says more about why the file could not be made or written.
+// explain adds details on why the file could not be created or written.
 func (o *output) explain(err error) error {
 	if err == nil || endpoint.IsOfSource(err) {
 		return err
@@ -64,8 +64,8 @@ func (o *output) explain(err error) error {
 	return o.files.Explain(err, o.name)
 }
 
-// rereads returns how to read again what is here or, on a host, the source; nil if that is
-// impossible.
+// rereads returns a function to read the stored file again or, if it is on a host, the source; nil
+// if that is impossible.
 func (o *output) rereads(c *Copy, in *input) reopen {
 	switch {
 	case c.to != nil:
@@ -85,7 +85,7 @@ func (o onDisk) stored() (io.ReaderAt, func(), error) {
 	return f, func() { f.Close() }, nil
 }
 
-// verify compares what is stored with what was copied.
+// verify compares the stored file with the copied data.
 func (o *output) verify(c *Copy, in *input) error {
 	if c.to != nil {
 		return c.to.prover().verify(c, o.written(), nil, in.reopen())
@@ -93,8 +93,8 @@ func (o *output) verify(c *Copy, in *input) error {
 	return verifyHere(in, o.rereads(c, in))
 }
 
-// holds reports whether the host's file matches the hash of the other end; known is false if that
-// cannot be told. What no host can hash for a comparison is copied again.
+// holds reports whether the host's file matches the hash of the other end; known is false if it
+// cannot tell. Without a host that could hash, the file is copied again.
 func (o *output) holds(c *Copy) (same, known bool) {
 	switch {
 	case c.to != nil:
@@ -105,7 +105,7 @@ func (o *output) holds(c *Copy) (same, known bool) {
 	return false, true
 }
 
-// resume opens what an interrupted copy left and returns where to continue, or why it cannot.
+// resume opens an interrupted copy's leftover and returns where to continue, or why it cannot.
 func (o *output) resume(c *Copy, in *input, m *journal.Mark) (offset int64, why error) {
 	temporary := c.Dst.Join(Above(c.Dst, o.name), c.Dst.Base(m.Temporary))
 	if err := o.open(c, temporary, os.O_RDWR, 0); err != nil {
@@ -139,8 +139,8 @@ func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 		perm = c.Options.Perm(source)
 	}
 	if o.hides(c) {
-		// With EXCL it follows no link, and replaces nothing that has come since. If it is refused,
-		// the server may not know yet that another connection is lost over which the file was sent.
+		// With EXCL it follows no link, and replaces nothing created since. If it is refused, the server
+		// may not know yet that the connection over which the file was sent is lost.
 		err = o.open(c, o.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 		if o.hidden = err == nil; o.hidden {
 			return nil
@@ -187,17 +187,17 @@ func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 	return o.explain(err)
 }
 
-// hides reports whether a target is written without a temporary name, since the host shows a new
-// file when it is closed, and keeps what has come of it if it never is; see docs/uploads.md. One
-// that replaces another could not be gone on with; one that is proved after it was closed, by its
-// hash, needs a name for that.
+// hides reports whether to write a target without a temporary name, since the host shows a new file
+// when it is closed, and keeps the part received if it never is; see docs/uploads.md. A file that
+// replaces another could not be continued; a file proved by its hash after it was closed needs a
+// name for that.
 func (o *output) hides(c *Copy) bool {
 	return c.to != nil && o.info == nil && !o.untold && !o.link && !o.direct && o.tries(c) &&
 		!c.verifies() && c.Options.List == nil && private.OfClient(c.to.client).KeepsUploads()
 }
 
-// stillUpload returns an error if what was just opened to go on with may be a file that everybody
-// sees: it was completed, or somebody else has made one.
+// stillUpload fails if the file just opened to be continued may be visible to everybody: it was
+// completed, or another was created.
 func stillUpload(c *Copy, m *journal.Mark) error {
 	if !m.Hidden {
 		return nil
@@ -241,8 +241,8 @@ func (o *output) fill(c *Copy, in *input) error {
 	return err
 }
 
-// finalize makes the file what it is to be, before it is verified. One on this machine gets its
-// attributes only when it gets its name: it may deny to be read, and reading changes its times.
+// finalize finishes the file before it is verified. A file on this machine gets its attrs only with
+// its name: they may deny reading, and reading changes its times.
 func (o *output) finalize(c *Copy, in *input) error {
 	switch {
 	case c.to != nil && !o.finished:
@@ -253,7 +253,7 @@ func (o *output) finalize(c *Copy, in *input) error {
 	return nil
 }
 
-// A finisher gives the file that is written what it is to have besides its contents.
+// A finisher gives the written file everything but its contents.
 type finisher struct {
 	*output
 	c *Copy
@@ -306,7 +306,7 @@ func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
 	return set, nil
 }
 
-// inherit gives the new file what it keeps of the old one besides the mode, and returns that.
+// inherit gives the new file all it keeps of the old one but the mode, which it returns.
 func (o finisher) inherit() fs.FileMode {
 	mode, lost := o.files.Inherit(o.writer, o.name, o.info, o.c.Options.Owners)
 	for _, why := range lost {
@@ -315,9 +315,9 @@ func (o finisher) inherit() fs.FileMode {
 	return mode
 }
 
-// told says which attributes the file did not get. Unless they were asked for, that is no error.
+// told warns of attrs that the file did not get. Unless they were asked for, that is no error.
 func (o finisher) told(done endpoint.Finished) error {
-	say := func(string) {} // nobody has asked for it
+	say := func(string) {} // nobody asked for them
 	if o.c.Options.Preserve || o.info != nil {
 		say = o.c.Warn
 	}
@@ -339,9 +339,9 @@ func (o finisher) refused(err error) error {
 	return nil
 }
 
-// looks notes what a file is given, to look afterwards whether it has it, once for each host.
-// OpenSSH's server is believed. Copies that nobody asked to have attributes need no look,
-// unless they replace something that not everybody may read.
+// looks records the attrs that a file is given, to check them afterwards, once for each host.
+// OpenSSH's server is trusted. Copies without requested attrs need no check, unless they replace a
+// file that not everybody may read.
 func (o finisher) looks(set usftp.NewAttrs) {
 	if o.c.to != nil && (o.c.Options.Preserve || o.private) && set != (usftp.NewAttrs{}) &&
 		!private.OfClient(onHost{o.output}.client()).WorksInOrder() && !o.quirks.Proved.Swap(true) {
@@ -350,8 +350,8 @@ func (o finisher) looks(set usftp.NewAttrs) {
 	}
 }
 
-// proved looks at a finished file. It returns errPrivate if it was made before anybody knew that
-// modes are not set, and can be copied again.
+// proved checks a finished file. It returns errPrivate if the file was created before the host was
+// known not to set modes, and can be copied again.
 func (o finisher) proved() error {
 	if o.given != nil {
 		o.lookAtGiven()
@@ -362,7 +362,7 @@ func (o finisher) proved() error {
 	return nil
 }
 
-// lookAtGiven looks at a file whose attributes were set.
+// lookAtGiven checks whether a file has the attrs that were set.
 func (o finisher) lookAtGiven() {
 	set := *o.given
 	o.given = nil
@@ -381,7 +381,7 @@ func (o finisher) lookAtGiven() {
 	o.c.Options.Tell(unset, o.c.Warn)
 }
 
-// commit gives the copy its name. On this machine it finishes the file before.
+// commit gives the copy its name. On this machine it finishes the file first.
 func (o *output) commit(c *Copy, in *input) error {
 	switch {
 	case o.stream:

@@ -39,7 +39,7 @@ func present[T any](to, from *T) (all []*T) {
 func (r *Run) shown(path string) string { return endpoint.Shown(r.TargetHost, path) }
 
 // Nearest replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
-// it has. It reports whether NoSuchTimes is to be told, once in a run.
+// it has. It reports whether to warn with NoSuchTimes, once in a run.
 func (r *Run) Nearest(set *usftp.NewAttrs) (news bool) {
 	if !set.SetTimes || r.Dst.Conn() == nil {
 		return false
@@ -55,8 +55,8 @@ func (r *Run) Nearest(set *usftp.NewAttrs) (news bool) {
 // NoSuchTimes says that a time was replaced.
 const NoSuchTimes = "SFTP has no times before 1970 or after 2106: the nearest is set"
 
-// JournalKey returns the name of a copy's file in the journal, "" if no journal is kept or an end
-// is a stream.
+// JournalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
+// endpoint is a stream.
 func (r *Run) JournalKey(kind, source, target string) string {
 	from, source, isFile := r.Src.Identity(source)
 	to, target, isToFile := r.Dst.Identity(target)
@@ -67,7 +67,7 @@ func (r *Run) JournalKey(kind, source, target string) string {
 }
 
 // IsHalfway reports whether an earlier run wrote a target in place and did not complete it. Most
-// journals have no mark of any, and then paths is not called.
+// journals hold no such mark, and then paths is not called.
 func (r *Run) IsHalfway(paths func() (source, target string)) bool {
 	if r.Options.Journal == "" || !r.halfways.Any(r.Options.Journal) {
 		return false
@@ -87,7 +87,7 @@ func (r *Run) CheckBase(base string, valid func(string) error) error {
 	return nil
 }
 
-// MakePath makes the directories above a target that are missing, and with itself also that.
+// MakePath creates the missing directories above a target, and with itself also the target.
 func (r *Run) MakePath(target string, itself bool) error {
 	at, missing := r.Dst.Join(target, "."), ""
 	if !itself {
@@ -95,7 +95,7 @@ func (r *Run) MakePath(target string, itself bool) error {
 	}
 	for ; at != Above(r.Dst, at); at = Above(r.Dst, at) {
 		if _, err := r.Dst.Stat(at); !errors.Is(err, fs.ErrNotExist) {
-			break // if it is no directory, or cannot be looked at, making one in it will tell
+			break // if it is no directory or inaccessible, making one in it will tell
 		}
 		missing = path.Join(r.Dst.Base(at), missing)
 	}
@@ -124,15 +124,15 @@ func MeansDirectory(name string) bool {
 	return base == "." || base == ".." || base == "/"
 }
 
-// A Target is where files are copied to: one of those that follow.
+// A Target is a place to copy files to: one of the types below.
 type Target interface {
 	endpoint.Place
 
 	// place examines where a file goes. For files of trees it leaves nothing open.
 	place(c *Copy, in *input) (*output, error)
 
-	// dispose removes what was left for another attempt and reports whether it did, for a target
-	// that is still reachable when the connection is lost.
+	// dispose removes a temporary file left for another attempt and reports whether it did, for a
+	// target that is still reachable when the connection is lost.
 	dispose(temporary string) bool
 
 	// AsSource returns the same place, for reading; nil for a stream.
@@ -190,7 +190,7 @@ type WriterTarget struct {
 	W io.Writer
 }
 
-// Nowhere is the target of what is only read.
+// Nowhere is the target of files that are only read.
 type Nowhere struct{ noFiles }
 
 func (Nowhere) Join(dir, name string) string         { return "" }
@@ -199,21 +199,21 @@ func (Nowhere) place(*Copy, *input) (*output, error) { return nil, endpoint.ErrS
 // A location is where a file goes, and under which name it is written.
 type location struct {
 	name   string      // path, links resolved
-	info   fs.FileInfo // what is there, nil if nothing or a link is
-	link   bool        // a link is there
+	info   fs.FileInfo // the target entry, nil if there is none or it is a link
+	link   bool        // the target entry is a link
 	direct bool        // it can only be written in place
-	untold bool        // the host does not say what is there, or whether anything is
+	untold bool        // the host does not tell the entry's type, or whether it exists
 	temp   string      // path of the temporary file, "" if the target itself is written
-	freed  bool        // what was there has been moved away
+	freed  bool        // the old target entry has been moved away
 	hidden bool        // the target itself is written, and the host shows it when it is closed
-	stream bool        // it is no file, and what was written cannot be taken back
+	stream bool        // it is not a file, and written data cannot be taken back
 
 	placement
 }
 
 func (l *location) atomic() bool { return l.temp != "" || l.hidden }
 
-// written is the path that is being written.
+// written returns the path that is being written.
 func (l *location) written() string {
 	if l.temp != "" {
 		return l.temp
@@ -249,17 +249,17 @@ func (l *location) apart(c *Copy, in *input) error {
 	return nil
 }
 
-// notAtomic is the error of a target that must not be written in place.
+// notAtomic returns the error for a target that must not be written in place.
 func (l *location) notAtomic() error {
 	return &fs.PathError{Op: "replace", Path: l.name,
 		Err: errors.New("not a regular file with one name, and can only be written in place")}
 }
 
 // placement decides whether a target is written under a temporary name and renamed, or in place. It
-// remembers what the target refuses, so that thousands of files need not each find out.
+// remembers the target's refusals, so that thousands of files need not each find out.
 type placement struct{ quirks *quirks.Quirks }
 
-// tries reports whether to try a temporary name, given what is known about the target and the
+// tries reports whether to try a temporary name, given the known quirks of the target and the
 // directory. PlaceAtomic always tries.
 func (p placement) tries(c *Copy) bool {
 	switch {
@@ -272,9 +272,8 @@ func (p placement) tries(c *Copy) bool {
 	return c.Listed == nil || !c.Findings().noTemporary.Load()
 }
 
-// fallBack decides what follows when a temporary file could not be created: it returns nil if the
-// target may be written in place, otherwise the error to fail with, adding what else the user can
-// try.
+// fallBack decides how to go on when a temporary file could not be created: it returns nil if the
+// target may be written in place, otherwise the error to fail with, and tells the user other ways.
 func (p placement) fallBack(c *Copy, err error) error {
 	if c.Options.Placement != PlaceAtomic && endpoint.NameRefused(err) {
 		return nil
@@ -288,8 +287,8 @@ func (p placement) fallBack(c *Copy, err error) error {
 }
 
 // noteNameRefused records that no temporary file could be created where the target itself could.
-// Creating a new target needs the same permission, so the name must be what is refused; with an
-// existing target it may be just this directory that takes no new names.
+// Creating a new target needs the same permission, so the host must refuse the name; with an
+// existing target, perhaps only this directory takes no new names.
 func (p placement) noteNameRefused(c *Copy, isNew bool) {
 	if isNew {
 		p.quirks.NoTemporary.Store(true)
@@ -299,10 +298,10 @@ func (p placement) noteNameRefused(c *Copy, isNew bool) {
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
-// RenamesNone says what follows if a host renames nothing.
+// RenamesNone warns that a host renames nothing.
 const RenamesNone = "the host does not rename files: they are written in place"
 
-// report notes why once for all files that it applies to.
+// report warns why, once for all files that it applies to.
 func (p placement) report(c *Copy, why string) {
 	if p.quirks.Reported.Swap(true) {
 		return
@@ -313,7 +312,7 @@ func (p placement) report(c *Copy, why string) {
 	c.Warn(why)
 }
 
-// look records what was found below the target of a tree.
+// look records the target entry found below the target of a tree.
 func (l *location) look(info fs.FileInfo, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -396,8 +395,8 @@ func (t *LocalTarget) place(c *Copy, in *input) (*output, error) {
 
 // lookBelow examines a path below the target of a tree. A file with other names (hard links) is
 // written in place, as a copy of a single file is. A sync replaces it: the source may have other
-// contents under another of these names, and the names outside the target belong to somebody else,
-// often to a snapshot of it.
+// contents under another of these names, and names outside the target belong to others, often to a
+// snapshot of it.
 func (l *location) lookBelow(c *Copy, in *endpoint.LocalFiles) error {
 	err := l.look(in.Lstat(l.name))
 	l.direct = !c.Rules.Relinks && l.info != nil && localfs.Links(l.info) > 1
@@ -474,7 +473,7 @@ func (t *HostTarget) find(c *Copy, o *location) error {
 		return &fs.PathError{Op: "write", Path: o.name, Err: err}
 	}
 	o.direct = o.info != nil && !o.info.Mode().IsRegular()
-	// WRITE has an offset, which a pipe has not, and OPEN would wait until somebody reads from it.
+	// WRITE has an offset, which a pipe has not, and OPEN would wait for a reader.
 	if o.direct && o.info.Mode()&fs.ModeNamedPipe != 0 {
 		return endpoint.InTheWay(o.name, o.info.Mode())
 	}
@@ -490,8 +489,7 @@ func (t *HostTarget) find(c *Copy, o *location) error {
 	return nil
 }
 
-// lookBehind finds out whether what has the target's name is an upload that is not complete: for
-// all others there is no file.
+// lookBehind forgets the target entry if it is an incomplete upload: nobody else sees a file there.
 func lookBehind(c *Copy, l *location) error {
 	client := private.OfClient(c.to.client)
 	if l.info == nil || !l.info.Mode().IsRegular() || !client.KeepsUploads() {
@@ -507,7 +505,7 @@ func lookBehind(c *Copy, l *location) error {
 	return nil
 }
 
-// CheckName refuses names that a source server must not choose, if they are foreign, and those that
+// CheckName refuses names that a source server must not choose, if they are foreign, and names that
 // the host takes for others.
 func (t *HostTarget) CheckName(name string, foreign bool) error {
 	if foreign {
@@ -518,8 +516,7 @@ func (t *HostTarget) CheckName(name string, foreign bool) error {
 	return t.checkReserved(name)
 }
 
-// checkReserved returns nil if the host, as far as is known, takes a name for that of the file that
-// it names, and of no other.
+// checkReserved fails if the host is known to take a name for another file's.
 func (t *HostTarget) checkReserved(name string) error {
 	if !private.OfClient(t.Conn().Host().Client).OnWindows() || strings.Trim(name, "./") == "" {
 		return nil

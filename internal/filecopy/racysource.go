@@ -26,23 +26,23 @@ import (
 // A racySource is a source on a host that may have been written to just before it was read. SFTP's
 // times are whole seconds (draft-ietf-secsh-filexfer-02, section 5), so another write within the
 // second of the file's mtime leaves no trace in its attributes; Git calls such a file racy, too.
-// That second ends at most one second after the first look at the file: what was read until then is
-// compared again at the end, however long the copy takes.
+// That second ends at most one second after the first look at the file: the bytes read until then
+// are compared again at the end, however long the copy takes.
 //
 // SFTP has no clock either. We assume that the host's clock agrees with ours, unless its /proc or
-// the file's atime shows that it is behind. What remains undetected is a write within the second in
-// which the file is first read, on a host whose clock is behind ours by more than RacyFor and that
-// shows neither (or is behind by more than mostBehind).
+// the file's atime shows that it is behind. One case remains undetected: a write within the second
+// in which the file is first read, on a host whose clock is behind ours by more than RacyFor and
+// that shows neither (or is behind by more than mostBehind).
 type racySource struct {
 	first   *usftp.FileStat // as first seen
 	clock   *quirks.Clock   // the host's; nil if it does not matter or cannot be known
 	suspect bool            // the second of its mtime may not be over
 	shared  bool            // other copies may have read parts of it
 	began   time.Time
-	readTo  atomic.Int64 // how far it may have been read by then
+	readTo  atomic.Int64 // how far it may have been read within RacyFor
 
-	prefix prefixHash // hash of that, if it cannot be read again on this machine
-	again  reread     // what the source holds now
+	prefix prefixHash // hash up to readTo, if this machine cannot read it again
+	again  reread     // the source's present contents
 }
 
 const (
@@ -50,16 +50,15 @@ const (
 	// second for clocks that disagree.
 	RacyFor = 2 * time.Second
 
-	// mostBehind is how far behind ours a host's clock may be for that to be noticed. Older sources
-	// are not racy; the beginning of all others is hashed if the data is not stored on this
-	// machine.
+	// mostBehind is the most that a host's clock can be behind ours and be noticed. Older sources are
+	// not racy; the beginning of all others is hashed if the data is not stored on this machine.
 	mostBehind = 24 * time.Hour
 
 	// readAtOnce is how much a server reads at once when it copies a file itself: the size of
 	// sftp-server's buffer.
 	readAtOnce = 64 << 10
 
-	// mostAsked is how much one connection may have requested beyond what has arrived.
+	// mostAsked is how much one connection may have requested beyond the arrived data.
 	mostAsked = 16 << 20
 )
 
@@ -100,7 +99,7 @@ func (r *racySource) isRacy(ctx context.Context) bool {
 }
 
 // over returns when the second of the source's mtime is over: at most one second after it was seen,
-// whatever the time is on the host.
+// whatever the host's clock says.
 func (r *racySource) over() time.Time {
 	over, agreed := r.began.Add(time.Second), r.first.ModTime().Add(RacyFor)
 	if agreed.Before(over) {
@@ -109,9 +108,9 @@ func (r *racySource) over() time.Time {
 	return over
 }
 
-// usualRate and farRate are the rates, in bytes per second, at which a source is assumed to be read
-// again where nothing is known, on short and on long links: one connection is used for that, and
-// its window or a shaper may limit it.
+// usualRate and farRate are the assumed rates of reading a source again, in bytes per second, on
+// short and on long links of unknown rate: it takes one connection, which its window or a shaper
+// may limit.
 const usualRate, farRate = 64 << 20, 2 << 20
 
 // everywhere records that other copies may have read any part of the source.
@@ -142,8 +141,8 @@ func (r *racySource) isAbout(stat *usftp.FileStat) bool {
 	return r != nil && r.first.Size == stat.Size && r.first.Mtime == stat.Mtime
 }
 
-// watch records how far the source was read when RacyFor is over. What was requested by then may
-// have been read too.
+// watch records how far the source was read when RacyFor is over. Data requested by then may have
+// been read too.
 func (r *racySource) watch(ends *ends, position func() int64) (stop func()) {
 	if r == nil || r.readTo.Load() != math.MaxInt64 {
 		return func() {}
@@ -168,23 +167,23 @@ func (r *racySource) watch(ends *ends, position func() int64) (stop func()) {
 	}
 }
 
-// remember starts to hash what passes, for data that is not stored on this machine, if the source
-// is racy or may turn out to be.
+// remember starts to hash passing data that is not stored on this machine, if the source is racy or
+// may turn out to be.
 func (r *racySource) remember() {
 	if r != nil && (r.suspect || r.young()) {
 		r.prefix.remember()
 	}
 }
 
-// feed takes what was read at an offset. The same data may come twice.
+// feed takes data read at an offset. The same data may come twice.
 func (r *racySource) feed(data []byte, off int64) {
 	if r != nil && r.prefix.fed < r.readTo.Load() {
 		r.prefix.feed(data, off)
 	}
 }
 
-// A prefixHash hashes what is read, in order, if it is not stored on this machine. A nil prefixHash
-// hashes nothing, nor does one before remember is called.
+// A prefixHash hashes data, in the order read, that is not stored on this machine. It hashes
+// nothing if it is nil, or before remember is called.
 type prefixHash struct {
 	sum hash.Hash
 	fed int64 // from the beginning of the file
@@ -212,8 +211,8 @@ func (r *racySource) wait(ctx context.Context) error {
 	return pace.Sleep(ctx, time.Until(r.began.Add(RacyFor)))
 }
 
-// check compares what was read too early with what the source holds now. n bytes were copied; local
-// opens the copy, nil if it cannot be read again.
+// check compares the bytes read too early with the source's present contents. n bytes were copied;
+// local opens the copy, nil if it cannot be read again.
 func (r *racySource) check(c *Copy, f *usftp.File, n int64, local reopen) error {
 	if r == nil || r.atOnce(c, f, n) {
 		return nil
@@ -290,17 +289,17 @@ func (r *reread) hash(c *Copy, f *usftp.File, n int64) ([]byte, error) {
 	return sum.Sums[0], nil
 }
 
-// sameness is what shows whether a source stayed the same while it was read.
+// sameness shows whether a source stayed the same while it was read.
 type sameness struct {
 	in     *input
-	racy   *racySource // about what a target on another host reads, or nil
-	prefix *prefixHash // everything such a target reads, nil unless needed
+	racy   *racySource // of a source read for a target elsewhere, or nil
+	prefix *prefixHash // hash of all data such a target reads, nil unless needed
 	mixed  error       // the first failed proof of a stream's handles
 }
 
-// settle waits until the second of the source's mtime is over, before anything is read, if reading
-// again what would be read until then might take longer. Then nothing that is read is racy. The
-// logins of further connections fit into that time.
+// settle waits before the first read until the second of the source's mtime is over, if reading
+// again the bytes read by then might take longer. Then no read is racy. The logins of further
+// connections fit into that time.
 func (s *sameness) settle() error {
 	in, c := s.in, s.in.copy
 	r := c.known.racy
@@ -328,7 +327,7 @@ func (s *sameness) settle() error {
 		}
 	}
 	if err := in.host.Refresh(); endpoint.Refused(err) {
-		return nil // what was read until then is compared
+		return nil // the bytes read until then are compared
 	} else if err != nil {
 		return err
 	}
@@ -341,9 +340,9 @@ func (s *sameness) settle() error {
 	return nil
 }
 
-// remember starts to hash what is read, for a target elsewhere: the beginning of a source that may
-// be racy, and everything if the server is known to change the times of files being read. At the
-// end only the contents show then whether the file is unchanged.
+// remember starts to hash the data read for a target elsewhere: the beginning of a source that may
+// be racy, and everything if the server is known to change the times of files being read. Then only
+// the contents show at the end whether the file is unchanged.
 func (s *sameness) remember() {
 	t, from := &s.in.copy.known, s.in.copy.from
 	s.racy = t.racy
@@ -357,10 +356,10 @@ func (s *sameness) remember() {
 	}
 }
 
-// remembers reports whether what is read must be fed.
+// remembers reports whether read data must be fed.
 func (s *sameness) remembers() bool { return s.racy != nil || s.prefix != nil }
 
-// feed takes what was read at an offset.
+// feed takes data read at an offset.
 func (s *sameness) feed(data []byte, off int64) {
 	if shared := s.in.shared; shared != nil && !shared.Oldest().IsZero() {
 		s.racy.since(shared.Oldest())
@@ -369,7 +368,7 @@ func (s *sameness) feed(data []byte, off int64) {
 	s.prefix.feed(data, off)
 }
 
-// unchanged is input.unchanged for an open file.
+// unchanged does the work of input.unchanged for an open file.
 func (s *sameness) unchanged(n int64, local reopen) error {
 	in, c := s.in, s.in.copy
 	now, err := in.file.Stat() // it ends a stream, whose handles are proved then
@@ -413,7 +412,7 @@ func (s *sameness) onlyTouched(n int64, local reopen) error {
 	case c.to == nil && local != nil:
 		same, err = s.sameAs(n, local)
 	default:
-		return errTouched // what arrived is not here, and was not hashed
+		return errTouched // the arrived data is not here, and was not hashed
 	}
 	if err != nil {
 		return err
@@ -451,7 +450,7 @@ func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
 	return matches(c, io.TeeReader(again, c.Limiter.Writer(io.Discard)), file, n)
 }
 
-// inherit takes over from the journal what an earlier run could not establish.
+// inherit takes over from the journal that an earlier run found the source racy.
 func (s *sameness) inherit(m *journal.Mark) {
 	in, c := s.in, s.in.copy
 	if in.host != nil && m.RacyBytes > 0 && !c.known.racy.isRacy(c.Ctx) {
@@ -459,8 +458,8 @@ func (s *sameness) inherit(m *journal.Mark) {
 	}
 }
 
-// Unchanged compares a source as it was before reading with what it is afterwards, and with how
-// much was read. A file of size 0 may hold data all the same, as in /proc.
+// Unchanged compares a source before reading with the same afterwards, and its size with the number
+// of bytes read. A file of size 0 may hold data all the same, as in /proc.
 func Unchanged(before, after *endpoint.Info, read int64) error {
 	switch {
 	case after.Size < before.Size:

@@ -9,12 +9,12 @@ import (
 	"github.com/usftp/usftp/internal/pace"
 )
 
-// errStrange reports that something else has come into a target since an earlier run made it.
+// errStrange reports that the target is not as an earlier run left it.
 var errStrange = errors.New("not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
 
-// ofEarlierRun fails unless replacing what is at the target of a repeated copy loses nothing: it
-// has the source's size and time, or it is the beginning of the source, as on a host that keeps no
-// times or that is written in place. What several handles had not written yet is holes.
+// ofEarlierRun fails unless replacing the target entry of a repeated copy loses nothing: it has the
+// source's size and time, or it is the beginning of the source, as on a host that keeps no times or
+// that is written in place. Parts that several handles had not written yet are holes.
 func (l *location) ofEarlierRun(c *Copy, in *input) error {
 	size := c.Listed.Size
 	switch {
@@ -42,13 +42,13 @@ func (l *location) ofEarlierRun(c *Copy, in *input) error {
 	return compareBeginning(source, io.NewSectionReader(there, 0, l.info.Size()), c.Limiter)
 }
 
-// hole is what the lengths and offsets of WRITEs are multiples of.
+// hole divides the lengths and offsets of all WRITEs.
 const hole = 1 << 10
 
 var zeros [hole]byte
 
-// compareBeginning fails with errStrange unless r has nothing but what the source has there, or
-// holes.
+// compareBeginning fails with errStrange unless r has only the source's data at the same offsets,
+// or holes.
 func compareBeginning(source io.ReaderAt, r io.Reader, limit *pace.Limiter) error {
 	have, want := make([]byte, 64<<10), make([]byte, 64<<10)
 	for off := int64(0); ; {

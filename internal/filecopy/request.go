@@ -1,7 +1,7 @@
-// Package filecopy copies one file from one end to another: placed, resumed, sent as its
+// Package filecopy copies one file from one endpoint to another: placed, resumed, sent as its
 // differences or over several connections, hashed, verified, and given its name, in as many
-// attempts as it takes. It knows no tree and no user: a [Request] says what to copy, a [Reporter]
-// hears how that goes, and a [Result] says what has become of the file.
+// attempts as it takes. It knows no tree and no user: a [Request] names the file, a [Reporter]
+// follows the copy, and a [Result] is its outcome.
 package filecopy
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/usftp/usftp/internal/pace"
 )
 
-// A Run is what all files of one call have in common. Nobody changes it once the first of them is
+// A Run is the state that all files of one call share. It must not change once the first of them is
 // copied.
 type Run struct {
 	Ctx        context.Context
@@ -34,26 +34,27 @@ type Run struct {
 	*Common
 }
 
-// Rules are what differs between kinds of runs.
+// Rules are the differences between kinds of runs.
 type Rules struct {
 	Relinks bool   // files with several names are replaced, not written in place
 	Keeps   bool   // Options.Resume keeps files of the source's size and time
-	Resume  string // what errors say about resuming
-	InPlace string // what errors say about writing in place, "" if nothing
+	Resume  string // advice in errors about resuming
+	InPlace string // advice in errors about writing in place, "" if none
 }
 
-// Common is what the files of a run keep for one another.
+// Common is the state that the files of a run keep for one another.
 type Common struct {
 	Pauses   *pace.Pauses
 	Work     sync.WaitGroup // goroutines that end soon after the context
 	halfways journal.Halfways
-	oldTimes sync.Once // that times cannot be set was reported
+	oldTimes sync.Once // warns that times cannot be set
 
-	// held by the file that uses two hosts, if one of them can have one file open: see ends.connect
+	// held by the file that uses two hosts, if one of them can have only one file open: see
+	// ends.connect
 	turn sync.Mutex
 }
 
-// A Request says which file to copy, and how. Nobody writes to it after it was made.
+// A Request says which file to copy, and how. It must not change once it is made.
 type Request struct {
 	*Run
 	Reporter
@@ -64,8 +65,8 @@ type Request struct {
 	Listed         *endpoint.Info   // by the directory of a tree; nil for a single file
 	How            endpoint.Opening // of the source
 	Small          bool             // it is sent in one piece
-	Absent         bool             // nothing has the target's name
-	Repeats        bool             // it replaces only what an earlier run made
+	Absent         bool             // the target's name is free
+	Repeats        bool             // it replaces only files that an earlier run made
 	Began          time.Time
 }
 
@@ -74,20 +75,20 @@ type Container interface {
 	Paths() (root, dir string) // of the tree's target; of the directory, below that
 	Findings() *Findings       // of the files of the directory, for each other
 	BehindLink() bool          // it cannot be reached without following a link
-	Unmoved() error            // fails unless it is what it was
-	MayCommit() error          // fails if nothing may be changed any more
-	KeepsOld() bool            // what is replaced is kept
+	Unmoved() error            // fails unless it is still the same directory
+	MayCommit() error          // fails if changes are no longer allowed
+	KeepsOld() bool            // replaced files are kept
 	Exchange(replace func(freed bool) error) error
 	Aside(mode fs.FileMode, remove func() error) (freed bool, err error)
 }
 
-// Findings are what the files of a directory have found out for each other.
+// Findings are facts that the files of a directory find out for each other.
 type Findings struct {
 	noTemporary atomic.Bool // it takes no temporary files
 	seen        seenDir     // by the helper
 }
 
-// Options are those of package transfer that concern single files. It describes them.
+// Options are the options of package transfer that concern single files, described there.
 type Options struct {
 	Placement Placement
 	Destination

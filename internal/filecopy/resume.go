@@ -20,7 +20,7 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// errUnprovable reports that what a delta left cannot be continued.
+// errUnprovable reports that a delta's leftover cannot be continued.
 var errUnprovable = errors.New(
 	"parts of it came from the old file, and the host does not hash it to prove that they are right")
 
@@ -30,8 +30,8 @@ const (
 	leastMarked = 8 << 20
 	markEvery   = time.Second
 
-	// tail is how much of an earlier run's data is read back and compared before continuing. A
-	// server that went down may have lost the end of what was not synced.
+	// tail is how much of an earlier run's data is read back and compared before continuing. A server
+	// that went down may have lost the end of unsynced data.
 	tail         = 1 << 20
 	unsyncedTail = 16 << 20
 
@@ -41,12 +41,12 @@ const (
 )
 
 // A record is one file's part in the journal. As long as it holds the lock on its mark, no other
-// run of the same copy continues from what this one is writing.
+// run of the same copy continues the file that this one is writing.
 type record struct {
 	mark      *journal.Mark // of this attempt, except Bytes; nil if nothing can be continued
-	left      *journal.Mark // by an attempt that lost its connection
+	left      *journal.Mark // of an attempt that lost its connection
 	resumable bool          // a mark was saved for a later run
-	stale     *journal.Mark // what an earlier run left, useless once this copy is done
+	stale     *journal.Mark // an earlier run's leftover, useless once this copy is done
 	earlier   bool          // the file still has an earlier run's mark, which may be continued
 	halfway   bool          // the target was written in place, and is not complete
 
@@ -59,7 +59,7 @@ type markFile struct {
 	file  *journal.File // nil if another run holds it or there is no journal
 }
 
-// newMark returns what to record about a copy, nil if it cannot be continued.
+// newMark returns the mark of a copy, nil if it cannot be continued.
 func newMark(in *input, out *output) *journal.Mark {
 	f := in.info()
 	if !f.IsRegular() || !f.HasTimes || !out.atomic() {
@@ -69,7 +69,7 @@ func newMark(in *input, out *output) *journal.Mark {
 		Source: journal.Source{SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}}
 }
 
-// leftBy reports whether what the mark names can only be what an earlier run for this target left.
+// leftBy reports whether the mark's file can only be an earlier run's leftover for this target.
 func leftBy(c *Copy, m *journal.Mark, l *location) bool {
 	if m.Hidden {
 		return l.info == nil && m.Temporary == l.name
@@ -82,10 +82,9 @@ func markName(c *Copy) string {
 	return c.JournalKey("file", c.Source, c.Result.Target)
 }
 
-// resume continues what an earlier run or attempt left, if that is proved to be the beginning of
-// the source. It returns the offset to continue from, 0 if there is nothing. It fails if the copy
-// was interrupted meanwhile: nothing is then given up, so that the next attempt or run can go on
-// from it.
+// resume continues an earlier run's or attempt's leftover, if it is proved to be the beginning of
+// the source. It returns the offset to continue from, 0 if there is none. It fails if the copy was
+// interrupted meanwhile: the leftover then stays, so that the next attempt or run can continue it.
 func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err error) {
 	f := in.info()
 	resumes := c.Options.Resume || j.left != nil
@@ -129,9 +128,9 @@ func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err erro
 	return 0, nil
 }
 
-// findStale looks for what an interrupted run of the same copy left, if this run does not continue
-// it. It is removed once the copy is in place: otherwise the journal would forget it, and hidden
-// files of any size would pile up beside the target.
+// findStale looks for the leftover of an interrupted run of the same copy, if this run does not
+// continue it. It is removed once the copy is in place: otherwise the journal would forget it, and
+// hidden files of any size would pile up beside the target.
 func (j *record) findStale(c *Copy, out *output) error {
 	resumed := c.Options.Resume && c.main() != nil && c.Options.Placement != PlaceDirect &&
 		!out.direct
@@ -145,7 +144,7 @@ func (j *record) findStale(c *Copy, out *output) error {
 	if err := j.inherit(c, m, out); err != nil {
 		return err
 	}
-	if m != nil && !m.Hidden && out.left(c, m.Temporary) { // the host drops what it hides
+	if m != nil && !m.Hidden && out.left(c, m.Temporary) { // the host itself drops hidden ones
 		j.stale = m
 		if m.Bytes > 0 {
 			c.Note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are "+
@@ -155,8 +154,8 @@ func (j *record) findStale(c *Copy, out *output) error {
 	return nil
 }
 
-// inherit takes over what an earlier run's attempts left, and gives a file that it moved aside its
-// name back. It fails if the copy was interrupted meanwhile.
+// inherit takes over the leftovers of an earlier run, and gives a file that it moved aside its name
+// back. It fails if the copy was interrupted meanwhile.
 func (j *record) inherit(c *Copy, m *journal.Mark, out *output) error {
 	if m == nil || m == j.left {
 		return nil
@@ -177,7 +176,7 @@ func (j *record) inherit(c *Copy, m *journal.Mark, out *output) error {
 	return nil
 }
 
-// dropLeft gives up what an attempt left, since nothing continues it.
+// dropLeft gives up an attempt's leftover, since nothing continues it.
 func (j *record) dropLeft(c *Copy) {
 	if j.left != nil {
 		if !j.left.Hidden {
@@ -187,7 +186,7 @@ func (j *record) dropLeft(c *Copy) {
 	}
 }
 
-// removeStrays removes what earlier attempts left that nothing will continue.
+// removeStrays removes leftovers of earlier attempts that nothing will continue.
 func (j *record) removeStrays(c *Copy, out *output) {
 	strays := &c.known.strays
 	for len(*strays) > 0 {
@@ -205,9 +204,9 @@ func (j *record) removeStrays(c *Copy, out *output) {
 	}
 }
 
-// noteBefore records a temporary file before it is made, so that whatever becomes of this process
-// or the connection, the next run of the same copy knows what to remove. Small files of a tree are
-// not recorded one by one; see leftovers. It is not inlined, to keep their stacks small.
+// noteBefore records a temporary file before it is created, so that even if this process or the
+// connection ends, the next run of the same copy can remove it. Small files of a tree are not
+// recorded one by one; see leftovers. It is not inlined, to keep their stacks small.
 //
 //go:noinline
 func (j *record) noteBefore(c *Copy, temporary string) {
@@ -222,7 +221,7 @@ func (j *record) noteInPlace(c *Copy, target string) {
 }
 
 // isHalfway reports whether this run or an earlier one wrote the target in place and did not
-// complete it. The mark that says so is then held, and stays until the copy is complete.
+// complete it. Its mark is then held, and stays until the copy is complete.
 func (j *record) isHalfway(c *Copy) bool {
 	paths := func() (source, target string) { return c.Source, c.Result.Target }
 	if !j.halfway && c.IsHalfway(paths) {
@@ -232,8 +231,7 @@ func (j *record) isHalfway(c *Copy) bool {
 	return j.halfway
 }
 
-// noteAside records that the old file is about to lose its name to a new one, or does not after
-// all.
+// noteAside records that the old file is about to be moved aside, or keeps its name after all.
 func (j *record) noteAside(c *Copy, p *commitState) {
 	if c.IsSmall() {
 		return
@@ -246,9 +244,9 @@ func (j *record) noteAside(c *Copy, p *commitState) {
 	j.write(c, m)
 }
 
-// mayContinue reports whether anything could continue from what an attempt leaves: a later run,
-// which finds it in the journal, or the next attempt of this one. Small files of a tree start over
-// in any case, and so does what has no mark, such as a device.
+// mayContinue reports whether an attempt's leftover can be continued: by a later run, which finds
+// it in the journal, or by this run's next attempt. Small files of a tree start over in any case,
+// and so do targets without a mark, such as a device.
 func (j *record) mayContinue(c *Copy) bool {
 	renews := slices.ContainsFunc(c.Conns(), func(conn *pool.Conn) bool {
 		return pools.OfConn(conn).Renews()
@@ -257,13 +255,13 @@ func (j *record) mayContinue(c *Copy) bool {
 		(markName(c) != "" || c.Ctx.Err() == nil && renews)
 }
 
-// provable reports whether it can be told later that what an attempt leaves is the beginning of the
-// source. What came from an old file is proved by a hash only.
+// provable reports whether an attempt's leftover can be proved later to be the beginning of the
+// source. Data from an old file is proved by a hash only.
 func provable(c *Copy) bool {
 	return !c.known.delta || c.main().client.HasCheckFile()
 }
 
-// keep records what an attempt has left.
+// keep records an attempt's leftover.
 func (j *record) keep(c *Copy, synced bool) {
 	if j.mark == nil {
 		return
@@ -277,20 +275,20 @@ func (j *record) keep(c *Copy, synced bool) {
 	}
 }
 
-// removeStale removes what an earlier run left, once the copy is in place.
+// removeStale removes an earlier run's leftover once the copy is in place.
 func (j *record) removeStale(c *Copy, out *output) {
 	if j.stale != nil && endpoint.IgnoreMissing(out.files.Remove(c.Ctx, j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }
 
-// restoreStale makes the mark again what it was, if this run has not removed what an earlier one
-// left and has nothing to record itself. It reports whether the mark is to be kept.
+// restoreStale restores an earlier run's mark, if this run has not removed that run's leftover and
+// has nothing to record itself. It reports whether the mark is to be kept.
 func (j *record) restoreStale() bool {
 	return j.stale != nil && j.file != nil && j.file.Save(*j.stale)
 }
 
-// load returns what an earlier attempt or run left, nil if nothing is known.
+// load returns the mark of an earlier attempt or run, nil if there is none.
 func (j *record) load(c *Copy) *journal.Mark {
 	if j.left != nil {
 		return j.left
@@ -346,7 +344,7 @@ func (j *record) markProgress(c *Copy, position func() int64) (stop func()) {
 	})
 }
 
-// lock opens and locks the mark, once. It reports whether this run holds it.
+// lock opens and locks the mark, at most once. It reports whether this run holds it.
 func (j *markFile) lock(c *Copy) bool {
 	if j.asked {
 		return j.file != nil
@@ -361,7 +359,7 @@ func (j *markFile) lock(c *Copy) bool {
 	return j.file != nil
 }
 
-// release ends the lock. The mark stays if there is something to continue.
+// release ends the lock. The mark stays if keep is set.
 func (j *markFile) release(keep bool) {
 	if j.file != nil {
 		j.file.Release(keep)
@@ -369,8 +367,8 @@ func (j *markFile) release(keep bool) {
 	}
 }
 
-// prove returns up to where the open file is the beginning of the source, or why it is not. A
-// longer one is cut.
+// prove returns how far the open file is the beginning of the source, or why it is not. A longer
+// file is truncated.
 func (o *output) prove(c *Copy, in *input, m *journal.Mark) (int64, error) {
 	if c.to != nil {
 		return onHost{o}.provePart(c, in, m)
@@ -378,8 +376,8 @@ func (o *output) prove(c *Copy, in *input, m *journal.Mark) (int64, error) {
 	return onDisk{o}.provePart(c, in, m)
 }
 
-// provePart proves what an earlier run left by the source's hash, or drops the end of it that may
-// not have reached the disk.
+// provePart proves an earlier run's leftover by the source's hash, or drops its end, which may not
+// have reached the disk.
 func (o onDisk) provePart(c *Copy, in *input, m *journal.Mark) (offset int64, err error) {
 	file := o.writer.(*endpoint.LocalWriter).File
 	if offset, err = proveLocal(c, file, in, m); err == nil {
@@ -417,8 +415,8 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 	case m.Synced:
 		offset = m.Bytes - tail
 	case m.Boot != localfs.BootID():
-		// What was lost need not be what was written last: the kernel writes back in any order, and
-		// so do several handles. A hole in the middle would read as zeros.
+		// The lost data need not be the last written: the kernel writes back in any order, and so do
+		// several handles. A hole in the middle would read as zeros.
 		return 0, errors.New("this machine has restarted since, which may have lost some of it")
 	case m.Boot != "":
 		// the process was killed, not the machine: the kernel has everything it was given
@@ -432,7 +430,7 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 	return offset, nil
 }
 
-// provePart proves what an earlier run left by the host's hash or by reading back its end.
+// provePart proves an earlier run's leftover by the host's hash or by reading back its end.
 func (o onHost) provePart(c *Copy, in *input, m *journal.Mark) (int64, error) {
 	if m.RacyBytes > 0 && m != c.journal.left {
 		return 0, errors.New("the source was being written to when the copy started")
@@ -445,9 +443,8 @@ func (o onHost) provePart(c *Copy, in *input, m *journal.Mark) (int64, error) {
 	return m.Bytes, err
 }
 
-// proveRemote proves that what is in the file is the beginning of the source, and cuts off the
-// rest. Where the host does not cut files, or only says so, the rest stays if all of it will be
-// written over.
+// proveRemote proves that the file begins like the source, and truncates the rest. Where the host
+// does not truncate files, or only says so, the rest stays if all of it will be overwritten.
 func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 )
 
 // A session is the connection to a host that a file uses during one attempt: the host's own, or one
-// borrowed from the pool when many large files are in progress. A nil session is this machine's.
+// borrowed from the pool when many large files are in progress. A nil session stands for this
+// machine.
 type session struct {
 	conn    *pool.Conn
 	host    pool.Host
@@ -29,7 +30,7 @@ type session struct {
 	release func()
 }
 
-// pool returns what files are opened over, nil on this machine.
+// pool returns the host over which files are opened, nil on this machine.
 func (s *session) pool() *pool.Host {
 	if s == nil {
 		return nil
@@ -48,18 +49,18 @@ func (s *session) why(err error) error {
 	return s.conn.Why(err)
 }
 
-// A prover shows what the files on a host hold.
+// A prover proves the contents of files on a host.
 type prover struct{ *session }
 
 func (s *session) prover() prover { return prover{s} }
 
-// quirks returns what is known about the host's behaviour.
+// quirks returns the host's known quirks.
 func (s *session) quirks() *quirks.Quirks { return pools.OfHost(&s.host).Quirks() }
 
-// oneHandle reports whether one file can be open at a time.
+// oneHandle reports whether only one file can be open at a time.
 func (s *session) oneHandle() bool { return s != nil && private.OfClient(s.client).OneHandle() }
 
-// errWithinHost is why a file is not copied within a host that can have one file open at a time.
+// errWithinHost refuses a copy within a host that can have only one file open at a time.
 var errWithinHost = fmt.Errorf("can only be copied by way of this machine, first here and then "+
 	"back: %w", usftp.ErrOneHandle)
 
@@ -68,7 +69,7 @@ func sharesHandle(err error) bool {
 	return errors.Is(err, usftp.ErrSharedHandle) || errors.Is(err, usftp.ErrOneHandle)
 }
 
-// look is pools.Host.Look. It also keeps the time that took as the round trip.
+// look calls pools.Host.Look, and keeps the round trip that it measured.
 func (s *session) look(ctx context.Context, name string) (info fs.FileInfo, link bool, err error) {
 	info, link, s.trip, err = pools.OfHost(&s.host).Look(ctx, name)
 	return info, link, err
@@ -154,11 +155,12 @@ func (s *session) judge(c *Copy, f *usftp.File,
 	return n, nil
 }
 
-// worthTrial is the size from which a file's rate is watched: what may slow a connection down,
+// worthTrial is the size from which a file's rate is watched: causes that slow a connection down,
 // besides its window, cannot be known in advance.
 const worthTrial = 4 << 20
 
-// ends are the connections to the source's and the target's host, the same one if the hosts are.
+// ends are the connections to the source's and the target's host, the same one if both are one
+// host.
 type ends struct{ from, to *session }
 
 // connect chooses the connections of an attempt.
@@ -225,7 +227,7 @@ func (e *ends) hasOpen(source bool) bool {
 	return s != nil && private.OfClient(s.client).OpenHandles() > 0
 }
 
-// renew replaces the connections that were lost. It reports whether any was, and all could be.
+// renew replaces lost connections. It reports whether any was lost and all were replaced.
 func (e *ends) renew(c *Copy, err error) (renewed bool) {
 	for _, s := range e.all() {
 		if !s.lost() {
@@ -252,8 +254,8 @@ func (e *ends) why(err error) error {
 	return e.to.why(err)
 }
 
-// lateContext returns a context for what must not stop halfway on a host: after ctx it has as long
-// as there is for cleaning up.
+// lateContext returns a context for work that must not stop halfway on a host: after ctx ends, it
+// has the time allowed for cleaning up.
 func lateContext(ctx context.Context, host endpoint.Place) (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -101,7 +101,7 @@ func (o onHost) sendSparse(c *Copy, s *sparseSource) (int64, error) {
 		if endpoint.Refused(err) && safe < n { // it failed after a hole
 			err = errParts
 		}
-		return safe, err // the hole before what is missing may not have been created
+		return safe, err // the hole before the missing data may not have been created
 	}
 	if c.Result.Stripes > 0 { // the Striper looks at the size
 		return n, nil

@@ -39,8 +39,8 @@ func (d *device) close() {
 	d.file.Close()
 }
 
-// start makes an io.Writer, or a pipe or a device of this machine, ready to be written. What
-// was written cannot be taken back: another attempt continues after it, if the source is unchanged.
+// start prepares an io.Writer, or a pipe or a device of this machine, for writing. Written data
+// cannot be taken back: another attempt continues after it, if the source is unchanged.
 func (o streamed) start(c *Copy, source *endpoint.Info) error {
 	if o.pipe == nil {
 		if err := c.known.device.open(c.Ctx, o.name); err != nil {
@@ -84,7 +84,7 @@ func (o streamed) flush(c *Copy) (err error) {
 	return err
 }
 
-// taken says what can no longer be taken back.
+// taken reports the bytes that can no longer be taken back.
 func taken(c *Copy) {
 	if c.Result.Bytes > 0 {
 		c.Result.Detail = fmt.Sprintf("%d bytes of it have been written", c.Result.Bytes)

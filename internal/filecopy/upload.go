@@ -120,8 +120,8 @@ func (o onHost) smallRefused(c *Copy, refusal error, source *endpoint.Info) erro
 	return finisher{o.output, c}.told(o.host().SetByPath(&f, refusal))
 }
 
-// startSmall reads a small file and starts writing it. It frees the memory for that before it
-// returns, since the client holds what is in flight. wait is nil if the file is no longer as
+// startSmall reads a small file and starts writing it. It frees the file's memory before it
+// returns, since the client holds the data in flight. wait is nil if the file is no longer as
 // listed.
 func (o onHost) startSmall(c *Copy, in *input) (wait func() (notSet, err error),
 	err error) {

@@ -36,9 +36,9 @@ func Verifiable(client *usftp.Client) error {
 	return nil
 }
 
-// verify compares a file on a host with what was copied: by a delta's proof, by the host's hash if
+// verify compares a file on a host with the copied data: by a delta's proof, by the host's hash if
 // it offers one, or by reading it back, unless the host counts reads. f is the file if it is
-// already open; local rereads the other end.
+// already open; local rereads the other endpoint's file.
 func (s prover) verify(c *Copy, name string, f *usftp.File, local reopen) error {
 	if c.delta != nil {
 		return c.delta.verify()
@@ -99,8 +99,8 @@ func (s prover) hashes(name string, f *usftp.File,
 	return theirs
 }
 
-// readBack reads the host's file and hashes it like what was copied. A large file over a long link
-// is read over several connections in any order, and compared with the other end instead.
+// readBack reads the host's file and hashes it like the copied data. A large file over a long link
+// is read over several connections in any order, and compared with the other endpoint's instead.
 func (s prover) readBack(c *Copy, name string, f *usftp.File, local reopen) error {
 	size := c.Result.Bytes
 	ours := c.hashing.digests.Check()
@@ -135,8 +135,8 @@ func (s prover) readBack(c *Copy, name string, f *usftp.File, local reopen) erro
 }
 
 // syncs reports whether the copy is flushed to the host's disk before it is verified. Without that,
-// a host that goes down while verifying may lose what has been verified. Once a connection was lost
-// while verifying, the next attempt flushes if it can.
+// a host that goes down while verifying may lose verified data. Once a connection was lost while
+// verifying, the next attempt flushes if it can.
 func (s prover) syncs(c *Copy) bool {
 	if c.Options.Sync {
 		return true
@@ -145,10 +145,10 @@ func (s prover) syncs(c *Copy) bool {
 	return c.known.sync && offered
 }
 
-// A reread is a file on a host that is read again. What was read of it before the connection was
-// lost is not read again by the next attempt, and counts as progress.
+// A reread is a file on a host that is read again. Bytes read before the connection was lost are
+// not read again by the next attempt, and count as progress.
 type reread struct {
-	name     string           // what was read; the next attempt must mean the same
+	name     string           // the file; the next attempt must mean the same
 	done     int64            // bytes from the beginning
 	sum      *checksum.Digest // of these bytes, nil if they are compared instead
 	progress pools.Progress
@@ -162,7 +162,7 @@ func (r *reread) of(name string, algorithm checksum.Algorithm, piece int64) *che
 	return r.sum
 }
 
-// read hashes what copy writes to w: the file from an offset on.
+// read hashes the data that copy writes to w: the file from off on.
 func (r *reread) read(c *Copy, s *session,
 	copy func(w io.Writer, off int64) (int64, error)) error {
 	pipe := hashpipe.New(hashpipe.Digests{r.sum}, 0, nil, c.pipeBuffers())
@@ -213,7 +213,8 @@ func (s prover) hashSmall(c *Copy, name string, size int64, into *checksum.Diges
 	return err
 }
 
-// compare reads a file over several handles where that helps, and compares it with the other end.
+// compare reads a file over several handles where that helps, and compares it with the other
+// endpoint's.
 func (s prover) compare(c *Copy, name string, f *usftp.File, size int64, local reopen) error {
 	file, free, err := local()
 	if err != nil {

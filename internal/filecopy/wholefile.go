@@ -12,22 +12,22 @@ import (
 )
 
 // A whole is a small file that gets everything on the host in one request: its temporary name,
-// contents, attributes and name (see private.Client.StartPut). Nothing is on the host until it is
-// to be committed. If the host refuses any of it, the next attempt takes the steps one by one, and
-// deals with what is refused.
+// contents, attributes and name (see private.Client.StartPut). Nothing is on the host before the
+// commit. If the host refuses any part, the next attempt takes the steps one by one, and deals with
+// the refused one.
 type whole struct {
-	budget *Budget // that lends the memory for it; nil if the file takes the steps
-	held   int64   // of the memory
+	budget *Budget // lends the file's memory; nil if the file takes the steps
+	held   int64   // bytes of that memory
 	perm   fs.FileMode
 	client *usftp.Client
-	helped *helped // whose helper the client is; nil if it is the host's own
+	helped *helped // the host whose helper client is; nil for the host's own server
 }
 
 // errNotWhole ends an attempt after which the file takes the steps.
 var errNotWhole = errors.New("the host does not take the file in one request")
 
-// goesWhole reports whether a file may be sent in one request, as far as is known before it is
-// read. What is looked at, or proved, between its contents and its name takes the steps.
+// goesWhole reports, before a file is read, whether it may be sent in one request. Files that are
+// checked or proved between their contents and their name take the steps.
 func (o onHost) goesWhole(c *Copy) bool {
 	return c.known.tried[stepped] == 0 &&
 		c.Listed.Size <= wire.LargestFile &&
@@ -37,8 +37,8 @@ func (o onHost) goesWhole(c *Copy) bool {
 		!c.verifies() && c.Options.List == nil && !c.KeepsOld()
 }
 
-// begin chooses who puts the file, and its temporary name, if it needs one. It returns false if it
-// takes the steps.
+// begin chooses the client that puts the file, and its temporary name if it needs one. It returns
+// false if the file takes the steps.
 func (w *whole) begin(c *Copy, o *output) bool {
 	if w.client, w.helped = puts(c, onHost{o}); w.client == nil {
 		return false
