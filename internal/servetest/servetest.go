@@ -138,11 +138,15 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
+// tooLong is how long Wait waits before the test fails, with the log.
+const tooLong = 5 * time.Minute
+
 // Wait returns the first line with this message whose fields fulfil a condition, as soon as there
 // is one.
 func (s *Server) Wait(message string, is func(map[string]any) bool) map[string]any {
 	s.t.Helper()
-	l := s.Log
+	l, began := s.Log, time.Now()
+	defer time.AfterFunc(tooLong, l.change.Broadcast).Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -153,7 +157,7 @@ func (s *Server) Wait(message string, is func(map[string]any) bool) map[string]a
 				return fields
 			}
 		}
-		if l.closed {
+		if l.closed || time.Since(began) >= tooLong {
 			s.t.Fatalf("no line %q in the log:\n%s", message, l.text.String())
 		}
 		l.change.Wait()

@@ -299,7 +299,9 @@ address_failures = 8`)
 			t.Fatal("a stranger was let in")
 		}
 	}
-	s.Wait("address banned", func(f map[string]any) bool { return f["remote"] == "192.0.2.7:4711" })
+	s.Wait("address banned", func(f map[string]any) bool { // and not only for alice's passwords
+		return f["remote"] == "192.0.2.7:4711" && f["user"] == nil
+	})
 	if login("192.0.2.7", key) == nil {
 		t.Error("a banned address was let in")
 	}
