@@ -72,7 +72,7 @@ func (w *walk) finishLink(e *entry) error {
 	_, err := t.setAttrs(e.rel(), fs.ModeSymlink, true, set)
 	if errors.Is(err, errors.ErrUnsupported) ||
 		!set.SetOwner && endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
-		w.plainLinks.Do(func() {
+		w.tree.plainLinks.Do(func() {
 			t.warn(t.route.Source, t.root.target,
 				"symbolic links do not get the owners and times of their sources: the target cannot set them")
 		})

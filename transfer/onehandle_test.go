@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -233,4 +234,39 @@ func TestRelayBetweenHostsWithSharedHandles(t *testing.T) {
 		t.Error(err)
 	}
 	to.wantTree(upload, files)
+}
+
+// openingWriter opens another file of the host once it has got some bytes.
+type openingWriter struct {
+	bytes.Buffer
+	open func() error
+}
+
+func (w *openingWriter) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if open := w.open; open != nil {
+		w.open = nil
+		open()
+	}
+	return n, err
+}
+
+// TestSharedHandleOfAStream: a stream that has got bytes gets none of them twice.
+func TestSharedHandleOfAStream(t *testing.T) {
+	b := newBench(t, sftptest.Script{SharedHandles: 1}, sftptest.LinkConfig{})
+	data := random(40 << 20)
+	b.server.Files.WriteFile("/file", data)
+	b.server.Files.WriteFile("/other", []byte("other"))
+	w := &openingWriter{open: func() error {
+		f, err := b.host.Client.Open("/other")
+		if err == nil {
+			f.Close()
+		}
+		return err
+	}}
+	_, err := transfer.Copy(t.Context(), transfer.Writer(w), transfer.Remote(b.host, "/file"),
+		transfer.Options{})
+	if !errors.Is(err, usftp.ErrSharedHandle) || !bytes.HasPrefix(data, w.Bytes()) {
+		t.Errorf("%v, after %d bytes", err, w.Len())
+	}
 }

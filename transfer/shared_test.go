@@ -328,6 +328,17 @@ func TestSharedStreamFails(t *testing.T) {
 			transfer.Options{})
 		t.Errorf("it did not panic: %v", err)
 	})
+	t.Run("a read after all have left", func(t *testing.T) {
+		shared := transfer.NewShared(0)
+		defer shared.Close()
+		branch := shared.Reader(strings.NewReader("data"), 1, 0)[0]
+		branch.Leave()
+		_, err := transfer.Copy(t.Context(), transfer.Writer(io.Discard), branch.Endpoint,
+			transfer.Options{})
+		if err == nil || !strings.Contains(err.Error(), "after its Leave") {
+			t.Error(err)
+		}
+	})
 	t.Run("a host that leaves", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			shared := transfer.NewShared(1 << 20)

@@ -135,7 +135,7 @@ func (s *sharedStream) await(b *Branch, ctx context.Context) error {
 		defer func() { b.waiting = false }()
 		s.changed.Broadcast() // room must notice that this branch waits
 	}
-	for b.at == s.end && s.err == nil && b.why == nil && ctx.Err() == nil {
+	for b.at == s.end && s.err == nil && b.why == nil && !b.over && ctx.Err() == nil {
 		s.changed.Wait()
 	}
 	switch {

@@ -200,6 +200,9 @@ func (t *tree) run(err error) (Summary, error) {
 	if err != nil {
 		err = newError(t.job, t.route.Source, t.route.Target, err)
 		t.tell((&Event{Route: t.route, Size: -1}).failed(err))
+		if t.into.Root != nil {
+			t.into.Close()
+		}
 		return Summary{Totals: t.totals(), Target: t.route.Target}, err
 	}
 	if t.root == nil {

@@ -469,3 +469,28 @@ func TestTreeRoundTrips(t *testing.T) {
 		}
 	})
 }
+
+// TestMaxFiles: small and large files count together.
+func TestMaxFiles(t *testing.T) {
+	for _, most := range []int{1, 3} {
+		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		_, err := b.tree(upload, b.localTree("from/target", mixedTree(150)), "/",
+			func(j *treeJob) { j.TreeOptions.MaxFiles = most })
+		if err != nil {
+			t.Fatal(err)
+		}
+		open, had := 0, 0
+		for _, r := range b.server.Requests() {
+			switch r.Type {
+			case wire.TypeOpen:
+				open++
+			case wire.TypeClose:
+				open--
+			}
+			had = max(had, open)
+		}
+		if had == 0 || had > most {
+			t.Errorf("%d files were in progress at once, with MaxFiles %d", had, most)
+		}
+	}
+}

@@ -85,6 +85,7 @@ type treeReport struct {
 	concludes   Phase          // "" until all files have been copied
 	bottlenecks bottleneck.Sum // of the files
 	unset       dirUnset
+	plainLinks  sync.Once // reports once that links get no attributes
 }
 
 // activity is a large file in progress, from its first attempt until it is counted as copied.

@@ -31,14 +31,15 @@ type walk struct {
 	waiting []*directory // the last one found is walked first
 	walking int
 
-	walkers    int
-	most       int // workers for small files
-	stepwise   int // the largest file for them that is sent in steps; see limits
-	workers    atomic.Int64
-	spread     spread
-	working    sync.WaitGroup
-	finishing  sync.WaitGroup // directories that get their attributes
-	plainLinks sync.Once      // reports once that links get no attributes
+	walkers   int
+	most      int // workers for small files
+	stepwise  int // the largest file for them that is sent in steps; see limits
+	workers   atomic.Int64
+	spread    spread
+	working   sync.WaitGroup
+	finishing sync.WaitGroup // directories that get their attributes
+
+	inProgress *semaphore.Weighted // files; nil without MaxFiles
 }
 
 const (
@@ -51,6 +52,9 @@ const (
 func newWalk(t *tree, most, walkers, queue int) *walk {
 	w := &walk{tree: t, walkers: walkers, most: most, small: make(chan *entry, queue),
 		large: make(chan *entry, 1024)}
+	if n := t.options.MaxFiles; n > 0 {
+		w.inProgress = semaphore.NewWeighted(int64(n)) // small and large ones together
+	}
 	w.changed.L = &w.mu
 	return w
 }
@@ -354,6 +358,12 @@ func (w *walk) workSmall() {
 // copy copies a file or a link.
 func (w *walk) copy(e *entry) {
 	t := w.tree
+	if w.inProgress != nil {
+		if w.inProgress.Acquire(t.ctx, 1) != nil {
+			return
+		}
+		defer w.inProgress.Release(1)
+	}
 	if t.plan.prepare(e) || t.do.told(e) {
 		return
 	}

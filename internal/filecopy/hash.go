@@ -247,7 +247,10 @@ func (h *hashing) reread(c *Copy, size int64, local reopen) error {
 	data, release := budget.buffers.get(int(size))
 	defer release()
 	if n, err := file.ReadAt(data, 0); n < len(data) {
-		return errors.Join(errDiffers, err)
+		if err == io.EOF {
+			err = errDiffers
+		}
+		return err
 	}
 	h.small(c, data)
 	return h.complete(c)

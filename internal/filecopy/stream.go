@@ -69,9 +69,10 @@ func (o streamed) start(c *Copy, source *endpoint.Info) error {
 func (o streamed) pour(c *Copy, in *input) error {
 	n, err := pour(in, sink{Writer: o.pipe})
 	c.Result.Bytes = c.Result.Resumed + n
-	// without the source's facts, or with a hash, another attempt cannot continue from here
+	// Without the source's facts, or with a hash, another attempt cannot continue from here, nor
+	// after bytes that may be another file's.
 	c.known.spent = c.known.spent || c.Result.Bytes > 0 &&
-		(c.known.poured == nil || c.hashes())
+		(c.known.poured == nil || c.hashes() || sharesHandle(err))
 	return err
 }
 
