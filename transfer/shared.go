@@ -317,10 +317,10 @@ func (o *sharedOpener) key(name string, f *endpoint.Info) fileKey {
 	return fileKey{o.host, cmp.Or(id, name), f.Size, f.Mtime.UnixNano()}
 }
 
-// changing reports whether a small file on a host was written to since it was listed, or so
+// changing reports whether a small file was written to since it was listed or, on a host, so
 // recently that its time, in whole seconds, would not show another write.
 func (o *sharedOpener) changing(name string, now *endpoint.Info, listed fileKey) bool {
-	return o.host != nil && (o.key(name, now) != listed || time.Since(now.Mtime) < filecopy.RacyFor)
+	return o.key(name, now) != listed || o.host != nil && time.Since(now.Mtime) < filecopy.RacyFor
 }
 
 // sharedReader is an open file that is read through a Shared.
