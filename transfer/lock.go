@@ -246,13 +246,12 @@ func (l *lock) read() (holder Holder, data []byte, written time.Time, err error)
 // now returns the time on the target's clock.
 func (l *lock) now() (time.Time, error) {
 	name := localfs.TempName(lockName)
+	// Nobody else knows the name, so a first request made it whose answer was lost.
 	err := l.files.WriteSmall(name, nil, true)
-	if err == nil || errors.Is(err, endpoint.ErrRepeated) { // the first request may have made it
-		defer l.files.Remove(name, false)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, endpoint.ErrRepeated) {
 		return time.Time{}, err
 	}
+	defer l.files.Remove(name, false)
 	_, is, err := l.files.ReadSmall(name, longestLock)
 	return is.Mtime, err
 }
