@@ -138,6 +138,22 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+// TestNameOfSeveralLines: who chooses a file's name does not choose what its contents are taken for.
+func TestNameOfSeveralLines(t *testing.T) {
+	f := memfs.New(0)
+	file, err := f.Open(context.Background(), "/x\nC0644 0 evil", wire.OpenWrite|wire.OpenCreate,
+		wire.Attrs{})
+	if err != nil || file.Close() != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"scp -f '/x\nC0644 0 evil'", "scp -f /*", "scp -r -f /"} {
+		told, err := talk(t, f, nil, line, strings.Repeat("\x00", 10))
+		if err == nil || strings.Contains(told, "\nC") {
+			t.Errorf("%q: %q, %v", line, told, err)
+		}
+	}
+}
+
 func TestHostileClients(t *testing.T) {
 	for says, want := range map[string]string{
 		"C0644 5 ../f\nhello\x00":        "invalid name",

@@ -43,6 +43,10 @@ func (s *session) sendAny(name string, depth int) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
+	// In the protocol a newline ends the name, and what follows would be another header.
+	if base := path.Base(name); oneLine(base) != base {
+		return s.fail(name, errUncarried)
+	}
 	info, err := s.view.Stat(s.ctx, name)
 	switch {
 	case err != nil:
@@ -82,12 +86,11 @@ func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error 
 			}
 			break
 		}
-		// In the protocol a newline ends the name.
-		if shown.Name(entry.Name()) && oneLine(entry.Name()) == entry.Name() {
-			err = s.sendAny(join(name, entry.Name()), depth+1)
+		below := join(name, entry.Name())
+		if shown.Name(entry.Name()) {
+			err = s.sendAny(below, depth+1)
 		} else {
-			err = s.fail(join(name, entry.Name()),
-				errors.New("a name that the protocol cannot carry"))
+			err = s.fail(below, errUncarried)
 		}
 		if err != nil {
 			return err
@@ -134,6 +137,8 @@ func (s *session) sendFile(name string) error {
 	_, err = s.answer()
 	return err
 }
+
+var errUncarried = errors.New("a name that the protocol cannot carry")
 
 var errShrank = errors.New("the file became shorter while it was read")
 
