@@ -235,15 +235,15 @@ func (f *FS) Sub(dir string) (fs.FS, error) {
 
 // Glob returns the names that match a pattern, like [fs.Glob]; see [Client.Glob].
 func (f *FS) Glob(pattern string) ([]string, error) {
-	if !hasMeta(pattern) && !fs.ValidPath(pattern) {
-		return nil, nil
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, err
 	}
 	if pattern == "." {
 		return []string{"."}, nil
 	}
-	names, err := f.client.Glob(QuotePattern(f.prefix) + pattern)
-	for i := range names {
-		names[i] = strings.TrimPrefix(names[i], f.prefix)
-	}
+	names, err := f.client.glob(pattern, func(name string) (string, error) {
+		return f.full("glob", name)
+	})
+	slices.Sort(names)
 	return names, err
 }

@@ -80,6 +80,16 @@ func TestOddPrefixes(t *testing.T) {
 	if got, err := fs.Glob(r.DirFS("/[x]*"), "?"); err != nil || !slices.Equal(got, []string{"a"}) {
 		t.Error(got, err)
 	}
+	r.server.Files.WriteFile("/above", nil)
+	r.server.Files.WriteFile("/d/e/in", nil)
+	for pattern, want := range map[string][]string{"../*": nil, "/*": nil, "e/../*": nil,
+		"../above": nil, "*": {"e"}, "e/*": {"e/in"}, "*/i?": {"e/in"}, "e/in": {"e/in"}} {
+		for _, root := range []string{"/d", "/d/", "//d", "/xy/../d", "/./d"} {
+			if got, err := fs.Glob(r.DirFS(root), pattern); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s in %s: %q, %v", pattern, root, got, err)
+			}
+		}
+	}
 }
 
 func TestReader(t *testing.T) {

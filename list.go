@@ -525,14 +525,20 @@ func (c *Client) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, err
 	}
-	names, err := c.glob(pattern)
+	names, err := c.glob(pattern, func(name string) (string, error) { return name, nil })
 	slices.Sort(names)
 	return names, err
 }
 
-func (c *Client) glob(pattern string) ([]string, error) {
+// glob returns the names that match a pattern. at returns a name's path on the server, or an error
+// if nothing can have the name.
+func (c *Client) glob(pattern string, at func(string) (string, error)) ([]string, error) {
 	if !hasMeta(pattern) {
-		if _, err := c.Lstat(pattern); err != nil {
+		full, err := at(pattern)
+		if err != nil {
+			return nil, nil
+		}
+		if _, err := c.Lstat(full); err != nil {
 			return nil, c.fatal(err)
 		}
 		return []string{pattern}, nil
@@ -541,7 +547,7 @@ func (c *Client) glob(pattern string) ([]string, error) {
 	dirs := []string{globDir(dir)}
 	if hasMeta(dirs[0]) {
 		var err error
-		if dirs, err = c.glob(dirs[0]); err != nil {
+		if dirs, err = c.glob(dirs[0], at); err != nil {
 			return nil, err
 		}
 	}
@@ -551,9 +557,13 @@ func (c *Client) glob(pattern string) ([]string, error) {
 	turn := make(chan struct{}, mostGlobbed)
 	var taken atomic.Int64
 	for i, dir := range dirs {
+		full, err := at(dir)
+		if err != nil {
+			continue
+		}
 		turn <- struct{}{}
 		wg.Go(func() {
-			found[i], errs[i] = c.matches(dir, last, &taken)
+			found[i], errs[i] = c.matches(full, dir, last, &taken)
 			<-turn
 		})
 	}
@@ -567,11 +577,12 @@ const mostGlobbed = 32
 // mostGlobBytes limits the memory of matching names.
 const mostGlobBytes = 256 << 20
 
-// matches returns the names in a directory that match a pattern, and counts their bytes. It ignores
-// a directory that cannot be opened, but not a listing that breaks off.
-func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []string, err error) {
+// matches returns the names in a directory, full on the server, that match a pattern, and counts
+// their bytes. It ignores a directory that cannot be opened, but not a listing that breaks off.
+func (c *Client) matches(full, dir, pattern string,
+	taken *atomic.Int64) (names []string, err error) {
 	entries := 0
-	for f, err := range c.entries(dir, true) {
+	for f, err := range c.entries(full, true) {
 		if err != nil && entries == 0 {
 			return names, c.fatal(err)
 		}
