@@ -19,7 +19,7 @@ const (
 	modeSticky  = 0o1000
 )
 
-// A modeBit is what POSIX and Go have for the same type, or for the same special bit.
+// A modeBit pairs the POSIX and Go bits of the same type, or of the same special bit.
 type modeBit struct {
 	posix uint32
 	mode  fs.FileMode
@@ -76,8 +76,8 @@ func Permissions(mode fs.FileMode) uint32 {
 	return bits
 }
 
-// PermissionBits converts what chmod can change to POSIX bits: permissions, setuid, setgid and
-// sticky, without the type.
+// PermissionBits converts the bits that chmod can change to POSIX bits: permissions, setuid, setgid
+// and sticky, without the type.
 func PermissionBits(mode fs.FileMode) uint32 {
 	bits := uint32(mode.Perm())
 	for _, b := range specialBits {

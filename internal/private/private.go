@@ -26,7 +26,7 @@ type Client interface {
 	// files.
 	Touches() bool
 	// StartSmall makes transfers start with one request in flight, or at least 256 KiB, and keep no
-	// more in flight than twice what the link holds. It is for short links: sshd spends much time
+	// more in flight than twice the link's capacity. It is for short links: sshd spends much time
 	// on growing its buffers if it receives faster than its sftp-server takes.
 	StartSmall()
 	// Beneath returns a view of the client that follows no symbolic link beneath a directory,
@@ -171,7 +171,7 @@ type Stripes interface {
 	// one. Holes of a [SparseReaderAt] count as acknowledged.
 	ReadFromAt(r io.ReaderAt) (int64, error)
 	// ReadRange is like [usftp.File.ReadRange]. Data that arrives early waits in memory, up to
-	// twice what the link holds.
+	// twice the link's capacity.
 	ReadRange(off, length int64) io.ReadCloser
 
 	// Join adds another handle f of the same file, opened through another client for writing,
