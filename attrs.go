@@ -11,8 +11,8 @@ import (
 )
 
 // FileStat holds the attributes of a file that a server has sent (draft-02, section 5). A server
-// may leave out any of them: the Has methods report which were sent, and the value of one that was
-// not is 0 and means nothing.
+// may leave out any of them: the Has methods report which were sent, and the value of a missing
+// one is 0 and means nothing.
 type FileStat struct {
 	Size     uint64 // bytes
 	Mode     uint32 // POSIX mode bits, type included
@@ -40,7 +40,7 @@ func (s *FileStat) HasTimes() bool { return s.present&wire.AttrACModTime != 0 }
 // HasOwner reports whether the server sent the IDs of owner and group.
 func (s *FileStat) HasOwner() bool { return s.present&wire.AttrUIDGID != 0 }
 
-// sized reports whether the size is known and means something, as only that of a regular file does.
+// sized reports whether the size is known and means something: only a regular file's does.
 func (s *FileStat) sized() bool {
 	return s.HasSize() && s.Size <= math.MaxInt64 && s.FileMode().IsRegular()
 }

@@ -298,8 +298,7 @@ func (s *session) dataSizes() (read, write int) {
 }
 
 // dataSize clamps a limit both ways: a server that claims 0 or nothing gets the size that every
-// server takes, one that claims gigabytes the size that OpenSSH takes. A packet also holds a
-// header.
+// server takes, a server that claims gigabytes gets OpenSSH's size. A packet also holds a header.
 func (s *session) dataSize(limit uint64) int {
 	const header = wire.WriteHeaderMax
 	size := uint64(wire.DefaultMaxData)

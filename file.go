@@ -554,7 +554,7 @@ func (f *File) sync() operation[none] {
 	return onHandle(f, "sync", func(open *openFile) operation[none] {
 		op := open.client.command("sync", f.Name(),
 			wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle.Name})
-		op.call.Ordered = true // after the WRITEs that it is to make safe
+		op.call.Ordered = true // after the WRITEs that it must make safe
 		return op.needs(wire.ExtFsync)
 	})
 }

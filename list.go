@@ -123,7 +123,7 @@ type listing struct {
 	overs    int     // how often it has started over
 	skip     int     // entries returned before it started over
 	alone    bool    // nothing else can be opened before it is closed
-	held     []*File // if alone: entries to be returned
+	held     []*File // entries read but not returned yet
 }
 
 func (c *Client) list(dir string) *listing {

@@ -32,7 +32,7 @@ const (
 	MaxData = MaxPacket - 1024
 
 	// WriteHeaderMax is the most that [Write.AppendHeader] appends: the room to leave in front of
-	// data that is to be sent in place.
+	// data sent in place.
 	WriteHeaderMax = HeaderSize + 4 + MaxHandle + 8 + 4
 
 	// DataHeaderSize is the number of bytes that [Data.AppendHeader] appends.

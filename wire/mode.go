@@ -61,7 +61,7 @@ func FileMode(permissions uint32) fs.FileMode {
 }
 
 // Permissions converts Go's mode to POSIX mode bits, type included. An irregular file has no type
-// in POSIX, and gets that of a door of Solaris: without any it would be taken for a regular file.
+// in POSIX, and gets the type of a Solaris door: without any it would be taken for a regular file.
 // On Windows a directory may be irregular besides.
 func Permissions(mode fs.FileMode) uint32 {
 	bits, kind := PermissionBits(mode), mode.Type()

@@ -97,7 +97,7 @@ type matcher struct {
 	lister   [2]Lister
 	lists    [2]listing // of the new and the old file
 	from, to int64      // the part of the new file to plan
-	oldTo    int64      // end of the part of the old one that is listed, from the same place on
+	oldTo    int64      // end of the listed part of the old one, from the same place on
 	index    index      // of the part of the old file listed so far
 	oldAt    int64      // end in the old file of the last extent found there
 
@@ -218,7 +218,7 @@ func (m *matcher) pass(extents []Extent, common int64) {
 	m.ready <- refined
 }
 
-// refine looks up the parts that the old file lacks again, in shorter chunks, comparing each with
+// refine looks again, in shorter chunks, for the parts that the old file lacks, comparing each with
 // the part of the old file between its neighbours. If a place cannot be listed, its extent stays as
 // it is.
 func (m *matcher) refine(extents []Extent, refined chan<- []Extent) {

@@ -42,9 +42,9 @@ func (all Digests) Check() *checksum.Digest { return all[len(all)-1] }
 // is bounded and the hash is never far behind.
 //
 // Pieces of a file that arrives over several connections come in any order, and the beginning
-// copied by an earlier run does not come at all. The pipe is then behind: it reads the local file
-// as far as it is complete, mostly from the system's cache, and takes pieces again once it has
-// caught up. Only Finish waits for that.
+// copied by an earlier run does not come at all. The pipe is then behind: it reads the complete
+// part of the local file, mostly from the system's cache, and takes pieces again once it has caught
+// up. Only Finish waits for that.
 //
 // A nil Pipe hashes nothing.
 type Pipe struct {
