@@ -45,7 +45,8 @@ func Time(seconds uint32) time.Time {
 // minPair is the least size of a pair: two lengths.
 const minPair = 4 + 4
 
-// MaxExtended limits the extended attributes of one ATTRS. Known servers send a few at most. A pair may take only 8 bytes in a packet, but takes several times that in memory.
+// MaxExtended limits the extended attributes of one ATTRS. Known servers send a few at most. A pair
+// may take only 8 bytes in a packet, but takes several times that in memory.
 const MaxExtended = 256
 
 // Has reports whether all the given flags are set.
