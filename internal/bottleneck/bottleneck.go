@@ -28,7 +28,7 @@ type Evidence struct {
 	Elapsed    time.Duration // without pauses
 	held       time.Duration // in which the limit made a caller wait
 	Local      time.Duration // spent with the local file
-	cpu        time.Duration // of the whole process; negative if the system does not report it
+	cpu        time.Duration // of the whole process; 0 or less if the system does not report it
 	processors int           // available to the process
 	bytes      int64
 	Windows    float64 // bytes per second that the windows of all sessions carry; 0 if irrelevant
