@@ -102,8 +102,8 @@ func start[T any](ctx context.Context, op operation[T]) *Pending[T] {
 	return p
 }
 
-// startChange starts an operation that changes a file's contents: data that was read ahead of it
-// is dropped, now and when the operation is complete.
+// startChange starts an operation that changes a file's contents: it drops data read ahead of the
+// file, now and when the operation is complete.
 func startChange[T any](ctx context.Context, op operation[T], name string) *Pending[T] {
 	op.session.changed(name)
 	p := start(ctx, op)
@@ -111,8 +111,7 @@ func startChange[T any](ctx context.Context, op operation[T], name string) *Pend
 	return p
 }
 
-// watch completes the pending operation when a context is done. It costs no goroutine unless that
-// happens.
+// watch completes the pending operation when a context is done. It costs no goroutine until then.
 func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
 	if ctx.Done() == nil {
 		return
@@ -231,8 +230,7 @@ func (s *session) report(what string, err error) {
 
 // AsyncClient is a client whose operations are started without waiting for them; see [Pending]. A
 // method waits only while the budget is full: [WithMaxInFlight] bytes of file contents, or 32,768
-// requests. Where only one file can be open (see [ErrSharedHandle]), opening one waits for that,
-// too.
+// requests. If only one file can be open (see [ErrSharedHandle]), opening one waits for that, too.
 //
 // Operations are sent in the order in which they were started, except that requests without data
 // overtake WRITEs. Many servers execute them in another order, so an operation that depends on
@@ -350,7 +348,7 @@ func (a AsyncClient) Link(oldname, newname string) *Pending[struct{}] {
 	return start(a.ctx, a.session.link(oldname, newname))
 }
 
-// Symlink makes a symbolic link. Unlike [Client.Symlink] it does not find out in which order a
+// Symlink makes a symbolic link. Unlike [Client.Symlink] it does not find out the order in which a
 // server takes the two paths: for an unknown server it uses OpenSSH's order.
 func (a AsyncClient) Symlink(oldname, newname string) *Pending[struct{}] {
 	return start(a.ctx, a.session.symlink(oldname, newname, a.session.symlinks.Load()))
@@ -379,8 +377,8 @@ func (a AsyncClient) Extended(name string, payload []byte) *Pending[[]byte] {
 }
 
 // AsyncFile is a file whose operations are started without waiting for them; see [AsyncClient].
-// Except for Close they do not wait for what was written behind, some of which may not have been
-// sent: data from a [File.Writer] may overwrite that of a later WriteAt. Call [Writer.Flush] in
+// Except for Close they do not wait for data written behind, some of which may not have been sent:
+// data from a [File.Writer] may overwrite the data of a later WriteAt. Call [Writer.Flush] in
 // between.
 type AsyncFile struct{ file *File }
 
@@ -397,7 +395,7 @@ func (a AsyncFile) Open(flag int, perm fs.FileMode) *Pending[*File] {
 func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 
 // Close is [File.Close]: the file is closed for further calls at once, and the result is the
-// server's answer. The file's context does not end it. Close waits for what was written behind (see
+// server's answer. The file's context does not end it. Close waits for data written behind (see
 // [File.Writer]) before it starts.
 func (a AsyncFile) Close() *Pending[struct{}] {
 	err := a.file.beforeClose()
@@ -443,8 +441,7 @@ func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
 // CopyData has the server copy length bytes at an offset of the file to an offset of another, in
 // one request (copy-data); see [File.CopyRange]. Nothing passes through the client, and length is
 // at most 64 MiB. If the two files are not of one client, or the server lacks copy-data, the error
-// matches [errors.ErrUnsupported]; io.EOF means that the file ends early, after whatever was
-// copied.
+// matches [errors.ErrUnsupported]; io.EOF means that the file ends early, after the bytes copied.
 func (a AsyncFile) CopyData(off, length int64, to *File, at int64) *Pending[struct{}] {
 	source, err := a.file.opening("copy")
 	target, toErr := to.opening("copy")
@@ -472,7 +469,7 @@ func (a AsyncFile) SetAttrs(attrs NewAttrs) *Pending[struct{}] {
 }
 
 // Sync is [File.Sync]. It covers operations that were complete before it started and, on servers
-// that work in order, those that were started before it.
+// that work in order, operations that were started before it.
 func (a AsyncFile) Sync() *Pending[struct{}] { return start(a.file.ctx, a.file.sync()) }
 
 // StatVFS is [File.StatVFS].
@@ -491,7 +488,7 @@ func (a AsyncFile) ReadAt(p []byte, off int64) *Pending[int] {
 
 // WriteAt is [File.WriteAt]. It copies p before it returns. Writes are not ordered: if ranges
 // overlap, wait for one before starting the next. Servers that accept one WRITE at a time, or only
-// in order, refuse what is started in the meantime, so wait for each write there too.
+// in order, refuse writes started in the meantime, so wait for each write there too.
 func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 	if a.file.appends() {
 		return start(a.file.ctx, failing[int](a.file, "write", errAppendAt))
@@ -540,7 +537,7 @@ func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int]
 		open.client.changed(f.Name())
 		pending.whenEnded(func() { open.client.changed(f.Name()) })
 	}
-	// If the limits are not known yet, this is what every server takes.
+	// If the limits are not known yet, these are sizes that every server takes.
 	read, request := open.client.dataSizes()
 	if !write {
 		request = read
@@ -592,7 +589,7 @@ func (at *rangeAt) call(r flow.Range) *conn.Call {
 	return call
 }
 
-// Complete takes a reply and requests again what it lacked.
+// Complete takes a reply and requests the missing part again.
 func (c *rangeCall) Complete(call *conn.Call) {
 	at, p := c.at, c.at.pending
 	p.mu.Lock()
@@ -636,7 +633,7 @@ func (at *rangeAt) handleReply(r flow.Range, call *conn.Call) {
 	}
 }
 
-// finish completes the pending result when all has been answered.
+// finish completes the pending result when all requests are answered.
 func (at *rangeAt) finish() {
 	p := at.pending
 	p.mu.Lock()
@@ -712,7 +709,8 @@ func (b *batch[K, T]) add(r Result[K, T]) {
 	}
 }
 
-// wait waits until something is complete and yields it. It returns false when the loop has ended.
+// wait waits until an operation is complete and yields its result. It returns false when the loop
+// has ended.
 func (b *batch[K, T]) wait(yield func(Result[K, T]) bool) bool {
 	<-b.wake
 	b.mu.Lock()

@@ -11,8 +11,8 @@ import (
 )
 
 // FileStat holds the attributes of a file that a server has sent (draft-02, section 5). A server
-// may leave out any of them: the Has methods report which were sent, and the value of one that was
-// not is 0 and means nothing.
+// may leave out any of them: the Has methods report which were sent, and the value of a missing
+// one is 0 and means nothing.
 type FileStat struct {
 	Size     uint64 // bytes
 	Mode     uint32 // POSIX mode bits, type included
@@ -40,7 +40,7 @@ func (s *FileStat) HasTimes() bool { return s.present&wire.AttrACModTime != 0 }
 // HasOwner reports whether the server sent the IDs of owner and group.
 func (s *FileStat) HasOwner() bool { return s.present&wire.AttrUIDGID != 0 }
 
-// sized reports whether the size is known and means something, as only that of a regular file does.
+// sized reports whether the size is known and means something: only a regular file's does.
 func (s *FileStat) sized() bool {
 	return s.HasSize() && s.Size <= math.MaxInt64 && s.FileMode().IsRegular()
 }
@@ -59,8 +59,8 @@ func (s *FileStat) FileMode() fs.FileMode { return wire.FileMode(s.Mode) }
 
 // ModTime returns the modification time, or the zero time if the server sent none. The protocol has
 // 32 bits for seconds since 1970. OpenSSH and others send the low 32 bits of earlier times, so that
-// the last second of 1969 reads as one of 2106. Files from the 1960s are more likely than files from
-// the end of this century: times from 2096 on are taken to be from 1960 on.
+// the last second of 1969 reads as one of 2106. Files from the 1960s are more likely than files
+// from the end of this century: times from 2096 on are taken to be from 1960 on.
 func (s *FileStat) ModTime() time.Time {
 	if !s.HasTimes() {
 		return time.Time{}
@@ -208,7 +208,7 @@ func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.do(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate sets the size of a file in bytes; what is added reads as zeros. It takes one round trip.
+// Truncate sets the size of a file in bytes; added bytes read as zeros. It takes one round trip.
 func (c *Client) Truncate(name string, size int64) error {
 	c.changed(name)
 	defer c.changed(name)
@@ -240,7 +240,7 @@ func (c *Client) Lchtimes(name string, atime, mtime time.Time) error {
 	return c.do(c.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
 
-// NewAttrs are attributes to set. Those whose Set flag is false stay as they are.
+// NewAttrs are attributes to set. Attributes whose Set flag is false stay as they are.
 type NewAttrs struct {
 	SetMode  bool
 	Mode     fs.FileMode // the nine bits, setuid, setgid and sticky
@@ -282,7 +282,7 @@ func (f *File) Chtimes(atime, mtime time.Time) error {
 	return f.do(f.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
-// Truncate sets the file's size; what is added reads as zeros. The offset stays. It takes one round
+// Truncate sets the file's size; added bytes read as zeros. The offset stays. It takes one round
 // trip.
 func (f *File) Truncate(size int64) error {
 	f.session().changed(f.Name())
@@ -326,13 +326,13 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 	})
 }
 
-// change holds attributes to set, or why they cannot be.
+// change holds attributes to set, or the reason why they cannot be set.
 type change struct {
 	wire.Attrs
 	err error
 }
 
-// change returns them as the protocol has them: they are set in one request.
+// change returns the attributes in the protocol's form: they are set in one request.
 func (a *NewAttrs) change() (to change) {
 	if a.SetMode {
 		to.Flags |= wire.AttrPermissions

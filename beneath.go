@@ -6,9 +6,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// beneath returns the packet of a message as the view sends it: in a view of what lies beneath a
-// directory, a request on paths there is wrapped, so that the server follows no link beneath the
-// directory (docs/beneath.md).
+// beneath returns the packet that the view sends for a message: in a view beneath a directory, a
+// request on paths there is wrapped, so that the server follows no link beneath the directory
+// (docs/beneath.md).
 func (s *session) beneath(message appender, packet []byte) []byte {
 	paths := pathsOf(message)
 	for _, name := range paths {
@@ -20,7 +20,7 @@ func (s *session) beneath(message appender, packet []byte) []byte {
 		return packet
 	}
 	above, err := s.encodePath(*s.above)
-	if err != nil { // it cannot be: the paths begin with it
+	if err != nil { // impossible: the paths begin with it
 		return packet
 	}
 	const header = wire.LengthSize + 1 + 4
@@ -28,8 +28,8 @@ func (s *session) beneath(message appender, packet []byte) []byte {
 		Body: packet[header:]}.Append(nil, 0)
 }
 
-// beside returns a view that follows no link from the directory on in which name is, if the server
-// can do that. A name that leads through a link by itself is the directory.
+// beside returns a view that follows no link from name's directory on, if the server can do that. A
+// name that leads through a link by itself counts as the directory.
 func (c *Client) beside(name string) *Client {
 	if c.isBeneath(name) {
 		return c
@@ -54,7 +54,7 @@ func (s *session) isBeneath(name string) bool {
 	return ok
 }
 
-// pathsOf returns the paths that a request does something at, for requests that can be wrapped.
+// pathsOf returns the paths that a request acts on, for requests that can be wrapped.
 func pathsOf(message appender) []string {
 	switch m := message.(type) {
 	case wire.Open:

@@ -18,13 +18,13 @@ import (
 // offers put-files@usftp and get-files@usftp (docs/small-files.md).
 
 const (
-	// bundleSize is how long a request with contents, or an answer, may become. It holds a handful
+	// bundleSize limits the length of a request with contents, or of an answer. It holds a handful
 	// of the files that profit, and memory is lent in this size.
 	bundleSize = buffer.Medium
 
-	// fewBundles is how many requests are in flight before files wait to share the next one. Then
-	// it is sent when it is full, or when one of those in flight is answered: files wait no longer
-	// than a round trip, and not at all while there are few.
+	// fewBundles is the number of requests in flight from which on files wait to share the next
+	// one. Then it is sent when it is full, or when one of those in flight is answered: files wait
+	// no longer than a round trip, and not at all while there are few.
 	fewBundles = 2
 )
 
@@ -34,8 +34,8 @@ type bundle struct {
 	of      *bundles
 	above   string // the view's directory, see session.beneath; "" if links are followed
 	packet  []byte
-	block   *buffer.Block // that holds packet, if that has contents
-	bytes   int           // of the files' contents, and of what else they take
+	block   *buffer.Block // holds packet, if that has contents
+	bytes   int           // of the files' contents and other fields
 	files   []*bundled
 	call    *conn.Call
 	left    atomic.Int32 // files whose answer is still needed, and one for Complete
@@ -58,8 +58,8 @@ type bundles struct {
 	flying int
 }
 
-// add adds a file, that lies beneath the view's directory or not, to a request. size is what it
-// takes there or in the answer, and appended appends it.
+// add adds a file, beneath the view's directory or not, to a request. size is its size there or in
+// the answer, and appended appends it.
 func (b *bundles) add(s *session, name string, size int,
 	appended func(packet []byte) []byte) (*bundled, error) {
 	above, top := "", -1
@@ -95,14 +95,14 @@ func (b *bundles) add(s *session, name string, size int,
 	return f, nil
 }
 
-// send sends the request that takes files. The caller holds the lock.
+// send sends the request being filled. The caller holds the lock.
 func (b *bundles) send() {
 	n := b.next
 	b.next = nil
 	b.flying++
 	n.call = n.session.request(wire.TypeExtendedReply)
 	n.call.Request, n.call.Payload = wire.FinishFiles(n.packet), n.block
-	if n.block == nil { // what is put may take as long as OPEN, CLOSE and RENAME may
+	if n.block == nil { // a put may take as long as OPEN, CLOSE and RENAME may
 		n.call.Bytes = n.bytes
 	}
 	n.call.Done = n

@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Chunk is a piece of a file. Its boundaries follow from what the file contains there, so contents
-// that two files have in common are mostly cut into the same chunks in both, at whatever offsets.
+// Chunk is a piece of a file. Its boundaries follow from the file's contents there, so contents
+// that two files share are mostly cut into the same chunks in both, at whatever offsets.
 type Chunk struct {
 	Offset int64
 	Length int
@@ -40,25 +40,26 @@ type ListChunks struct {
 func (c *Client) HasChunks() bool { return c.offered(wire.ExtChunks) }
 
 const (
-	// listedAtOnce is how many chunks one request lists, on average. The server may not list more
-	// than twice as many.
+	// listedAtOnce is the average number of chunks that one request lists. The server may not list
+	// more than twice as many.
 	listedAtOnce = 1024
 
-	// listedFirst is how many the first request lists. The host may work on all requests at the
-	// same time; the first answer then comes when it has done as much of the others.
+	// listedFirst is the number of chunks that the first request lists. The host may work on all
+	// requests at the same time; the first answer then comes when it has done as much of the
+	// others.
 	listedFirst = 128
 
-	// listsAhead is how many requests are in flight, so that round trips cost little. Our server
+	// listsAhead is the number of requests in flight, so that round trips cost little. Our server
 	// has buffers for nine, which copies and the refinement of a delta need too.
 	listsAhead = 5
 
-	// alignedWithin is by how many chunks one request's part of the file overlaps the next one's.
-	// Cutting that starts at an arbitrary offset finds the same boundaries as others within a few
-	// chunks.
+	// alignedWithin is the overlap of one request's part of the file with the next one's, in
+	// chunks. Cutting that starts at an arbitrary offset finds the same boundaries as others within
+	// a few chunks.
 	alignedWithin = 16
 
-	// leastListed is how many chunks a server must at least list if there are more. One that listed
-	// them one by one would keep us busy forever.
+	// leastListed is the number of chunks a server must at least list if there are more. A server
+	// that listed them one by one would keep us busy forever.
 	leastListed = 64
 )
 
@@ -106,7 +107,7 @@ type chunkLister struct {
 	what  ListChunks
 	end   int64 // the last chunk is the first to end there or beyond
 	next  int64 // where the next request begins
-	step  int64 // how much it lists
+	step  int64 // bytes it lists
 	pages []chunkPage
 }
 
@@ -122,7 +123,7 @@ type chunkList struct {
 	end    bool // the file ends after them
 }
 
-// list yields chunks until the end of what was asked for, or of the file.
+// list yields chunks until the end of the requested part, or of the file.
 func (l *chunkLister) list(yield func(Chunk, error) bool) error {
 	for at := l.what.Offset; at < l.end; {
 		l.askAhead()

@@ -31,12 +31,12 @@ type Client struct {
 type session struct {
 	*shared
 
-	// above is what paths begin with beneath which no link is followed, see [session.beneath]; nil
-	// in all views but those for that.
+	// above is the prefix of paths beneath which no link is followed, see [session.beneath]; nil in
+	// all other views.
 	above *string
 }
 
-// shared is what all views of a client share.
+// shared is the state that all views of a client share.
 type shared struct {
 	conn    *conn.Conn
 	options options
@@ -90,11 +90,11 @@ type channelWriter struct {
 
 func (w channelWriter) Close() error { return w.channel.Close() }
 
-// keepalive sends what OpenSSH's client sends for ServerAliveInterval. A peer that does not know
-// the request refuses it, and so is alive.
+// keepalive sends the request that OpenSSH's client sends for ServerAliveInterval. A peer that does
+// not know the request refuses it, and so is alive.
 func keepalive(ctx context.Context, sshClient *ssh.Client) error {
 	answered := make(chan error, 1)
-	// This ends with the connection at the latest, and the client gives that up if nothing comes.
+	// This ends with the connection at the latest, and the client gives that up if no answer comes.
 	go func() {
 		_, _, err := sshClient.SendRequest("keepalive@openssh.com", true, nil)
 		answered <- err
@@ -113,7 +113,7 @@ const handshakeTimeout = 60 * time.Second
 // NewClientPipe starts a client on any stream to an SFTP server: it reads replies from r and writes
 // requests to w. The client owns both from then on and closes w, and r if it is an io.Closer. It
 // takes one round trip. If w has a method Abandon() error, it is called instead of Close when the
-// server has stalled; it should drop what is still to be sent.
+// server has stalled; it should drop data that is not sent yet.
 //
 // If r or w is an operating system pipe, the client enlarges its buffer if it can; small pipes are
 // slow.
@@ -138,7 +138,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	s.linksFrom.Store(linksStart(o.serverVersion))
 	began := make(chan bool, 1)
 	o.conn.Ended = func(err error) {
-		if <-began { // otherwise the caller is told
+		if <-began { // otherwise NewClientPipe returns the error
 			s.report("the connection has ended", err)
 		}
 	}
@@ -190,8 +190,8 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // WithContext returns a view of the client whose calls, and those of the Files it opens, end with
-// ctx's cause when ctx is done. A cancelled call returns at once, but the server may still do what
-// it was asked. Everything else is shared with the client. Close does not depend on ctx.
+// ctx's cause when ctx is done. A cancelled call returns at once, but the server may still carry
+// out the request. Everything else is shared with the client. Close does not depend on ctx.
 func (c *Client) WithContext(ctx context.Context) *Client {
 	return &Client{session: c.session, ctx: ctx}
 }
@@ -226,7 +226,7 @@ type Stats struct {
 func (c *Client) Stats() Stats { return Stats(c.conn.Stats()) }
 
 // askLimits asks for the server's limits (OpenSSH's PROTOCOL, section 4.8) without waiting: the
-// answer comes before that to any later request.
+// answer comes before the answer to any later request.
 func (s *session) askLimits() {
 	call := s.conn.NewCall()
 	call.Request = wire.Limits{}.Append(call.Scratch(), 0)
@@ -237,7 +237,7 @@ func (s *session) askLimits() {
 	}
 }
 
-// limitsAnswer is the session as the Completer of that request.
+// limitsAnswer is the session as the Completer of askLimits' request.
 type limitsAnswer session
 
 func (s *limitsAnswer) Complete(call *conn.Call) {
@@ -251,7 +251,7 @@ func (s *limitsAnswer) Complete(call *conn.Call) {
 	close(s.limited)
 }
 
-// Limits are what the server allows. 0 means that it has not said.
+// Limits are the server's limits. 0 means that it has not stated one.
 type Limits struct {
 	MaxPacket, MaxRead, MaxWrite uint64 // bytes
 	MaxOpenHandles               uint64
@@ -283,7 +283,7 @@ func (s *session) awaitLimits(ctx context.Context) error {
 	}
 }
 
-// openHandles returns how many handles the server allows, or 0 if it has not said so yet.
+// openHandles returns the number of handles that the server allows, or 0 if it has not said so yet.
 func (s *session) openHandles() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,8 +297,8 @@ func (s *session) dataSizes() (read, write int) {
 	return s.dataSize(s.limits.MaxRead), s.dataSize(s.limits.MaxWrite)
 }
 
-// dataSize clamps a limit both ways: a server that claims 0 or nothing gets what every server
-// takes, one that claims gigabytes gets what OpenSSH takes. A packet also holds a header.
+// dataSize clamps a limit both ways: a server that claims 0 or nothing gets the size that every
+// server takes, a server that claims gigabytes gets OpenSSH's size. A packet also holds a header.
 func (s *session) dataSize(limit uint64) int {
 	const header = wire.WriteHeaderMax
 	size := uint64(wire.DefaultMaxData)
@@ -318,8 +318,8 @@ func (s *session) dataSize(limit uint64) int {
 	return int(size)
 }
 
-// quirks are what is known or was found out about a server that deviates from the protocol or from
-// what most servers do. They hold for the connection: nothing that is known to fail is tried again.
+// quirks are known or discovered deviations of a server from the protocol or from most servers.
+// They hold for the connection: a request that is known to fail is not tried again.
 type quirks struct {
 	// it works strictly in order, so requests that depend on one another may be sent at once
 	inOrder     bool
@@ -344,7 +344,7 @@ func knownToList(version string) bool { return knownInOrder(version) || isOurs(v
 // isOurs reports whether a server, by its SSH version line, is package server.
 func isOurs(version string) bool { return strings.HasPrefix(version, "SSH-2.0-usftp") }
 
-// sharedHandle says once for a host that one file is open at a time.
+// sharedHandle logs once per host that only one file is open at a time from now on.
 func (s *session) sharedHandle() {
 	logger := s.options.conn.Logger
 	if logger == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// copyPiece limits what one request copies: a server says nothing while it copies, and 64 MiB take
-// a moment even on a slow disk.
+// copyPiece limits the bytes that one request copies: a server is silent while it copies, and 64
+// MiB take a moment even on a slow disk.
 const copyPiece = 64 << 20
 
 var (
@@ -174,8 +174,8 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	return n, err
 }
 
-// rest returns how many bytes there are from an offset on. known is false for files that do not
-// say, such as those of /proc, whose size is 0.
+// rest returns the number of bytes from an offset on. known is false for files that do not tell
+// their size, such as those of /proc, where it is 0.
 func (f *File) rest(off int64) (length int64, known bool, err error) {
 	if _, err := f.Stat(); err != nil {
 		return 0, false, err

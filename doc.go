@@ -33,11 +33,11 @@
 //   - An operation on a name, such as opening a file, takes one. Closing a file that was only read
 //     takes none.
 //   - [File.WriteTo], [File.ReadFrom], [File.ReadAt], [File.WriteAt], [Client.ReadFile] and
-//     [Client.WriteFile] send as many requests at once as the link holds: what fits the link takes
-//     one round trip, and larger files move at its rate. So does io.Copy, which calls WriteTo or
-//     ReadFrom.
+//     [Client.WriteFile] send as many requests at once as the link holds: data that fits the link
+//     takes one round trip, and larger files move at its rate. So does io.Copy, which calls WriteTo
+//     or ReadFrom.
 //   - Sequential calls of [File.Read] are read ahead from the second on. Calls of [File.Write] wait
-//     for each other; those of a [File.Writer], or under [WithWriteBehind], do not.
+//     for each other; calls of a [File.Writer], or under [WithWriteBehind], do not.
 //   - [Client.WalkDir], [Client.RemoveAll] and [Client.MkdirAll] work on many directories at once.
 //     [Client.ReadDir] reads one directory packet by packet, and many packets at once from servers
 //     that are known to work in order, such as OpenSSH's.
@@ -59,7 +59,7 @@
 //
 // [Client.WithContext] and [File.WithContext] return views that share everything with the original
 // and whose calls end, at once and with its cause, when the context is done. The server may still
-// do what it was asked, and the connection stays usable. Close does not depend on a context and
+// carry out the request, and the connection stays usable. Close does not depend on a context and
 // returns in bounded time.
 //
 //	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -85,9 +85,9 @@
 //
 // # Memory
 //
-// Contents in flight, and what was read ahead, stay within [WithMaxInFlight] for the whole client,
+// Contents in flight, and data read ahead, stay within [WithMaxInFlight] for the whole client,
 // 32 MiB by default, and one transfer stays within half of it. How much of that is used depends on
-// the link: at most twice what it holds. Memory does not grow with the size of a file, and unused
+// the link: at most twice its capacity. Memory does not grow with the size of a file, and unused
 // blocks are freed after some seconds. An idle client is two goroutines and some tens of KiB.
 //
 // The caller may reuse a buffer as soon as the method to which it was passed has returned,
@@ -95,7 +95,7 @@
 //
 // # Servers that differ
 //
-// The package uses what a server offers: limits@openssh.com for the size of packets, and
+// The package uses a server's extensions: limits@openssh.com for the size of packets, and
 // posix-rename, statvfs, lsetstat, copy-data, check-file and others through separate methods, which
 // fail with errors.ErrUnsupported without them. It works with servers that return less than they
 // were asked for, answer in any order, list a directory in one huge packet, lack FSTAT, open no

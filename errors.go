@@ -17,15 +17,15 @@ import (
 var ErrClosed = conn.ErrClosed
 
 // ErrSharedHandle is the error of operations on files and directories that were open when the
-// server gave one handle to several of them, as the SFTP server of Erlang/OTP does: what was
-// written to one may be in another one, and what was read may be another's. The server's handles
-// are closed, and the Client goes on with one open file or directory at a time, so those who start
-// over get it right. Opening another one waits until the one before it is closed.
+// server gave one handle to several of them, as the SFTP server of Erlang/OTP does: data written to
+// one may be in another one, and data read may be another's. The server's handles are closed, and
+// the Client goes on with one open file or directory at a time, so callers that start over get it
+// right. Opening another one waits until the one before it is closed.
 var ErrSharedHandle = conn.ErrSharedHandle
 
 // ErrOneHandle is the error of opening a second file or directory on such a server, see
 // [ErrSharedHandle], if nobody uses the first for the stall timeout (see [WithStallTimeout]), and
-// of what needs two at once.
+// of operations that need two at once.
 var ErrOneHandle = conn.ErrOneHandle
 
 // LostError says that the connection was ended by the server or by something on the way to it. It
@@ -35,15 +35,16 @@ type LostError struct {
 	Cause error // io.EOF if the server ended the stream between two packets
 }
 
-// Error says what happened to the connection.
+// Error describes the loss of the connection.
 func (e *LostError) Error() string { return (*conn.LostError)(e).Error() }
 
-// Unwrap returns net.ErrClosed and an error that matches whatever the cause does, except for the
-// end of a file.
+// Unwrap returns net.ErrClosed and an error that matches everything the cause matches, except for
+// the end of a file.
 func (e *LostError) Unwrap() []error { return (*conn.LostError)(e).Unwrap() }
 
-// StallError says that the connection was given up because the server owed something for longer
-// than the stall timeout (see [WithStallTimeout]). It matches [net.ErrClosed] and is a [net.Error].
+// StallError says that the connection was given up because the server's answer was overdue for
+// longer than the stall timeout (see [WithStallTimeout]). It matches [net.ErrClosed] and is a
+// [net.Error].
 type StallError struct {
 	After time.Duration
 	Data  bool // bytes of a READ or WRITE were owed, and not the answer to a keepalive
@@ -61,15 +62,15 @@ func (e *StallError) Timeout() bool { return true }
 // Temporary returns false.
 func (e *StallError) Temporary() bool { return false }
 
-// ProtocolError says that the server sent what no SFTP server may send. Either that was one broken
-// reply, and only its operation has failed, or it has ended the connection; then it matches
-// [net.ErrClosed].
+// ProtocolError says that the server sent something that no SFTP server may send. Either that was
+// one broken reply, and only its operation has failed, or it has ended the connection; then it
+// matches [net.ErrClosed].
 type ProtocolError struct {
 	What  string
 	Ended bool // the connection has ended
 }
 
-// Error says what was wrong.
+// Error describes the violation.
 func (e *ProtocolError) Error() string { return (*conn.ProtocolError)(e).Error() }
 
 // Unwrap returns net.ErrClosed if the connection has ended, otherwise nil.
@@ -78,10 +79,10 @@ func (e *ProtocolError) Unwrap() error { return (*conn.ProtocolError)(e).Unwrap(
 // NotSFTPError says that the other side does not speak SFTP: a shell's start file prints something,
 // or the account has no access. It matches [net.ErrClosed].
 type NotSFTPError struct {
-	Text []byte // what it said first, at most 512 bytes, unchanged
+	Text []byte // its first output, at most 512 bytes, unchanged
 }
 
-// Error quotes what was said.
+// Error quotes the output.
 func (e *NotSFTPError) Error() string { return (*conn.NotSFTPError)(e).Error() }
 
 // Unwrap returns net.ErrClosed.
@@ -173,7 +174,7 @@ const (
 	ErrSSHFxOpUnsupported    = FxCode(wire.OpUnsupported)
 )
 
-// failed returns why there is no good reply to a call.
+// failed returns the reason why a call has no good reply.
 func failed(call *conn.Call) error {
 	if call.Err != nil {
 		return call.Err
@@ -201,14 +202,14 @@ type invalidError string
 func (e invalidError) Error() string { return string(e) }
 func (invalidError) Unwrap() error   { return fs.ErrInvalid }
 
-// existsError replaces a server's refusal that turned out to be for a name that exists. It matches
-// fs.ErrExist and everything that the refusal matches.
+// existsError replaces a server's refusal whose reason turned out to be that the name exists. It
+// matches fs.ErrExist and everything that the refusal matches.
 type existsError struct{ status error }
 
 func (e *existsError) Error() string   { return "the name exists" }
 func (e *existsError) Unwrap() []error { return []error{fs.ErrExist, e.status} }
 
-// unsupported is why an operation fails whose extension the server lacks.
+// unsupported says that an operation fails because the server lacks its extension.
 type unsupported struct{ extension string }
 
 func (e *unsupported) Error() string { return "the server does not offer " + e.extension }

@@ -46,8 +46,8 @@ func (s *session) extended(expect wire.Type, name string, payload []byte) operat
 // must close the handles that it opens.
 //
 // Requests count against the client's budget, and replies are matched and checked like all others,
-// but nothing is retried, split or put in order. [Client.Limits] and [Client.Extensions] return
-// what was negotiated.
+// but nothing is retried, split or put in order. [Client.Limits] and [Client.Extensions] return the
+// results of the negotiation.
 type Raw struct {
 	session *session
 	ctx     context.Context
@@ -128,7 +128,7 @@ func (r Raw) Extended(name string, payload []byte, expect wire.Type) *Pending[[]
 	return start(r.ctx, r.session.extended(expect, name, payload))
 }
 
-// handle returns the open handle of a name. What the caller has made up is sent as it is.
+// handle returns the open handle of a name. A name that the caller has made up is sent unchanged.
 func (r Raw) handle(name []byte) *conn.Handle {
 	return cmp.Or(r.session.conn.Handle(name), &conn.Handle{Name: name})
 }

@@ -21,7 +21,7 @@ import (
 // [NewFile] makes one from a name. A closed File can be opened, and an open one closed, any number
 // of times.
 //
-// Its methods may be called concurrently. Those that use the file's offset (Read, Write, Seek,
+// Its methods may be called concurrently. Methods that use the file's offset (Read, Write, Seek,
 // ReadFrom, WriteTo) take turns; ReadAt and WriteAt run concurrently.
 //
 // A File caches the attributes it last received. The accessors (Size, Mode, ModTime, IsDir, ...)
@@ -31,18 +31,18 @@ type File struct {
 	ctx context.Context
 }
 
-// fileState is what all views of a file share.
+// fileState is the state that all views of a file share.
 type fileState struct {
-	turn   sync.Mutex // held by those who use the offset
+	turn   sync.Mutex // held by methods that use the offset
 	offset int64      // guarded by turn
 	// where the last Read ended, 0 if another would not be sequential; guarded by turn
 	readEnd int64
-	// bytes that the last sequential Reads have read; guarded by turn
+	// bytes read by the last sequential Reads; guarded by turn
 	readRun  int64
 	asked    *openFile    // the opening for which a Read has asked for attributes; guarded by turn
 	waited   atomic.Int64 // of all transfers, nanoseconds
 	answers  atomic.Int64 // DATA replies that have arrived
-	progress atomic.Int64 // of the transfer under way or the last
+	progress atomic.Int64 // of the current or last transfer
 	writing  atomic.Pointer[behind]
 
 	mu     sync.Mutex
@@ -52,13 +52,13 @@ type fileState struct {
 	attrs  FileStat  // as last received
 	stash  any
 
-	reading *prefetch // what is being read ahead
+	reading *prefetch // data being read ahead
 }
 
 // openFile is one opening of a file. It never changes.
 type openFile struct {
 	client *session
-	path   string // by which it was opened
+	path   string // as given to OPEN
 	handle *conn.Handle
 	flags  uint32          // of OPEN
 	closed context.Context // done when this opening is closed
@@ -143,7 +143,7 @@ func (f *File) Handle() ([]byte, error) {
 	return bytes.Clone(open.handle.Name), nil
 }
 
-// errIsOpen is why a file cannot be opened again or moved to another client.
+// errIsOpen says that a file cannot be opened again or moved to another client.
 var errIsOpen error = invalidError("the file is open")
 
 // opened returns the file's opening after everything written behind has been acknowledged. Every
@@ -157,7 +157,7 @@ func (f *File) opened(op string) (*openFile, error) {
 	return open, err
 }
 
-// opening is opened without waiting for what was written behind.
+// opening is like opened, but does not wait for data written behind.
 func (f *File) opening(op string) (*openFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,8 +167,8 @@ func (f *File) opening(op string) (*openFile, error) {
 	return f.open, nil
 }
 
-// onHandle makes an operation on the open file, which fails on a closed one. [run] flushes what was
-// written behind first.
+// onHandle makes an operation on the open file, which fails on a closed one. [run] first flushes
+// data written behind.
 func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) operation[T] {
 	open, err := f.opening(op)
 	if err != nil {
@@ -205,8 +205,8 @@ func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O
 
 // OpenRead opens a file for reading and fetches its attributes in the same round trip. Most
 // programs ask for them first, and a transfer that knows the size saves a request. It is not an
-// error if the server sends no attributes. If they are a named pipe's while a server still waits for
-// somebody to write to that, OpenRead fails.
+// error if the server sends no attributes. OpenRead fails if they say that the file is a named pipe
+// while the server still waits for a writer of the pipe.
 func (c *Client) OpenRead(name string) (*File, error) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
@@ -224,7 +224,7 @@ func (c *Client) OpenRead(name string) (*File, error) {
 	return f, nil
 }
 
-// errNamedPipe is why a named pipe is not opened: READ has an offset, which a pipe has not.
+// errNamedPipe says why a named pipe is not opened: READ has an offset, a pipe has none.
 var errNamedPipe = errors.New("it is a named pipe, which SFTP cannot read")
 
 // Create opens a file for reading and writing, truncating it or creating it with the server's
@@ -360,8 +360,8 @@ func (f *File) becomeOpen(s *session, name string, handle *conn.Handle,
 	return f, nil
 }
 
-// orphaned returns what closes the handle in a reply that nobody waits for any more. flags are
-// OPEN's, 0 for others.
+// orphaned returns a function that closes the handle in a reply that nobody waits for any more.
+// flags are those of OPEN, or 0 for other requests.
 func (s *session) orphaned(flags uint32) func(*conn.Call) {
 	return func(call *conn.Call) {
 		if call.Type == wire.TypeHandle {
@@ -370,8 +370,8 @@ func (s *session) orphaned(flags uint32) func(*conn.Call) {
 	}
 }
 
-// dropHandle closes the handle of a file that was opened in vain, without waiting. One that was to
-// be written is not to appear empty.
+// dropHandle closes the handle of a file that was opened in vain, without waiting. A file that was
+// to be written must not appear empty.
 func (s *session) dropHandle(handle *conn.Handle, flags uint32) {
 	if flags&wire.OpenWrite == 0 || !s.offered(wire.ExtAbandon) {
 		s.closeHandle(handle)
@@ -394,20 +394,20 @@ func (s *session) closeHandle(handle *conn.Handle) {
 // file only now and report only now that they cannot. If it was open for reading only, Close does
 // not wait. If it is closed already, the error matches [fs.ErrClosed].
 //
-// If what was passed to a [Writer] could not be written, Close gives the file up as [File.Abandon]
+// If data passed to a [Writer] could not be written, Close gives the file up as [File.Abandon]
 // does.
 func (f *File) Close() error {
 	behind := f.beforeClose()
 	err := f.end(behind != nil)
-	// If the data was not written, what became of the handle matters less.
+	// If data was not written, the result of closing the handle matters less.
 	return cmp.Or(behind, err)
 }
 
 // Abandon closes a file that is not complete, for whatever reason. Servers on which files appear as
-// a whole when they are closed, such as usftpd, then do not show it, and leave what it was to
-// replace; they may keep what has come of a new file for who opens it again without O_TRUNC. That
-// takes the extension abandon@usftp. On other servers Abandon does what [File.Close] does. It drops
-// what was passed to a [Writer] and is not sent yet.
+// a whole when they are closed, such as usftpd, then do not show it, and keep the file it was to
+// replace; they may keep the data of a new file for the next opening without O_TRUNC. That takes
+// the extension abandon@usftp. On other servers Abandon does the same as [File.Close]. It drops
+// data that was passed to a [Writer] and not sent yet.
 func (f *File) Abandon() error {
 	f.dropAhead()
 	f.dropBehind()
@@ -426,7 +426,7 @@ func (f *File) end(giveUp bool) error {
 	return err
 }
 
-// beforeClose finishes what was written behind and drops what was read ahead.
+// beforeClose finishes writing behind and drops the data read ahead.
 func (f *File) beforeClose() error {
 	f.mu.Lock()
 	open := f.open
@@ -450,7 +450,7 @@ func (f *File) closeOperation(giveUp bool) (operation[none], *openFile) {
 	return op, open
 }
 
-// letGo takes the handle from the file, which closes it; nil if it was closed.
+// letGo takes the handle from the file, which closes it. It returns nil if the file was closed.
 func (f *File) letGo() *openFile {
 	f.mu.Lock()
 	open := f.open
@@ -531,7 +531,7 @@ func (f *File) size(open *openFile) (int64, error) {
 	return int64(size), nil
 }
 
-// errNoSize is why a Seek from the end fails if the size is not known.
+// errNoSize says why a Seek from the end fails if the size is not known.
 var errNoSize = errors.New("the file's size is not known")
 
 // appends reports whether the file is open with O_APPEND.
@@ -554,7 +554,7 @@ func (f *File) sync() operation[none] {
 	return onHandle(f, "sync", func(open *openFile) operation[none] {
 		op := open.client.command("sync", f.Name(),
 			wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle.Name})
-		op.call.Ordered = true // after the WRITEs that it is to make safe
+		op.call.Ordered = true // after the WRITEs that it must make safe
 		return op.needs(wire.ExtFsync)
 	})
 }

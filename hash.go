@@ -15,7 +15,7 @@ import (
 // draft defines none.
 const AlgorithmBLAKE3 = wire.HashBLAKE3
 
-// CheckFile says what to hash (draft-ietf-secsh-filexfer-extensions-00, section 3).
+// CheckFile selects the bytes to hash (draft-ietf-secsh-filexfer-extensions-00, section 3).
 type CheckFile struct {
 	// Algorithms are names in order of preference: "sha256", "sha512", "sha384", "sha224", "sha1",
 	// "md5", "crc32"; usftp's own servers also have "blake3@usftp". nil means sha256 first and then
@@ -47,7 +47,7 @@ func (c *Client) HasCheckFile() bool {
 }
 
 // CheckFileAlgorithms returns the algorithms that the server says it has, or nil if it does not
-// say: most that offer check-file do not say, and have sha256.
+// say: most servers with check-file do not say, and have sha256.
 func (c *Client) CheckFileAlgorithms() []string {
 	list, told := c.offers[wire.ExtCheckFileAlgorithms]
 	if !told {
@@ -159,7 +159,7 @@ func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
 	return all, nil
 }
 
-// checkFile is one request for hashes.
+// checkFile returns one request for hashes.
 func (s *session) checkFile(request, name string, target []byte,
 	what CheckFile) operation[*FileHashes] {
 	op := operation[*FileHashes]{session: s, name: "check-file", path: name}

@@ -26,9 +26,9 @@ import (
 //
 // It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH);
 // to servers that answer in order many requests for names are sent at once. One packet may hold
-// about a million names: as much as fits in 96 MiB together with everything else that the client
+// about a million names: as many as fit in 96 MiB together with everything else that the client
 // holds. A larger one ends the listing with a [*ProtocolError], and the connection stays usable.
-// What a server lists without its type is looked at, all of a packet at the same time.
+// Entries listed without a type are looked up, all of a packet at the same time.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] { return c.entries(dir, false) }
 
 func (c *Client) entries(dir string, bare bool) iter.Seq2[*File, error] {
@@ -65,17 +65,17 @@ func (c *Client) readDir(dir string, most int) ([]*File, error) {
 }
 
 // Limits for servers that list without end: entries of one directory that are kept, and bytes of a
-// path. No known file system has longer paths; those of directories that nest without end would
+// path. No known file system has longer paths; the paths of directories that nest without end would
 // fill the memory.
 const (
 	mostEntries = 20_000_000
 	mostPath    = 32 << 10
 )
 
-// errTooMuch is why an operation gives up on a server that lists without end.
+// errTooMuch says that an operation gave up on a server that lists without end.
 var errTooMuch = errors.New("the server lists more names than any file system holds")
 
-// listPrefix is what precedes the names listed in a directory to form their paths.
+// listPrefix returns the prefix that makes a path of a name listed in a directory.
 func listPrefix(dir string) string {
 	if dir == "" || dir == "." {
 		return ""
@@ -89,7 +89,7 @@ const (
 	mostListing = 64
 	mostListed  = 4 << 20
 
-	// mostStarted is how many READDIRs a listing starts with at most.
+	// mostStarted is the most READDIRs that a listing starts with.
 	mostStarted = 16
 
 	// mostEmpty replies without a name in a row end a listing, if it had any: some servers send
@@ -110,20 +110,20 @@ type listing struct {
 	call    *conn.Call // whose names are being taken
 	names   wire.NameReader
 	window  int // READDIRs that may be in flight
-	out     int // that are
+	out     int // in flight
 	largest int // bytes of the largest reply
 	empty   int // replies without a name in a row
 	taken   int // replies
 	ended   bool
-	err     error // what next returns from now on
+	err     error // to be returned by next from now on
 	cycle   cycle
 
 	returned int     // entries
 	last     string  // path of the last one
 	overs    int     // how often it has started over
-	skip     int     // entries that were returned before that
+	skip     int     // entries returned before it started over
 	alone    bool    // nothing else can be opened before it is closed
-	held     []*File // then: entries to be returned
+	held     []*File // entries read but not returned yet
 }
 
 func (c *Client) list(dir string) *listing {
@@ -134,9 +134,8 @@ func (c *Client) list(dir string) *listing {
 // some 400 MB.
 const mostHeld = 1 << 20
 
-// next returns the next entry, and io.EOF after the last. If one handle can be open at a time, the
-// directory is read to its end and closed first: whoever takes the entries may open files between
-// them.
+// next returns the next entry, and io.EOF after the last. If only one handle can be open at a time,
+// the directory is read to its end and closed first: the caller may open files between entries.
 func (l *listing) next() (*File, error) {
 	for len(l.held) == 0 {
 		f, err := l.receive()
@@ -160,8 +159,8 @@ func (l *listing) next() (*File, error) {
 	return l.passOn(f), nil
 }
 
-// mostOvers is how often a listing starts over. Once is enough, unless another connection finds out
-// at the same time.
+// mostOvers limits how often a listing starts over. Once is enough, unless another connection makes
+// the same discovery at the same time.
 const mostOvers = 3
 
 // passOn counts an entry that is returned.
@@ -171,7 +170,8 @@ func (l *listing) passOn(f *File) *File {
 	return f
 }
 
-// hold receives the rest of a directory, without what was returned before the listing started over.
+// hold receives the rest of a directory, without the entries returned before the listing started
+// over.
 func (l *listing) hold(f *File) {
 	for f != nil {
 		l.held = append(l.held, f)
@@ -209,8 +209,8 @@ func (l *listing) gather(f *File) {
 	}
 }
 
-// lookUp looks at what was listed without its type: some servers send no attributes in a listing.
-// What cannot be looked at stays as it was listed.
+// lookUp looks up entries that were listed without a type: some servers send no attributes in a
+// listing. An entry that cannot be looked up stays as listed.
 func (l *listing) lookUp() {
 	if l.bare {
 		return
@@ -259,7 +259,7 @@ func (l *listing) fail(err error) {
 	}
 }
 
-// close closes the directory and drops what was requested.
+// close closes the directory and drops the replies to come.
 func (l *listing) close() {
 	l.err = cmp.Or(l.err, fs.ErrClosed)
 	if l.call != nil {
@@ -306,9 +306,9 @@ func (l *listing) more() error {
 }
 
 // end returns io.EOF after the last name, unless names may be missing: OpenSSH's server leaves out
-// what it cannot look at (process_readdir in sftp-server.c). In a directory that may be read but
-// not searched that is everything, even ".". In one whose path is long it is the names with which
-// the path exceeds what a system call takes.
+// entries that it cannot lstat (process_readdir in sftp-server.c). In a directory that may be read
+// but not searched these are all, even ".". In one whose path is long they are the names with which
+// the path exceeds the limit of a system call.
 func (l *listing) end() error {
 	if l.session.inOrder && len(l.prefix)+longestName > longestPath {
 		return errLongPath
@@ -370,7 +370,7 @@ func (l *listing) take() error {
 		if !l.ended {
 			l.session.listed.Store(int32(l.taken))
 		}
-		l.ended = true // what is still in flight may hold names where replies overtake each other
+		l.ended = true // replies may overtake each other, so those in flight may hold names
 		l.session.conn.Recycle(call)
 		l.call = nil
 		return nil
@@ -571,7 +571,7 @@ func (c *Client) glob(pattern string, at func(string) (string, error)) ([]string
 	return slices.Concat(found...), errors.Join(errs...)
 }
 
-// mostGlobbed is how many directories are listed at once.
+// mostGlobbed is the number of directories listed at once.
 const mostGlobbed = 32
 
 // mostGlobBytes limits the memory of matching names.
@@ -613,7 +613,7 @@ func (c *Client) fatal(err error) error {
 	return nil
 }
 
-// globDir is the directory in which a pattern's last element is matched.
+// globDir returns the directory in which a pattern's last element is matched.
 func globDir(dir string) string {
 	switch dir {
 	case "":

@@ -28,24 +28,24 @@ type piece struct {
 	lane  int
 }
 
-// loop runs the arithmetic of one transfer over its lanes, on the goroutine of its caller.
-// Everything that moves more than one packet of a file's contents is a loop; what differs is where
-// the data comes from or goes to.
+// loop runs the arithmetic of one transfer over its lanes, on the goroutine of its caller. Every
+// transfer of more than one packet of a file's contents is a loop; they differ in where the data
+// comes from or goes to.
 type loop struct {
 	ctx    context.Context
-	file   *File // which counts what is waited for
+	file   *File // it counts the time spent waiting
 	began  time.Time
 	ranges *flow.Ranges
 	lanes  []lane
 	queue  *conn.Queue
 	pieces []piece
 	idle   []int    // pieces that are free
-	joins  *stripes // where further lanes come from; nil if there are none
+	joins  *stripes // source of further lanes; nil if none
 	// receives the length that has moved without a gap, as it grows; may be nil
 	progress *atomic.Int64
 }
 
-// mover is what differs between loops: a download or an upload.
+// mover is the part in which loops differ: a download or an upload.
 type mover interface {
 	fill() error                 // sends as much as may be in flight
 	handleReply(call *conn.Call) // takes a complete call
@@ -76,13 +76,13 @@ const (
 	// leastInFlight keeps a server busy on a link whose round trip is too short to measure.
 	leastInFlight = 1 << 20
 
-	// writeAhead is how much of an upload may wait for the connection's writer. More would only
-	// take memory.
+	// writeAhead is the most of an upload that may wait for the connection's writer. More would
+	// only take memory.
 	writeAhead = 512 << 10
 )
 
-// maxInFlight limits what one lane has in flight, whatever the link: 64 requests of 255 KiB, or
-// thousands of small ones.
+// maxInFlight limits the bytes that one lane has in flight, whatever the link: 64 requests of 255
+// KiB, or thousands of small ones.
 const maxInFlight = 64 * wire.MaxData
 
 // newLoop makes a loop of one lane.
@@ -97,7 +97,8 @@ func (l *loop) addLane(lane lane) {
 	l.lanes = append(l.lanes, lane)
 }
 
-// smallStart is how much is in flight at first on a short link; see private.Client.StartSmall.
+// smallStart is the number of bytes in flight at first on a short link; see
+// private.Client.StartSmall.
 const smallStart = 256 << 10
 
 // resetWindow prepares the window for a transfer that knows nothing about the link yet.
@@ -121,7 +122,7 @@ func (l *loop) claim(i int) (flow.Range, bool) {
 	return l.ranges.Next()
 }
 
-// room returns how much the lane may have in flight, by the budget.
+// room returns the number of bytes that the lane may have in flight, by the budget.
 func (l *lane) room() int64 { return l.client.conn.Room(l.window.InFlight()) }
 
 // next waits for a complete call.
@@ -132,7 +133,7 @@ func (l *loop) next() (*conn.Call, error) {
 	return call, err
 }
 
-// report stores how much has moved without a gap.
+// report stores the number of bytes moved without a gap.
 func (l *loop) report(n int64) {
 	if l.progress != nil {
 		l.progress.Store(n)
@@ -148,7 +149,7 @@ func (l *lane) count(n int64) {
 }
 
 // launch starts the call for a range. claim has found room for it, so it may overdraw the budget if
-// another transfer was faster: what was read from a source must not be lost, and a transfer with
+// another transfer was faster: data read from a source must not be lost, and a transfer with
 // nothing in flight must not wait for others, which may be waiting for their callers.
 func (l *loop) launch(i int, r flow.Range, call *conn.Call) error {
 	call.Bytes = r.Len
@@ -199,7 +200,7 @@ func (l *loop) landed(call *conn.Call, got int) piece {
 	return p
 }
 
-// pass leaves a range whose lane has gone to the others, unless that was the first.
+// pass leaves a range whose lane is lost to the other lanes, unless that was the first.
 func (l *loop) pass(p piece) bool {
 	if p.lane == 0 {
 		return false
@@ -213,8 +214,8 @@ func (l *loop) pass(p piece) bool {
 // which must not be silent.
 var errUnfinished = errors.New("the transfer stopped early; this is a bug in usftp")
 
-// verdict returns how a transfer with nothing in flight has ended. A failed request counts before
-// the source's error.
+// verdict returns how a transfer with nothing in flight has ended. A failed request takes
+// precedence over the source's error.
 func (l *loop) verdict(source error) error {
 	err := cmp.Or(l.ranges.Err(), source)
 	if err == nil && !l.ranges.Finished() {

@@ -8,22 +8,22 @@ import (
 )
 
 // A NameCoding converts names between the program and a server that has them in another character
-// set: SFTP's version 3 says nothing about that (draft-ietf-secsh-filexfer-02 has bytes). Names are
+// set: SFTP's version 3 does not specify any (draft-ietf-secsh-filexfer-02 has bytes). Names are
 // single elements of paths.
 type NameCoding interface {
-	// Encode returns a name as the server has it, Decode the reverse.
+	// Encode returns the server's form of a name, Decode the reverse.
 	Encode(name string) (string, error)
 	Decode(name string) (string, error)
 }
 
 // ErrNameCoding reports that a name cannot be converted so that it comes back as the same name.
-// Such a name of ours is not sent. One of the server's is listed with a NUL in front, which no
-// other name has, and whatever is asked about it fails with this error.
+// Such a name of ours is not sent. Such a name of the server's is listed with a NUL in front, which
+// no other name has, and every request about it fails with this error.
 var ErrNameCoding = errors.New("the name cannot be converted to the other character set and back")
 
-// WithNameCoding converts all names and paths, except those of [Raw.Readdir]. What stands for a
-// file stays the same: a conversion that is not one to one is an error for that file, as is one
-// that results in a separator, NUL, "." or "..".
+// WithNameCoding converts all names and paths, except those of [Raw.Readdir]. A converted name
+// stands for the same file: a conversion that is not one to one is an error for that file, as is a
+// conversion that results in a separator, NUL, "." or "..".
 func WithNameCoding(c NameCoding) ClientOption {
 	return func(o *options) { o.names = c }
 }
@@ -31,7 +31,7 @@ func WithNameCoding(c NameCoding) ClientOption {
 // notConverted is in front of a listed name that could not be decoded.
 const notConverted = "\x00"
 
-// encodePath returns a path as the server has it.
+// encodePath returns the server's form of a path.
 func (s *session) encodePath(name string) (string, error) {
 	c := s.options.names
 	if c == nil {
@@ -45,7 +45,7 @@ func (s *session) encodePath(name string) (string, error) {
 	})
 }
 
-// decodePath returns a path of the server's.
+// decodePath converts a path from the server's form.
 func (s *session) decodePath(name string) (string, error) {
 	c := s.options.names
 	if c == nil {
@@ -56,7 +56,7 @@ func (s *session) decodePath(name string) (string, error) {
 	})
 }
 
-// decodeListed returns a listed name.
+// decodeListed converts a listed name from the server's form.
 func (s *session) decodeListed(name string) string {
 	decoded, err := convert(name, s.options.names.Decode, s.options.names.Encode)
 	if err != nil {
@@ -81,7 +81,7 @@ func eachElement(name string, convert func(string) (string, error)) (string, err
 	return strings.Join(elements, "/"), nil
 }
 
-// convert converts a name, and makes sure that it is one, and converts back to what it was.
+// convert converts a name, and checks that the result is a name and converts back to the original.
 func convert(name string, there, back func(string) (string, error)) (string, error) {
 	converted, err := there(name)
 	if err != nil || converted == "" || converted == "." || converted == ".." ||
@@ -94,7 +94,7 @@ func convert(name string, there, back func(string) (string, error)) (string, err
 	return converted, nil
 }
 
-// encoded returns a message with its paths as the server has them.
+// encoded returns a message with its paths in the server's form.
 func (s *session) encoded(message appender) (appender, error) {
 	var err error
 	path := func(name *string) {

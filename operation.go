@@ -12,9 +12,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// operation is a request with what is needed to wait for it, parse its reply and name it in errors.
-// Every operation of the package that is a single request is such a value. It is run or started
-// (see [Pending]), so the asynchronous form of an operation is the same value.
+// operation is a request with everything needed to wait for it, parse its reply and name it in
+// errors. Every operation of the package that is a single request is such a value. It is run or
+// started (see [Pending]), so the asynchronous form of an operation is the same value.
 type operation[T any] struct {
 	session *session
 	name    string // for errors: "open"
@@ -24,17 +24,17 @@ type operation[T any] struct {
 	err     error // why it cannot even be sent
 	result  func(*conn.Call) (T, error)
 
-	// instead returns what to ask after a refusal, or nil if the refusal stands: the protocol has
-	// too few codes to say what was wrong, and servers refuse different things.
+	// instead returns the request to send after a refusal, or nil if the refusal stands: the
+	// protocol has too few codes to give reasons, and servers refuse different things.
 	instead func(refusal error) *operation[T]
-	// refused is the error to return if the server refuses this too: that of the first operation.
+	// refused is the first operation's refusal, to return if the server refuses this one too.
 	refused error
 	// file is a file whose write-behind must be flushed before this is sent: a later WRITE would
-	// undo what this does, or be missing from what it sees.
+	// undo the effect of this, or be missing from its result.
 	file *File
 	// orSuccess accepts a STATUS of OK besides the expected type.
 	orSuccess bool
-	// looks marks a question to which FAILURE means that nothing is there.
+	// looks marks a question to which FAILURE means that the name does not exist.
 	looks bool
 	// orEOF turns a STATUS of EOF into io.EOF; for other operations it is a refusal.
 	orEOF bool
@@ -53,7 +53,7 @@ func (op operation[T]) fail(err error) operation[T] {
 	return op
 }
 
-// on says which handle the operation is about.
+// on sets the handle that the operation uses.
 func (op operation[T]) on(handle *conn.Handle) operation[T] {
 	if op.call != nil {
 		op.call.Handle = handle
@@ -61,7 +61,7 @@ func (op operation[T]) on(handle *conn.Handle) operation[T] {
 	return op
 }
 
-// after makes run flush what was written behind to a file before it sends the operation.
+// after makes run flush the data written behind to a file before it sends the operation.
 func (op operation[T]) after(f *File) operation[T] {
 	op.file = f
 	return op
@@ -91,7 +91,7 @@ func run[T any](ctx context.Context, op operation[T]) (nothing T, err error) {
 	}
 }
 
-// finish takes the result from a complete call, or says what to ask instead.
+// finish takes the result from a complete call, or returns the next operation to try instead.
 func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 	call := op.call
 	refusal := replyError(call)
@@ -202,15 +202,15 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	return o
 }
 
-// none is the result of an operation that has none.
+// none is the result of an operation without one.
 type none = struct{}
 
-// command is an operation that is answered by a STATUS.
+// command returns an operation that is answered by a STATUS.
 func (s *session) command(op, name string, message appender) operation[none] {
 	return ask[none](s, op, name, wire.TypeStatus, message, nil)
 }
 
-// command2 is a command with two names.
+// command2 is like command, with two names.
 func (s *session) command2(op, oldname, newname string, message appender) operation[none] {
 	o := s.command(op, oldname, message)
 	o.newPath = newname

@@ -26,9 +26,9 @@ type options struct {
 	conn          conn.Config
 }
 
-// WithMaxPacket limits the data in one READ or WRITE, in bytes. The default is what the server
-// allows by limits@openssh.com, at most 255 KiB, or 32 KiB if it does not say. If a server returns
-// less, the size shrinks automatically. Values are clamped to the range from 512 bytes to 255 KiB.
+// WithMaxPacket limits the data in one READ or WRITE, in bytes. The default is the server's limit
+// (limits@openssh.com), at most 255 KiB, or 32 KiB if it states none. If a server returns less, the
+// size shrinks automatically. Values are clamped to the range from 512 bytes to 255 KiB.
 func WithMaxPacket(bytes int) ClientOption {
 	return func(o *options) { o.maxPacket = min(max(bytes, 512), wire.MaxData) }
 }
@@ -47,20 +47,20 @@ type Budget struct{ shared *conn.Shared }
 // NewBudget returns a budget of the given number of bytes, for any number of clients.
 func NewBudget(bytes int64) *Budget { return &Budget{conn.NewShared(bytes)} }
 
-// InFlight returns how many bytes are in flight now.
+// InFlight returns the number of bytes in flight now.
 func (b *Budget) InFlight() int64 { return b.shared.Taken() }
 
 // WithBudget makes a client's transfers draw on a budget shared with other clients, besides its own
-// (see [WithMaxInFlight]). A file takes at most half of what the others leave, but may always have
-// one request in flight. Single calls, such as Write, count but do not wait.
+// (see [WithMaxInFlight]). A file takes at most half of the bytes that the others leave, but may
+// always have one request in flight. Single calls, such as Write, count but do not wait.
 func WithBudget(b *Budget) ClientOption {
 	return func(o *options) { o.conn.Shared = b.shared }
 }
 
 // WithReadAhead limits the bytes that sequential [File.Read] calls request ahead, for each file.
 // They count against [WithMaxInFlight] until they are read. The default is 16 MiB. 0 turns reading
-// ahead off, which is needed if every read of a file counts: some mailbox servers delete or charge
-// for what was read.
+// ahead off, which is needed if every read of a file counts: some mailbox servers delete data that
+// was read, or charge for it.
 func WithReadAhead(bytes int64) ClientOption {
 	return func(o *options) { o.readAhead = max(bytes, 0) }
 }
@@ -81,15 +81,16 @@ func WithStallTimeout(d time.Duration) ClientOption {
 	return func(o *options) { o.conn.StallTimeout = d }
 }
 
-// WithErrorFunc sets a function for errors that nobody waits for: those of operations that were
-// started and forgotten (see [Pending.Forget]) and, once, why the connection ended; after Close
-// that is [ErrClosed]. Calls of f come one at a time and not on the connection's goroutines.
+// WithErrorFunc sets a function for errors that nobody waits for: errors of operations that were
+// started and forgotten (see [Pending.Forget]) and, once, the reason why the connection ended;
+// after Close that is [ErrClosed]. Calls of f come one at a time and not on the connection's
+// goroutines.
 func WithErrorFunc(f func(error)) ClientOption {
 	return func(o *options) { o.errorFunc = f }
 }
 
-// WithLogger sets a logger, mostly for how a server deviates from the protocol and what was done
-// about it.
+// WithLogger sets a logger, mostly for a server's deviations from the protocol and the client's way
+// around them.
 func WithLogger(l *slog.Logger) ClientOption {
 	return func(o *options) { o.conn.Logger = l }
 }

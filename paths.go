@@ -31,7 +31,7 @@ func (s *session) mkdir(name string, attrs wire.Attrs) operation[none] {
 	return s.command("mkdir", name, message)
 }
 
-// errNotDirectory is why MkdirAll fails if something else has the name.
+// errNotDirectory says that MkdirAll fails because the name is not a directory's.
 var errNotDirectory = errors.New("not a directory")
 
 // MkdirAll makes a directory and its missing parents with the server's default permissions. It does
@@ -44,7 +44,7 @@ func (c *Client) MkdirAll(name string) error {
 		return err
 	}
 	// Version 3 has no code for a name that exists; servers answer FAILURE, PERMISSION_DENIED and
-	// others, and some answer these if a parent is missing. What counts is what is there.
+	// others, and some answer these if a parent is missing. So look at the name itself.
 	if !errors.Is(err, fs.ErrNotExist) {
 		if there, err := c.madeAlready(name); there || err != nil {
 			return err
@@ -59,15 +59,15 @@ func (c *Client) MkdirAll(name string) error {
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = chainErr
 	}
-	// somebody else may have made it at the same time
+	// another client may have made it at the same time
 	if there, err := c.madeAlready(name); there || err != nil {
 		return err
 	}
 	return err
 }
 
-// madeAlready reports whether a name is known to be that of a directory. It fails if it is known to
-// be something else's.
+// madeAlready reports whether a name is known to be a directory's. It fails if the name is known to
+// be anything else's.
 func (c *Client) madeAlready(name string) (bool, error) {
 	info, err := privateClient{c}.Find(name)
 	if err == nil && !info.IsDir() {
@@ -92,8 +92,8 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 	}
 	err := c.do(c.mkdir(name, wire.Attrs{}))
 	for _, p := range made {
-		// Those that exist were refused too, which says nothing. If all of it failed, the first of
-		// the others says why.
+		// Existing ones were refused too, which means nothing. If all of it failed, the first
+		// refusal for lack of permission is the reason.
 		if _, failed := p.Wait(); refused == nil && errors.Is(failed, fs.ErrPermission) {
 			refused = failed
 		}
@@ -104,7 +104,7 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 	return err
 }
 
-// missing returns those of the nested directories that do not exist. It takes one round trip.
+// missing returns the nested directories that do not exist. It takes one round trip.
 func (c *Client) missing(dirs []string) []string {
 	asked := make([]*Pending[fs.FileInfo], len(dirs))
 	for i, dir := range dirs {
@@ -169,7 +169,7 @@ func (c *Client) MkdirTemp(dir, pattern string) (string, error) {
 	return made, nil
 }
 
-// mostNames is how many random names are tried.
+// mostNames limits the random names tried.
 const mostNames = 1000
 
 // tryNames tries random names until one does not exist.
@@ -318,10 +318,10 @@ func (c *Client) Symlink(oldname, newname string) error {
 		(readErr == nil || errors.Is(readErr, fs.ErrNotExist)):
 		return c.symlinkFromLogin(oldname, newname, order)
 	case order != symlinksUnknown || !errors.Is(missing, fs.ErrNotExist):
-		return nil // the server does not say what it made, but reports success
+		return nil // the server does not show the link, but reports success
 	}
-	// Only a new link at oldname that points to newname was made the wrong way round. Had it been
-	// there before, SYMLINK would have failed; and had SYMLINK made newname, it would be there.
+	// Only a new link at oldname that points to newname was made the wrong way round. Had it
+	// existed before, SYMLINK would have failed; and had SYMLINK made newname, newname would exist.
 	if target, err := c.ReadLink(oldname); err != nil || target != newname {
 		return nil
 	}
@@ -332,16 +332,16 @@ func (c *Client) Symlink(oldname, newname string) error {
 	return c.Symlink(oldname, newname)
 }
 
-// From where a server takes a relative target of SYMLINK. The draft does not say that it is text,
-// and so some servers resolve it as they do other paths.
+// The directory from which a server takes a relative target of SYMLINK. The draft does not say that
+// the target is text, so some servers resolve it like other paths.
 const (
 	linksFromUnknown int32 = iota
 	linksFromThemselves
 	linksFromLogin
 )
 
-// linksStart returns from where by the SSH server's version line. Maverick's server cannot be
-// asked: it resolves what a link says in the same way when it is read.
+// linksStart returns that directory by the SSH server's version line. Maverick's server cannot be
+// tested: it resolves a link's text in the same way when the link is read.
 func linksStart(version string) int32 {
 	for _, name := range []string{"Erlang", "Maverick", "Twisted"} {
 		if strings.Contains(version, name) {
@@ -354,8 +354,8 @@ func linksStart(version string) int32 {
 	return linksFromUnknown
 }
 
-// symlinkFromLogin makes a link again that leads elsewhere since its relative target was not taken
-// as text. It removes the link if it still does not lead to where it should.
+// symlinkFromLogin makes a link again whose relative target was not taken as text, so that it leads
+// elsewhere. It removes the link if that still leads to the wrong place.
 func (c *Client) symlinkFromLogin(oldname, newname string, order int32) error {
 	if err := c.do(c.removeFile(newname)); err != nil {
 		return err
@@ -375,7 +375,7 @@ func (c *Client) symlinkFromLogin(oldname, newname string, order int32) error {
 		"%w: the server makes links that lead elsewhere", ErrSSHFxOpUnsupported)}
 }
 
-// beside returns the path to which a link leads that says text.
+// beside returns the path to which a link with this text leads.
 func beside(link, text string) string {
 	if path.IsAbs(text) {
 		return text
@@ -408,9 +408,9 @@ func (c *Client) RealPath(name string) (string, error) {
 // round trip.
 func (c *Client) Getwd() (string, error) { return c.RealPath(".") }
 
-// ExpandPath is RealPath that also expands a leading ~ or ~user. It needs expand-path@openssh.com
-// (OpenSSH's PROTOCOL, section 4.9); without it the error matches [errors.ErrUnsupported]. It takes
-// one round trip.
+// ExpandPath is like RealPath, but also expands a leading ~ or ~user. It needs
+// expand-path@openssh.com (OpenSSH's PROTOCOL, section 4.9); without it the error matches
+// [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) ExpandPath(name string) (string, error) {
 	return run(c.ctx, c.name("expand-path", name,
 		wire.ExtendedPath{Name: wire.ExtExpandPath, Path: name}).needs(wire.ExtExpandPath))
@@ -427,7 +427,7 @@ func (c *Client) HomeDirectory(user string) (string, error) {
 // Join joins path elements like [path.Join]: SFTP uses slashes everywhere.
 func (c *Client) Join(elem ...string) string { return path.Join(elem...) }
 
-// name is a request that is answered by a NAME of one entry.
+// name returns a request that is answered by a NAME of one entry.
 func (s *session) name(op, name string, message appender) operation[string] {
 	return ask(s, op, name, wire.TypeName, message, func(call *conn.Call) (string, error) {
 		r, err := wire.NewNameReader(call.Body)

@@ -7,7 +7,7 @@ func nothing(*options) {}
 
 // UseConcurrentWrites has no effect.
 //
-// Deprecated: writes are pipelined, and what they count is safe.
+// Deprecated: writes are pipelined, and the bytes they count are safe.
 func UseConcurrentWrites(bool) ClientOption { return nothing }
 
 // UseConcurrentReads has no effect.

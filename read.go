@@ -45,11 +45,11 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// What fits one packet needs no transfer loop. readPacket and writePacket serve the many small
+// Data that fits one packet needs no transfer loop. readPacket and writePacket serve the many small
 // reads and writes, and allocate nothing.
 
-// readPacket reads what one READ may ask for. It does nothing if p is longer and may return less
-// than asked, which the transfer loop then handles.
+// readPacket reads at most as much as one READ may ask for. It does nothing if p is longer and may
+// return less than asked, which the transfer loop then handles.
 func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
 	s := open.client
 	if size, _ := s.dataSizes(); len(p) > size {
@@ -72,7 +72,7 @@ func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
 
 var errNoData = errors.New("the server answered READ with no data")
 
-// readError returns why a READ has brought no data: io.EOF at the end of the file.
+// readError returns the reason why a READ has brought no data: io.EOF at the end of the file.
 func readError(call *conn.Call) error {
 	switch {
 	case call.Err == nil && call.Type == wire.TypeData && len(call.Body) == 0:
@@ -115,8 +115,8 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 
 // ReadRange returns a reader of length bytes of the file at an offset, or of the rest of it if
 // length is negative. Like [File.WriteTo] it keeps as much in flight as the link holds, from the
-// start; what has arrived waits for the reader, within the client's budget. If the file ends early,
-// Read returns an error matching [io.ErrUnexpectedEOF].
+// start; data that has arrived waits for the reader, within the client's budget. If the file ends
+// early, Read returns an error matching [io.ErrUnexpectedEOF].
 //
 // The reader must be closed; the file stays open. The file's offset does not move. Several readers
 // may be in use at a time.
@@ -124,7 +124,7 @@ func (f *File) ReadRange(off, length int64) io.ReadCloser {
 	return f.readRangeOver(off, length, nil)
 }
 
-// readRangeOver is ReadRange that also uses the handles of stripes, which may be nil.
+// readRangeOver is like ReadRange, but also uses the handles of stripes, which may be nil.
 func (f *File) readRangeOver(off, length int64, stripes *stripes) io.ReadCloser {
 	ctx, cancel := context.WithCancel(f.ctx)
 	pipe, w := io.Pipe()
@@ -136,7 +136,7 @@ func (f *File) readRangeOver(off, length int64, stripes *stripes) io.ReadCloser 
 	return r
 }
 
-// rangeReader is what ReadRange returns.
+// rangeReader is the reader returned by ReadRange.
 type rangeReader struct {
 	*io.PipeReader
 	cancel context.CancelFunc
@@ -185,14 +185,14 @@ func (c *Client) ReadFile(name string) ([]byte, error) {
 	defer f.Close()
 	var data bytes.Buffer
 	if info, err := size.Wait(); err == nil {
-		f.remember(info.Sys().(*FileStat)) // a guess as good as any: the end is where EOF says
+		f.remember(info.Sys().(*FileStat)) // only a guess: the file ends at EOF
 		data.Grow(int(min(max(info.Size(), 0), mostTrusted)) + 1)
 	}
 	_, err = f.WriteTo(&data)
 	return data.Bytes(), err
 }
 
-// mostTrusted is how much memory is allocated at once on a server's word for a file's size.
+// mostTrusted limits the memory allocated at once because a server claims that size for a file.
 const mostTrusted = 4 << 20
 
 // expectedSize returns the cached size of the file.
@@ -214,8 +214,8 @@ func (f *File) ready(op string) (*openFile, error) {
 	return open, f.wrap(op, open.client.awaitLimits(f.ctx))
 }
 
-// download reads from d.from up to a limit and returns how many bytes the sink has taken. progress
-// may be nil, and so may stripes, whose handles are used too.
+// download reads from d.from up to a limit and returns the number of bytes the sink has taken.
+// progress may be nil, and so may stripes, whose handles are used too.
 func (f *File) download(d *download, limit, size int64, progress *atomic.Int64,
 	stripes *stripes) (int64, error) {
 	defer stripes.end()
@@ -240,15 +240,15 @@ func (f *File) download(d *download, limit, size int64, progress *atomic.Int64,
 	return n, f.wrap("read", err)
 }
 
-// download is a loop that reads a file and passes it to a sink in order, or to a place in any.
+// download is a loop that reads a file and passes it to a sink in order, or to place in any order.
 type download struct {
 	*loop
 	from   int64 // where it began
 	given  int64 // the offset up to which the sink has everything
 	sink   func(p []byte) error
-	parked []*conn.Call // data that arrived before what precedes it, by offset
+	parked []*conn.Call // data that arrived ahead of its predecessor, by offset
 	place  io.WriterAt
-	broken error // what place failed with
+	broken error // the error of place
 	// gives back the budget of a reply that nobody takes; nil unless data counts until it is used
 	kept func(*conn.Call)
 }
@@ -264,7 +264,7 @@ func (d *download) run() (int64, error) {
 	return d.given - d.from, err
 }
 
-// afterReplies passes on what has arrived.
+// afterReplies passes on the data that has arrived.
 func (d *download) afterReplies() error {
 	if err := d.deliver(); err != nil {
 		return err
@@ -272,8 +272,8 @@ func (d *download) afterReplies() error {
 	return d.broken
 }
 
-// fill requests as much as may be in flight. For a sink in order it looks at most twice as far
-// ahead, since replies that arrive early wait in memory.
+// fill requests as much as may be in flight. For a sink in order it looks ahead at most twice as
+// far, since replies that arrive early wait in memory.
 func (d *download) fill() error {
 	if d.place == nil {
 		reach := d.given
@@ -310,7 +310,7 @@ func (d *download) ask(i int, r flow.Range) error {
 const sizeTag = -1
 
 // askSize asks for the file's size along with the first READs. That takes no round trip and saves
-// one at the end, where the last READ returns less than asked and only the size tells that nothing
+// one at the end, where the last READ returns less than asked and only the size shows that nothing
 // is missing.
 func (d *download) askSize() {
 	lane := &d.lanes[0]
@@ -322,7 +322,7 @@ func (d *download) askSize() {
 	}
 }
 
-// handleSize takes the answer, if there is one.
+// handleSize takes the answer, if any.
 func (d *download) handleSize(call *conn.Call) {
 	if call.Err == nil && call.Type == wire.TypeAttrs {
 		if stat, err := d.file.keepAttrs(call); err == nil && stat.sized() {
@@ -366,8 +366,8 @@ func (d *download) park(call *conn.Call, p piece) {
 	d.parked = slices.Insert(d.parked, at, call)
 }
 
-// deliver passes on what has arrived in order. If the sink fails or panics, what it has not taken
-// stays parked, and nothing else does.
+// deliver passes on data that has arrived in order. If the sink fails or panics, only data that it
+// has not taken stays parked.
 func (d *download) deliver() error {
 	n := 0
 	defer func() { d.parked = slices.Delete(d.parked, 0, n) }()
@@ -386,7 +386,7 @@ func (d *download) deliver() error {
 	return nil
 }
 
-// putAt passes data to a sink that takes any order.
+// putAt passes data to a sink that takes it in any order.
 func (d *download) putAt(call *conn.Call, p piece) {
 	if _, err := d.place.WriteAt(call.Body, p.Off); err != nil {
 		d.broken = cmp.Or[error](d.broken, &sinkError{err})
@@ -403,7 +403,7 @@ func (d *download) drop(call *conn.Call) {
 	d.lanes[d.pieces[call.Tag].lane].client.conn.Recycle(call)
 }
 
-// release frees what the transfer holds if it ends before its replies have arrived.
+// release frees everything the transfer holds if it ends before its replies have arrived.
 func (d *download) release() {
 	for _, call := range d.parked {
 		d.drop(call)
@@ -412,7 +412,7 @@ func (d *download) release() {
 	d.queue.Abandon()
 }
 
-// endOf returns the offset n bytes after off, or the largest offset there is.
+// endOf returns the offset n bytes after off, or the largest possible offset.
 func endOf(off int64, n int) int64 { return off + min(int64(n), math.MaxInt64-off) }
 
 // sinkError marks an error of the caller's reader or writer.
@@ -426,7 +426,7 @@ func ownError(err error) error {
 	return err
 }
 
-// errSelf is why a file cannot be read from and written to in one call: it has one offset.
+// errSelf says why a file cannot be read from and written to in one call: it has one offset.
 var errSelf error = invalidError("the file cannot be copied to itself")
 
 // is reports whether a reader or writer is a view of the file.

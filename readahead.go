@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// defaultReadAhead is as much as one transfer has in flight at most.
+	// defaultReadAhead is the most that one transfer has in flight.
 	defaultReadAhead = maxInFlight
 
-	// firstReadAhead is how much is requested ahead at first. It grows by twice what has been read:
-	// a program that reads a little does not fetch megabytes, and one that reads on is soon at full
-	// speed.
+	// firstReadAhead is the number of bytes requested ahead at first. It grows by twice the bytes
+	// read: a program that reads a little does not fetch megabytes, and one that reads on soon gets
+	// full speed.
 	firstReadAhead = 256 << 10
 )
 
 // readsOnce reports whether a server, by its SSH version line, counts every read of a file, so that
-// none may be made without need.
+// needless reads must be avoided.
 func readsOnce(version string) bool { return strings.Contains(version, "Sterling") }
 
 // prefetch is a download that runs ahead of a program's Reads: instead of passing data to a sink it
-// keeps it until it is read. It runs only within calls of Read; in between, the data that was
-// requested arrives by itself. What it holds counts in the client's budget.
+// keeps it until it is read. It runs only within calls of Read; in between, the requested data
+// arrives by itself. The data it holds counts in the client's budget.
 type prefetch struct {
 	*download
 	open *openFile
 	name string // cleaned
 
-	stale atomic.Bool // somebody has written to the file, or moved the offset
+	stale atomic.Bool // the file was written to, or the offset moved
 
 	mu       sync.Mutex // held by the Read that uses it, or to discard it
 	gone     bool
@@ -49,7 +49,7 @@ type prefetch struct {
 // the end of the file, and fewer bytes than len(p) only there.
 //
 // From the second sequential Read on, a regular file is read ahead as far as the link holds, up to
-// [WithReadAhead] bytes. Seek drops what was read ahead, and so does any write through this client
+// [WithReadAhead] bytes. Seek drops the data read ahead, and so does any write through this client
 // to a file of the same name; changes by others may be seen late. The end of the file is always
 // confirmed by the server. To learn whether the file is regular, its attributes are requested along
 // with the first Read.
@@ -82,7 +82,7 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readSlow reads what has not all arrived yet.
+// readSlow reads data that has not all arrived yet.
 func (f *File) readSlow(p []byte) (int, error) {
 	open, err := f.opened("read")
 	if err != nil || len(p) == 0 {
@@ -95,7 +95,7 @@ func (f *File) readSlow(p []byte) (int, error) {
 	return n, err
 }
 
-// readHere fills p if that takes only copying from the current block, and otherwise does nothing.
+// readHere fills p if that only takes a copy from the current block, and otherwise does nothing.
 // Most small Reads end here.
 func (a *prefetch) readHere(p []byte, off int64) int {
 	a.mu.Lock()
@@ -110,7 +110,7 @@ func (a *prefetch) readHere(p []byte, off int64) int {
 	return n
 }
 
-// readPrefetched reads from what was read ahead. It returns 0 and no error if there is nothing.
+// readPrefetched reads from the data read ahead. It returns 0 and no error if there is none.
 func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 	ahead, err := f.aheadAtOffset(open)
 	if ahead == nil {
@@ -131,7 +131,7 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 	return n, nil
 }
 
-// aheadAtOffset returns what was read ahead from the file's offset on, or starts to read ahead if
+// aheadAtOffset returns the data read ahead from the file's offset on, or starts to read ahead if
 // Reads are sequential. It returns nil if neither is possible.
 func (f *File) aheadAtOffset(open *openFile) (*prefetch, error) {
 	ahead := f.ahead()
@@ -192,7 +192,7 @@ func (f *File) ahead() *prefetch {
 	return f.reading
 }
 
-// dropAhead drops what was read ahead of this file.
+// dropAhead drops the data read ahead of this file.
 func (f *File) dropAhead() {
 	f.mu.Lock()
 	ahead := f.reading
@@ -203,14 +203,14 @@ func (f *File) dropAhead() {
 	}
 }
 
-// offset returns where the next Read must begin.
+// offset returns the offset at which the next Read must begin.
 func (a *prefetch) offset() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.given + int64(a.used)
 }
 
-// read fills p up to the end of the file, or of what can be read.
+// read fills p up to the end of the file, or of the data that can be read.
 func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -227,7 +227,7 @@ func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 			return n, err
 		}
 		if n == len(p) || a.ranges.Out() == 0 && !a.ready() {
-			return n, nil // all, or an end or an error, which the next Read asks about itself
+			return n, nil // all, or an end or an error: the next Read asks for itself
 		}
 		if a.ready() {
 			continue
@@ -244,7 +244,7 @@ func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 	}
 }
 
-// collect takes what has arrived.
+// collect takes the replies that have arrived.
 func (a *prefetch) collect() {
 	for call := a.queue.Take(); call != nil; call = a.queue.Take() {
 		a.replied(call)
@@ -255,7 +255,7 @@ func (a *prefetch) collect() {
 func (a *prefetch) replied(call *conn.Call) {
 	asked, got := int64(call.Bytes), int64(len(call.Body))
 	if call.Err != nil {
-		asked = 0 // the connection has them
+		asked = 0 // the connection gives them back
 	}
 	before := len(a.parked)
 	a.handleReply(call)
@@ -266,12 +266,12 @@ func (a *prefetch) replied(call *conn.Call) {
 	a.open.client.conn.GiveBack(asked)
 }
 
-// ready reports whether the next byte is here.
+// ready reports whether the next byte has arrived.
 func (a *prefetch) ready() bool {
 	return len(a.parked) > 0 && a.pieces[a.parked[0].Tag].Off == a.given
 }
 
-// take copies what is here to p.
+// take copies data that has arrived to p.
 func (a *prefetch) take(p []byte) (n int) {
 	for n < len(p) && a.ready() {
 		call := a.parked[0]
@@ -294,15 +294,15 @@ func (a *prefetch) take(p []byte) (n int) {
 	return n
 }
 
-// fillAhead requests what a Read still wants, and ahead of it what keeps the link busy and no more,
-// however slow the program is.
+// fillAhead requests the bytes a Read still wants, and enough ahead of it to keep the link busy and
+// no more, however slow the program is.
 func (a *prefetch) fillAhead(wanted int64) error {
 	limit := wanted + min(a.open.client.options.readAhead, firstReadAhead+2*a.consumed,
 		a.lanes[0].window.Limit())
 	for {
 		ahead := a.held + a.lanes[0].window.InFlight()
-		// Never beyond what is free, not even for one request: what lies here waits for a program,
-		// and others wait for the budget.
+		// Never exceed the free budget, not even for one request: data here waits for a program,
+		// and other transfers wait for the budget.
 		if ahead+int64(a.ranges.Request()) > min(limit, a.open.client.conn.Room(ahead)) {
 			return nil
 		}
@@ -328,7 +328,7 @@ func (a *prefetch) drop() {
 	a.open.client.ahead.remove(a)
 }
 
-// discard drops what is held: now or, if a Read is using it, when that notices.
+// discard drops the data: now or, if a Read is using it, when that Read notices.
 func (a *prefetch) discard() {
 	a.stale.Store(true)
 	if a.mu.TryLock() {
@@ -337,7 +337,7 @@ func (a *prefetch) discard() {
 	}
 }
 
-// prefetches are those of one client, by the file's name.
+// prefetches are the prefetches of one client, by the file's name.
 type prefetches struct {
 	count atomic.Int32
 	mu    sync.Mutex
@@ -366,8 +366,8 @@ func (l *prefetches) remove(a *prefetch) {
 	l.count.Add(-1)
 }
 
-// changed drops what was read ahead of a file. It must be called before and after each change of
-// the file, since what was read in between may be either.
+// changed drops the data read ahead of a file. Call it before and after each change of the file,
+// since data read in between may be old or new.
 func (s *session) changed(name string) {
 	if s.ahead.count.Load() == 0 {
 		return

@@ -54,8 +54,8 @@ func (s *session) removeDirectory(op, name string) operation[none] {
 }
 
 const (
-	// mostRemovers is how many directories are emptied at once; removeBatch and removeBatchBytes
-	// limit the names of one that are held.
+	// mostRemovers is the number of directories emptied at once; removeBatch and removeBatchBytes
+	// limit the names held of one directory.
 	mostRemovers     = 32
 	removeBatch      = 10_000
 	removeBatchBytes = 4 << 20
@@ -66,12 +66,12 @@ const (
 )
 
 // RemoveAll removes name and, if it is a directory, everything in it. It removes symbolic links and
-// never follows them, including name itself. If name does not exist it does nothing. It removes
-// what it can and returns the first error; after 200 million names it gives up. A file takes one
+// never follows them, including name itself. If name does not exist it does nothing. It removes as
+// much as it can and returns the first error; after 200 million names it gives up. A file takes one
 // round trip; in a tree many directories are emptied at once, and many files of each are removed at
 // once.
 //
-// If somebody replaces a directory by a link while RemoveAll runs, it is not followed on a server
+// If a directory is replaced by a link while RemoveAll runs, the link is not followed on a server
 // that offers beneath@usftp. On others it may be: the protocol cannot open a directory without
 // following links.
 func (c *Client) RemoveAll(name string) error {
@@ -133,7 +133,7 @@ type remover struct {
 	mu    sync.Mutex
 	stack []*removal
 	held  int // bytes of the directories that are not done
-	names int // that may still be removed
+	names int // left to remove before giving up
 	busy  int
 	err   error // the first
 	over  bool  // gave up
@@ -146,7 +146,7 @@ type removal struct {
 	keep   bool
 	left   int  // directories in it that are not done; guarded by remover.mu
 	stuck  bool // something in it cannot be removed; guarded by remover.mu
-	more   bool // it has more than was listed
+	more   bool // it has more entries than were listed
 }
 
 // removalSize is about the memory of a removal without its name.
@@ -172,7 +172,7 @@ func (r *remover) hire() {
 	}
 }
 
-// run takes directories from the stack until there are none.
+// run takes directories from the stack until it is empty.
 func (r *remover) run() {
 	for {
 		r.mu.Lock()

@@ -16,13 +16,13 @@ import (
 
 // This file replaces names without following links, as rename(2) does. Most servers pass a RENAME
 // on to that. ProFTPD's mod_sftp (1.3.8) resolves both paths first: renaming a link moves the file
-// that it leads to, and what is renamed to the name of a link replaces the file that the link leads
-// to. Its LSTAT follows links that lead to something, and READLINK answers with a path that is
-// resolved, though only links have one. REMOVE and SYMLINK follow nothing there. So on servers that
-// may be such, READLINK says what is a link; a link is removed before something gets its name, and
-// made again rather than renamed.
+// that it leads to, and a file renamed to the name of a link replaces the file that the link leads
+// to. Its LSTAT follows links whose target exists, and READLINK answers with a resolved path,
+// though only for links. REMOVE and SYMLINK follow no link there. So on servers that may do this,
+// READLINK finds the links; a link is removed before another file gets its name, and made again
+// rather than renamed.
 
-// knowsLinks reports whether a server is known to follow no link where it should not.
+// knowsLinks reports whether a server is known to follow no link where it must not.
 func (s *session) knowsLinks() bool { return s.listsAhead || s.offered(wire.ExtBeneath) }
 
 // KnowsLinks implements private.Client.
@@ -73,7 +73,7 @@ func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error))
 	}
 }
 
-// lookAll is Look at many names, in a few round trips. It calls each once for each name.
+// lookAll looks at many names, in a few round trips. It calls each once for each name.
 func (c privateClient) lookAll(names []string, each func(i int, info fs.FileInfo, err error)) {
 	for from := 0; from < len(names); from += defaultBatch {
 		some := names[from:min(len(names), from+defaultBatch)]
@@ -183,7 +183,8 @@ func (c privateClient) ReplaceByLink(text, name, temporary, aside string) error 
 	return nil
 }
 
-// overLink removes a link and gives something else its name. If that fails the link is made again.
+// overLink removes a link and calls replace to reuse its name. If that fails it makes the link
+// again.
 func (c privateClient) overLink(name string, replace func() error) error {
 	text, err := c.linkText(name)
 	if err == nil {
@@ -207,7 +208,7 @@ func (c privateClient) overLink(name string, replace func() error) error {
 // LinksTo implements private.Client.
 func (c privateClient) LinksTo(name, have, want string) bool { return c.linksTo(name, have, want) }
 
-// linksTo reports whether a link means want, for which READLINK answers have.
+// linksTo reports whether a link means want. have is READLINK's answer.
 func (c *Client) linksTo(name, have, want string) bool {
 	if have == want || c.knowsLinks() {
 		return have == want
@@ -219,8 +220,8 @@ func (c *Client) linksTo(name, have, want string) bool {
 	return err == nil && path.IsAbs(have) && path.Clean(have) == path.Clean(want)
 }
 
-// linkText returns a text with which a link elsewhere leads to the same place, if READLINK does not
-// say what the link says.
+// linkText returns the text of a link or, if READLINK does not tell it, a text with which a link
+// elsewhere leads to the same place.
 func (c *Client) linkText(name string) (string, error) {
 	text, err := c.ReadLink(name)
 	if err != nil || c.knowsLinks() || path.IsAbs(text) {
@@ -230,11 +231,11 @@ func (c *Client) linkText(name string) (string, error) {
 	return text, err
 }
 
-// resolvedLink asks for a link by its directory's absolute path, which it returns, too. A server
-// that resolves what the link says then answers with an absolute path.
+// resolvedLink reads a link by its directory's absolute path, which it returns, too. A server that
+// resolves the link's text then answers with an absolute path.
 func (c *Client) resolvedLink(name string) (dir, text string, err error) {
 	if dir, err = c.RealPath(path.Dir(name)); path.IsAbs(name) && untold(err) {
-		dir, err = path.Dir(name), nil // the host tells no real paths
+		dir, err = path.Dir(name), nil // the host refuses REALPATH
 	}
 	if err == nil {
 		text, err = c.ReadLink(path.Join(dir, path.Base(name)))

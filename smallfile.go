@@ -16,7 +16,7 @@ type burst struct {
 	open  *openFile
 	queue *conn.Queue
 	out   int
-	errs  [4]error // what went wrong, by tag
+	errs  [4]error // by tag
 }
 
 // The tags that tell the replies of a burst apart.
@@ -62,7 +62,7 @@ func (b *burst) close() error {
 	return nil
 }
 
-// wait passes each reply to take, which returns what is wrong with it.
+// wait passes each reply to take, which returns the reply's error.
 func (b *burst) wait(take func(call *conn.Call) error) error {
 	for b.out > 0 {
 		call, err := b.queue.Next(b.file.ctx)
@@ -106,8 +106,8 @@ func (f privateFile) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (ref
 	}
 }
 
-// writeAndClose starts all requests of StartWriteClose. That the one for the attributes could not
-// be sent is no reason to fail.
+// writeAndClose starts all requests of StartWriteClose. It does not fail if only the request for
+// the attributes cannot be sent.
 func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) error {
 	f := b.file
 	if len(p) > 0 {
@@ -154,7 +154,7 @@ func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat,
 	}
 	defer func() {
 		if f.IsOpen() {
-			f.Async().Close() // what was only read need not be waited for
+			f.Async().Close() // a file that was only read needs no waiting
 		}
 	}()
 	s := b.open.client

@@ -41,8 +41,8 @@ func (s *session) stat(op string, t wire.Type, name string) operation[fs.FileInf
 			}
 			return fileInfo{path.Base(name), stat}, nil
 		})
-	// wolfSSH has one answer for all that it cannot describe (wolfSSH_SFTP_RecvLSTAT). Of other
-	// servers that answer FAILURE nobody knows what they mean: see untold.
+	// wolfSSH has one answer for everything that it cannot describe (wolfSSH_SFTP_RecvLSTAT). If
+	// other servers answer FAILURE, that may mean anything: see untold.
 	asked.looks = strings.Contains(s.options.serverVersion, "wolfSSH")
 	return asked
 }
@@ -100,7 +100,7 @@ type StatVFS struct {
 // TotalSpace returns the size of the file system, in bytes.
 func (s *StatVFS) TotalSpace() uint64 { return s.Frsize * s.Blocks }
 
-// FreeSpace returns the free space in bytes, including what is reserved for root. See
+// FreeSpace returns the free space in bytes, including the space reserved for root. See
 // [StatVFS.AvailableSpace].
 func (s *StatVFS) FreeSpace() uint64 { return s.Frsize * s.Bfree }
 
@@ -147,7 +147,7 @@ func statVFSReply(call *conn.Call) (*StatVFS, error) {
 }
 
 // UsersGroups returns the names of users and groups by their IDs, in the same order, with "" for
-// those the server does not know. It needs users-groups-by-id@openssh.com (OpenSSH's PROTOCOL,
+// IDs that the server does not know. It needs users-groups-by-id@openssh.com (OpenSSH's PROTOCOL,
 // section 4.12); without it the error matches [errors.ErrUnsupported]. It takes one round trip, for
 // up to a few thousand IDs.
 func (c *Client) UsersGroups(uids, gids []uint32) (users, groups []string, err error) {
@@ -166,7 +166,7 @@ func (c *Client) UsersGroups(uids, gids []uint32) (users, groups []string, err e
 	return names.Users, names.Groups, err
 }
 
-// KeepsUploads implements private.Client. Who cannot give an upload up would publish half of it.
+// KeepsUploads implements private.Client. Without abandon@usftp, half an upload would be published.
 func (c privateClient) KeepsUploads() bool {
 	return c.offered(wire.ExtUploads) && c.offered(wire.ExtAbandon)
 }

@@ -47,9 +47,9 @@ func (s *stripes) Join(f *File) bool {
 	return true
 }
 
-// member is what is known about a handle outside the loop.
+// member is the state of a handle that is kept outside the loop.
 type member struct {
-	rests    atomic.Bool  // it is to ask for nothing more
+	rests    atomic.Bool  // it must not request more
 	inFlight atomic.Int64 // requests
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Some hosts do not tell what is at a path: drop boxes refuse STAT, LSTAT or both, and some servers
-// answer FAILURE for a name that does not exist, or even OK. Then other requests may tell.
+// Some hosts do not describe a path: drop boxes refuse STAT, LSTAT or both, and some servers answer
+// FAILURE for a name that does not exist, or even OK. Then other requests may help.
 
-// untold reports whether an answer leaves open what is at a path, and whether anything is.
+// untold reports whether an answer leaves open whether a path exists, and its type.
 func untold(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return !errors.Is(status, fs.ErrNotExist)
@@ -43,7 +43,7 @@ func (c privateClient) Find(name string) (fs.FileInfo, error) {
 	return own, err
 }
 
-// lookAgain looks at what LSTAT was refused for, without following a link.
+// lookAgain looks at a path whose LSTAT was refused, without following a link.
 func (c privateClient) lookAgain(name string, refusal error) (fs.FileInfo, error) {
 	to, err := c.ReadLink(name)
 	switch {
@@ -59,8 +59,7 @@ func (c privateClient) lookAgain(name string, refusal error) (fs.FileInfo, error
 	return info, err
 }
 
-// listed describes a directory that can be listed. Of anything else the refusal is all that is
-// known.
+// listed describes a directory that can be listed. For anything else it returns the refusal.
 func (c privateClient) listed(name string, refusal error) (fs.FileInfo, error) {
 	for _, err := range c.Entries(name) {
 		if err != nil {
@@ -71,7 +70,7 @@ func (c privateClient) listed(name string, refusal error) (fs.FileInfo, error) {
 	return fileInfo{path.Base(name), &FileStat{Mode: 0o040755, present: wire.AttrPermissions}}, nil
 }
 
-// linkInfo describes a link of which only the text is known.
+// linkInfo describes a link from nothing but its text.
 func linkInfo(name, to string) fs.FileInfo {
 	return fileInfo{path.Base(name), &FileStat{Size: uint64(len(to)), Mode: 0o120777,
 		present: wire.AttrSize | wire.AttrPermissions}}

@@ -74,7 +74,7 @@ func (c *Client) walk(top *File, fn fs.WalkDirFunc) error {
 	return w.Visit(nil, top, newWalkDir("", top))
 }
 
-// newWalkDir returns nil for what is no directory.
+// newWalkDir returns nil if f is not a directory.
 func newWalkDir(above string, f *File) *walkDir {
 	if !f.IsDir() {
 		return nil
@@ -82,7 +82,7 @@ func newWalkDir(above string, f *File) *walkDir {
 	return &walkDir{file: f, key: above + path.Base(f.path) + "\x00"}
 }
 
-// entriesWithin lists a directory until ctx ends. The entries outlive that.
+// entriesWithin lists a directory until ctx ends. The entries outlive ctx.
 func (c *Client) entriesWithin(ctx context.Context, d *walkDir) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		for f, err := range c.WithContext(ctx).Entries(d.file.Name()) {

@@ -17,9 +17,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what
-// the server has acknowledged. It waits for the server, so a loop of Writes takes a round trip for
-// each. See [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not wait.
+// Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by the
+// number of bytes the server has acknowledged. It waits for the server, so a loop of Writes takes a
+// round trip for each. See [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not wait.
 func (f *File) Write(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -56,7 +56,7 @@ func (f *File) writeAt(p []byte, off int64) (int, error) {
 	return int(n), err
 }
 
-// writePacket writes what fits one WRITE, and nothing if p is longer.
+// writePacket writes p if it fits one WRITE, and nothing if p is longer.
 func (f *File) writePacket(open *openFile, p []byte, off int64) (int, error) {
 	s := open.client
 	if _, size := s.dataSizes(); len(p) > size {
@@ -82,10 +82,10 @@ func (f *File) writePacket(open *openFile, p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// ReadFrom writes what it reads from r to the file, starting at its offset, and moves the offset.
-// It keeps as much in flight as the link holds, for any reader; r's Read is called on the calling
-// goroutine. It returns how many bytes the server has acknowledged without a gap. After an error
-// more may have been read from r, and more may have been written after a gap.
+// ReadFrom copies the data of r to the file, starting at its offset, and moves the offset. It keeps
+// as much in flight as the link holds, for any reader; r's Read is called on the calling goroutine.
+// It returns how many bytes the server has acknowledged without a gap. After an error more may have
+// been read from r, and more may have been written after a gap.
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	if f.is(r) {
 		return 0, f.wrap("write", errSelf)
@@ -101,7 +101,7 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	return n, ownError(err)
 }
 
-// ReadFromWithConcurrency is [File.ReadFrom]: how many requests are in flight depends on the link
+// ReadFromWithConcurrency is [File.ReadFrom]: the number of requests in flight depends on the link
 // and not on concurrency.
 func (f *File) ReadFromWithConcurrency(r io.Reader, concurrency int) (int64, error) {
 	return f.ReadFrom(r)
@@ -132,7 +132,7 @@ func (m memory) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// upload writes what source has from an offset on. progress may be nil.
+// upload writes the source's data from an offset on. progress may be nil.
 func (f *File) upload(op string, from int64, source io.Reader,
 	progress *atomic.Int64) (int64, error) {
 	open, err := f.ready(op)
@@ -150,7 +150,7 @@ func (f *File) upload(op string, from int64, source io.Reader,
 	n, err := u.run()
 	if !orderly && int64(u.ranges.Request()) < u.consumed && refusal(err) &&
 		rewind(source, u.consumed-n) {
-		// Some servers refuse a WRITE while another one is in flight, and do not say so.
+		// Some servers refuse a WRITE while another one is in flight, but do not say why.
 		again := f.newUpload(ctx, open, from+n, source, true)
 		again.from, again.progress = from, progress
 		if m, err2 := again.run(); m > n {
@@ -185,7 +185,7 @@ type upload struct {
 	source   io.Reader
 	ended    bool           // the source has ended or failed
 	broken   error          // the source's error
-	filling  *buffer.Block  // what the source is reading into
+	filling  *buffer.Block  // the block that the source is reading into
 	consumed int64          // bytes that the source has returned
 	at       io.ReaderAt    // the source, if it can be read anywhere, or nil
 	sparse   sparseReaderAt // the source, if it knows its holes, or nil
@@ -303,7 +303,7 @@ func (u *upload) send(i int, r flow.Range) error {
 	return u.sendBlock(i, r, block)
 }
 
-// readInto reads what belongs at an offset. Only what ends with the source comes with an error.
+// readInto reads the data of an offset. Only data that ends with the source comes with an error.
 func (u *upload) readInto(p []byte, off int64) (int, error) {
 	if u.at == nil {
 		return u.read(p)
@@ -329,8 +329,8 @@ func (u *upload) sendBlock(i int, r flow.Range, block *buffer.Block) error {
 	return u.launch(i, r, call)
 }
 
-// read fills p from the source. With nothing in flight it returns what one Read gives, and it waits
-// no longer than slowSource for more, so that a slow source's data does not wait.
+// read fills p from the source. With nothing in flight it returns the data of one Read, and it
+// waits no longer than slowSource for more, so that a slow source's data does not wait.
 func (u *upload) read(p []byte) (n int, err error) {
 	began := time.Now()
 	for empty := 0; n < len(p) && err == nil; {
@@ -341,7 +341,7 @@ func (u *upload) read(p []byte) (n int, err error) {
 		}
 		n += got
 		u.consumed += int64(got)
-		if n > 0 && (u.ranges.Out() == 1 || // only the range that this is for
+		if n > 0 && (u.ranges.Out() == 1 || // only the range being filled
 			n < len(p) && time.Since(began) >= slowSource) {
 			break
 		}

@@ -22,7 +22,8 @@ type Writer struct{ file *File }
 // A server's error is returned by a later call: the next Write, Flush, [File.Sync], or Close of the
 // writer or the file, and by each of them from then on. The file's offset is then the length that
 // is safe, without a gap. All methods of the File that use its contents or attributes wait for the
-// written data first; those of [File.Async] do not. Closing the writer does not close the file.
+// written data first; the methods of [File.Async] do not. Closing the writer does not close the
+// file.
 //
 // If a server refuses WRITEs while another is in flight, or out of order, the first Writer fails,
 // since its data is gone; from then on Writers of the client send one WRITE at a time.
@@ -39,7 +40,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 // ReadFrom is [File.ReadFrom].
 func (w *Writer) ReadFrom(r io.Reader) (int64, error) { return w.file.ReadFrom(r) }
 
-// Flush sends what was collected and waits until the server has acknowledged everything.
+// Flush sends the collected data and waits until the server has acknowledged everything.
 func (w *Writer) Flush() error { return w.file.flushBehind() }
 
 // Close is Flush. The file stays open.
@@ -166,7 +167,7 @@ func (b *behind) wait(f *File) error {
 	return err
 }
 
-// flush sends what was collected and waits for all answers. The caller holds the lock.
+// flush sends the collected data and waits for all answers. The caller holds the lock.
 func (b *behind) flush(f *File) error {
 	if b.u == nil {
 		return nil
@@ -202,7 +203,7 @@ func (f *File) flushBehind() error {
 	return nil
 }
 
-// end frees what is held.
+// end frees everything held.
 func (b *behind) end() {
 	b.block.Release()
 	b.block, b.n = nil, 0
@@ -228,8 +229,7 @@ func (f *File) endBehind(open *openFile) error {
 	return f.wrap("write", err)
 }
 
-// dropBehind gives up what was written behind, for Abandon. It interrupts a Write in another
-// goroutine.
+// dropBehind gives up data written behind, for Abandon. It interrupts a Write in another goroutine.
 func (f *File) dropBehind() {
 	b := f.writing.Load()
 	if b == nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The flags of ATTRS (draft-02, section 5), which say what is present.
+// The flags of ATTRS (draft-02, section 5), which say which fields are present.
 const (
 	AttrSize        uint32 = 0x00000001
 	AttrUIDGID      uint32 = 0x00000002
@@ -42,11 +42,11 @@ func Time(seconds uint32) time.Time {
 	return time.Unix(int64(seconds), 0)
 }
 
-// minPair is the least that a pair takes: two lengths.
+// minPair is the least size of a pair: two lengths.
 const minPair = 4 + 4
 
-// MaxExtended is how many extended attributes one ATTRS may have. Known servers send a few at most.
-// A pair may take only 8 bytes in a packet, but takes several times that in memory.
+// MaxExtended limits the extended attributes of one ATTRS. Known servers send a few at most. A pair
+// may take only 8 bytes in a packet, but takes several times that in memory.
 const MaxExtended = 256
 
 // Has reports whether all the given flags are set.

@@ -6,13 +6,13 @@ import "encoding/binary"
 // directory, so that someone who may write there cannot redirect it. docs/beneath.md describes it.
 const ExtBeneath = "beneath@usftp"
 
-// Beneath wraps a request on paths. The answer is that to the wrapped request.
+// Beneath wraps a request on paths. The answer is the answer to the wrapped request.
 type Beneath struct {
-	// Top is how many bytes at the beginning of each path name the directory, with the slash after
-	// it. Links on the way there are followed.
+	// Top is the number of bytes at the beginning of each path that name the directory, with the
+	// slash after it. Links on the way there are followed.
 	Top     uint32
 	Request Type   // of the wrapped request, which may be [TypeExtended]
-	Body    []byte // what follows the id in the wrapped request
+	Body    []byte // the bytes after the id in the wrapped request
 }
 
 // Append appends the packet.

@@ -39,7 +39,7 @@ func (m *CheckFile) Parse(payload []byte) error {
 type CheckFileReply struct {
 	// empty, as the draft and ProFTPD have it; paramiko and Apache MINA send ExtCheckFile
 	Name      string
-	Algorithm string // the one that was used
+	Algorithm string // the one used
 	Hashes    []byte // one after the other
 }
 

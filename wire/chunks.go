@@ -7,11 +7,11 @@ import (
 )
 
 // ExtChunks is an extension of our own, version "1": a server lists the content-defined chunks of
-// an open file, so that a client can find what two versions of a file have in common.
+// an open file, so that a client can find the common parts of two versions of a file.
 // docs/chunks.md describes it. The answer is [ChunksReply].
 const ExtChunks = "chunks@usftp"
 
-// ChunkSumSize is how many bytes of a chunk's hash are sent. They find equal chunks but prove
+// ChunkSumSize is the number of bytes sent of a chunk's hash. They find equal chunks but prove
 // nothing.
 const ChunkSumSize = 16
 
@@ -29,7 +29,7 @@ func ValidChunk(n uint32) bool {
 // LongestChunk limits the length of a chunk: it is at most LongestChunk times the least length.
 const LongestChunk = 3
 
-// chunkSize is what one chunk takes in a reply.
+// chunkSize is the size of one chunk in a reply.
 const chunkSize = 4 + ChunkSumSize
 
 // Chunks asks for the chunks of an open file. The first begins at Offset, and the last is the first
@@ -70,7 +70,7 @@ type Chunk struct {
 // ChunksReply is the payload of the EXTENDED_REPLY to [Chunks]. A server may list fewer chunks than
 // were asked for, but at least one unless the file ends at the offset.
 type ChunksReply struct {
-	Algorithm string // the one that was used
+	Algorithm string // the one used
 	End       bool   // the file ends after the last chunk
 	List      []byte // of chunks, see AppendChunk and All
 }

@@ -14,13 +14,12 @@
 //	buf = wire.PathRequest{Type: wire.TypeStat, Path: "/etc/motd"}.Append(buf[:0], id)
 //
 // The two packets that carry file contents, [Write] and [Data], also have AppendHeader, which
-// appends all but the contents, so that these can be sent from where they lie.
+// appends all but the contents, so that these can be sent in place.
 //
 // # Parsing
 //
-// [ParseHeader] splits a packet into its type and what follows. What follows the request id is a
-// message's body, and each message has a Parse method for it. Every length is checked before it is
-// trusted; a packet that ends too early is [ErrShort]. Byte slices in a parsed message alias the
-// body, strings are copies. Bytes after the last field are ignored, as OpenSSH ignores them: some
-// servers append fields of their own.
+// [ParseHeader] splits a packet into its type, its request id and its body, for which each message
+// has a Parse method. Every length is checked before it is trusted; a packet that ends too early is
+// [ErrShort]. Byte slices in a parsed message alias the body, strings are copies. Bytes after the
+// last field are ignored, as OpenSSH ignores them: some servers append fields of their own.
 package wire

@@ -22,9 +22,9 @@ const (
 )
 
 // The names under which servers offer to hash files (draft-ietf-secsh-filexfer-extensions-00,
-// section 3). One that offers ExtCheckFile takes the other two as requests (ProFTPD, with "1" as
-// its data); some offer those themselves (VShell, Apache MINA). Paramiko offers ExtCheckFile, with
-// its algorithms as the data, and takes a request of that name with a handle.
+// section 3). A server that offers ExtCheckFile takes the other two as requests (ProFTPD, with "1"
+// as its data); some offer those themselves (VShell, Apache MINA). Paramiko offers ExtCheckFile,
+// with its algorithms as the data, and takes a request of that name with a handle.
 const (
 	ExtCheckFile       = "check-file"
 	ExtCheckFileHandle = "check-file-handle"
@@ -51,7 +51,7 @@ const ExtAbandon = "abandon@usftp"
 const ExtUploads = "uploads@usftp"
 
 // Extended is any extended request (draft-02, section 8). The answer is [Status], [ExtendedReply],
-// or what the extension says.
+// or another type that the extension defines.
 type Extended struct {
 	Name    string
 	Payload []byte
@@ -72,8 +72,8 @@ func (m *Extended) Parse(body []byte) error {
 	return r.err
 }
 
-// ExtendedReply answers an extended request (draft-02, section 8); what the payload means is the
-// extension's business.
+// ExtendedReply answers an extended request (draft-02, section 8); the extension defines the
+// payload.
 type ExtendedReply struct{ Payload []byte }
 
 // Append appends the packet.
@@ -166,7 +166,7 @@ func (m *ExtendedHandle) Parse(payload []byte) error {
 	return r.err
 }
 
-// Lsetstat is SETSTAT that does not follow a symbolic link (OpenSSH's PROTOCOL, section 4.7).
+// Lsetstat is like SETSTAT, but does not follow a symbolic link (OpenSSH's PROTOCOL, section 4.7).
 type Lsetstat struct {
 	Path  string
 	Attrs Attrs

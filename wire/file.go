@@ -112,8 +112,8 @@ func (m Write) AppendHeader(b []byte, id uint32) []byte {
 	return finish(b, start, len(m.Data))
 }
 
-// WriteHeaderSize returns the length of what [Write.AppendHeader] appends for a handle of the given
-// length.
+// WriteHeaderSize returns the number of bytes that [Write.AppendHeader] appends for a handle of the
+// given length.
 func WriteHeaderSize(handle int) int { return HeaderSize + 4 + handle + 8 + 4 }
 
 // Parse parses the packet's body. Handle and Data alias it.

@@ -32,10 +32,10 @@ const (
 	MaxData = MaxPacket - 1024
 
 	// WriteHeaderMax is the most that [Write.AppendHeader] appends: the room to leave in front of
-	// data that is to be sent from where it lies.
+	// data sent in place.
 	WriteHeaderMax = HeaderSize + 4 + MaxHandle + 8 + 4
 
-	// DataHeaderSize is what [Data.AppendHeader] appends.
+	// DataHeaderSize is the number of bytes that [Data.AppendHeader] appends.
 	DataHeaderSize = HeaderSize + 4
 )
 
@@ -70,8 +70,7 @@ func appendHeader(b []byte, t Type, id uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, id)
 }
 
-// finish fills in the length of the packet that begins at start; more bytes are to follow what b
-// holds.
+// finish fills in the length of the packet that begins at start; more bytes will follow b.
 func finish(b []byte, start, more int) []byte {
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-LengthSize+more))
 	return b

@@ -19,7 +19,7 @@ const (
 	modeSticky  = 0o1000
 )
 
-// A modeBit is what POSIX and Go have for the same type, or for the same special bit.
+// A modeBit pairs the POSIX and Go bits of the same type, or of the same special bit.
 type modeBit struct {
 	posix uint32
 	mode  fs.FileMode
@@ -61,7 +61,7 @@ func FileMode(permissions uint32) fs.FileMode {
 }
 
 // Permissions converts Go's mode to POSIX mode bits, type included. An irregular file has no type
-// in POSIX, and gets that of a door of Solaris: without any it would be taken for a regular file.
+// in POSIX, and gets the type of a Solaris door: without any it would be taken for a regular file.
 // On Windows a directory may be irregular besides.
 func Permissions(mode fs.FileMode) uint32 {
 	bits, kind := PermissionBits(mode), mode.Type()
@@ -76,8 +76,8 @@ func Permissions(mode fs.FileMode) uint32 {
 	return bits
 }
 
-// PermissionBits converts what chmod can change to POSIX bits: permissions, setuid, setgid and
-// sticky, without the type.
+// PermissionBits converts the bits that chmod can change to POSIX bits: permissions, setuid, setgid
+// and sticky, without the type.
 func PermissionBits(mode fs.FileMode) uint32 {
 	bits := uint32(mode.Perm())
 	for _, b := range specialBits {

@@ -38,7 +38,7 @@ func (n *Name) Append(b []byte) []byte {
 // entry whose attributes mean nothing (draft-02, sections 6.10 and 6.11).
 type Names struct{ Names []Name }
 
-// minName is the least that an entry takes: two lengths and the flags of its attributes.
+// minName is the least size of an entry: two lengths and the flags of its attributes.
 const minName = 4 + 4 + 4
 
 // Append appends the packet.

@@ -16,7 +16,7 @@ func NewReader(body []byte) Reader { return Reader{rest: body} }
 // Err returns [ErrShort] if a field was missing, otherwise nil.
 func (r *Reader) Err() error { return r.err }
 
-// Rest returns what has not been read yet, aliasing the body.
+// Rest returns the bytes not read yet, aliasing the body.
 func (r *Reader) Rest() []byte { return r.rest }
 
 // Len returns the number of bytes that have not been read yet.

@@ -3,9 +3,9 @@ package wire
 import "encoding/binary"
 
 // Two extensions of our own, version "1", for several small files in one request.
-// docs/small-files.md describes them. BeginFiles begins either request; the answer to
-// ExtPutFiles is an [ExtendedReply] with a [FileStatus] for each file, that to ExtGetFiles one with
-// a [GotFile] for each.
+// docs/small-files.md describes them. BeginFiles begins either request; the answer to ExtPutFiles
+// is an [ExtendedReply] with a [FileStatus] for each file, the answer to ExtGetFiles one with a
+// [GotFile] for each.
 const (
 	ExtPutFiles = "put-files@usftp"
 	ExtGetFiles = "get-files@usftp"
@@ -17,11 +17,11 @@ const (
 	LargestFile = 32 << 10 // the most that a file may hold
 )
 
-// PutFsync is a flag of a [PutFile]: its contents are to be on the disk before it gets its name.
+// PutFsync is a flag of a [PutFile]: its contents must be on the disk before it gets its name.
 const PutFsync = 1
 
-// BeginFiles begins a request for small files, to which these are appended; FinishFiles completes
-// it. If top is not negative, the request is wrapped in a [Beneath] with that Top.
+// BeginFiles begins a request for small files, to which the files are appended; FinishFiles
+// completes it. If top is not negative, the request is wrapped in a [Beneath] with that Top.
 func BeginFiles(b []byte, extension string, top int) []byte {
 	if top < 0 {
 		return appendExtended(b, 0, extension)
@@ -50,7 +50,7 @@ func (m *PutFile) Append(b []byte) []byte {
 	return appendBytes(m.Set.Append(m.Created.Append(b)), m.Data)
 }
 
-// Parse parses the next file, whose Data aliases payload, and returns what follows it.
+// Parse parses the next file, whose Data aliases payload, and returns the rest of payload.
 func (m *PutFile) Parse(payload []byte) (rest []byte, err error) {
 	r := NewReader(payload)
 	m.Path, m.Temporary, m.Flags = r.String(), r.String(), r.Uint32()
@@ -63,7 +63,7 @@ func (m *PutFile) Parse(payload []byte) (rest []byte, err error) {
 	return r.Rest(), r.err
 }
 
-// FileStatus is what became of one file of a request.
+// FileStatus is the result for one file of a request.
 type FileStatus struct {
 	Code    Code
 	Message string // empty for OK
@@ -74,7 +74,7 @@ func (m FileStatus) Append(b []byte) []byte {
 	return appendString(binary.BigEndian.AppendUint32(b, uint32(m.Code)), m.Message)
 }
 
-// Parse parses the next status, and returns what follows it.
+// Parse parses the next status, and returns the rest of payload.
 func (m *FileStatus) Parse(payload []byte) (rest []byte, err error) {
 	r := NewReader(payload)
 	m.Code, m.Message = Code(r.Uint32()), r.String()
@@ -92,7 +92,7 @@ func (m *GetFile) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(appendString(b, m.Path), m.Size)
 }
 
-// Parse parses the next file, and returns what follows it.
+// Parse parses the next file, and returns the rest of payload.
 func (m *GetFile) Parse(payload []byte) (rest []byte, err error) {
 	r := NewReader(payload)
 	m.Path, m.Size = r.String(), r.Uint32()
@@ -118,7 +118,7 @@ func (m *GotFile) Append(b []byte) []byte {
 	return m.Attrs.Append(appendBytes(b, m.Data))
 }
 
-// Parse parses the next answer, whose Data aliases payload, and returns what follows it.
+// Parse parses the next answer, whose Data aliases payload, and returns the rest of payload.
 func (m *GotFile) Parse(payload []byte) (rest []byte, err error) {
 	if payload, err = m.FileStatus.Parse(payload); err != nil || m.Code != OK {
 		return payload, err

@@ -1,4 +1,4 @@
-// Package bottleneck finds out what limited the rate of a copy.
+// Package bottleneck finds the cause that limited the rate of a copy.
 package bottleneck
 
 import (
@@ -12,22 +12,23 @@ import (
 	"github.com/usftp/usftp/internal/pace"
 )
 
-// What limits a rate. "" means unknown: the copy was too short to tell, or nothing stood out.
+// The causes that limit a rate. "" means unknown: the copy was too short to tell, or nothing stood
+// out.
 const (
 	Window    = "link window" // SSH's: more connections would have helped
 	Link      = "link"        // or the connections' own flow control
 	Server    = "server"      // it took long to answer requests
 	Processor = "processor"   // this machine's
 	Disk      = "disk"        // the local file, reader or writer
-	RateLimit = "limit"       // the one that the user set
+	RateLimit = "limit"       // set by the user
 )
 
-// Evidence is what a verdict is based on.
+// Evidence is the basis of a verdict.
 type Evidence struct {
 	Elapsed    time.Duration // without pauses
-	held       time.Duration // in which the limit made somebody wait
+	held       time.Duration // in which the limit made a caller wait
 	Local      time.Duration // spent with the local file
-	cpu        time.Duration // of the whole process; negative if the system does not report it
+	cpu        time.Duration // of the whole process; 0 or less if the system does not report it
 	processors int           // available to the process
 	bytes      int64
 	Windows    float64 // bytes per second that the windows of all sessions carry; 0 if irrelevant
@@ -35,7 +36,7 @@ type Evidence struct {
 	Limit      int64   // bytes per second, 0 for none
 
 	// Both were sampled at the same times: a ping of the transport, and a request that the server
-	// answers in line behind those of the copy.
+	// answers in line behind the requests of the copy.
 	samples      int
 	ping, answer time.Duration // sums
 }
@@ -44,14 +45,14 @@ const (
 	leastJudged = time.Second // shorter copies get no verdict
 	busy        = 0.85        // of the processors' time
 	mostly      = 0.5         // of the time
-	filled      = 0.6         // of what the windows carry, including the slow beginning
-	// Answers that take this many times a ping: then about half of what is in flight waits at the
-	// server. A ping waits only in the link.
+	filled      = 0.6         // of the windows' capacity, including the slow beginning
+	// Answers that take this many times a ping: then about half of the requests in flight wait at
+	// the server. A ping waits only in the link.
 	overdue    = 1.5
 	noticeable = 2 * time.Millisecond
 )
 
-// verdict returns what limited a copy, testing the surest signs first.
+// verdict returns the cause that limited a copy, testing the surest signs first.
 func (e *Evidence) verdict() string {
 	if e.Elapsed < leastJudged {
 		return ""
@@ -82,7 +83,7 @@ type Sampler struct {
 	limiter *pace.Limiter
 	began   time.Time
 	paused  time.Duration // before it began
-	before  time.Duration // for which the limit had held somebody by then
+	before  time.Duration // for which the limit had held a caller by then
 	cpu     time.Duration
 	Stop    context.CancelFunc // without a verdict
 	work    sync.WaitGroup
@@ -116,8 +117,8 @@ func NewSampler(ctx context.Context, client *usftp.Client, pauses *pace.Pauses,
 	return w
 }
 
-// sample measures how long the transport and the server take to answer. It returns false if that
-// cannot be measured.
+// sample measures how long the transport and the server take to answer. It returns false if it
+// cannot measure that.
 func (w *Sampler) sample(ctx context.Context, client *usftp.Client) bool {
 	var ping time.Duration
 	began := time.Now()
@@ -156,7 +157,7 @@ func (w *Sampler) Moving() time.Duration {
 	return time.Since(w.began) - (w.pauses.Sum() - w.paused)
 }
 
-// A Sum sums up what limited the larger files of a tree.
+// A Sum adds up the bytes of a tree's larger files by the cause that limited them.
 type Sum struct {
 	mu    sync.Mutex
 	bytes map[string]int64
@@ -171,7 +172,7 @@ func (b *Sum) Add(limit string, bytes int64) {
 	b.bytes[limit] += bytes
 }
 
-// Verdict returns what limited most of the bytes, "" if nothing did.
+// Verdict returns the cause that limited most of the bytes, or "" if none did.
 func (b *Sum) Verdict(bytes int64) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package buffer lends the memory for file contents in transit. Each client and each server has its
-// own pool, which counts the memory that is lent, reuses what is returned, and frees what has not
-// been used for a while.
+// own pool, which counts the memory lent, reuses returned blocks, and frees blocks that are not
+// used for a while.
 package buffer
 
 import (
@@ -29,7 +29,7 @@ const idleAfter = 5 * time.Second
 type Pool struct {
 	mu    sync.Mutex
 	free  [len(classes)][]*Block
-	least [len(classes)]int // the fewest free blocks since the last trim, which nobody needed
+	least [len(classes)]int // the fewest free blocks since the last trim: these were not needed
 	// gone are blocks that trim has dropped. Until the garbage collector frees them, using them
 	// again costs nothing, and new ones would take more memory.
 	gone  [len(classes)][]weak.Pointer[Block]
@@ -42,7 +42,7 @@ type Pool struct {
 // Block is lent memory. It has exactly one owner at a time, who returns it once.
 type Block struct {
 	// For the owner to use; zero at first. Bytes Start to End are waiting to be written, and Charge
-	// is what the block counts for in a budget.
+	// is the block's charge to a budget.
 	Start, End, Charge int
 
 	pool  *Pool
@@ -77,7 +77,7 @@ func (p *Pool) Get(n int) *Block {
 	return &Block{pool: p, class: -1, mem: make([]byte, n)}
 }
 
-// recall returns a block that was let go and is still there, or nil.
+// recall returns a block that trim has dropped and that is not collected yet, or nil.
 func (p *Pool) recall(class int) *Block {
 	for gone := p.gone[class]; len(gone) > 0; {
 		last := len(gone) - 1
@@ -147,7 +147,7 @@ func (p *Pool) Kept() int64 {
 	return kept
 }
 
-// trim frees the blocks that nobody used for a whole period, and runs again as long as any are
+// trim frees the blocks that were not used for a whole period, and runs again as long as any are
 // kept.
 func (p *Pool) trim() {
 	p.mu.Lock()
@@ -176,8 +176,8 @@ func (p *Pool) trim() {
 
 func collected(b weak.Pointer[Block]) bool { return b.Value() == nil }
 
-// Close frees what is kept and stops the pool's timer. Lent blocks may still be released, but are
-// not kept.
+// Close frees the kept blocks and stops the pool's timer. Lent blocks may still be released, but
+// are not kept.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package deltaplan finds what two versions of a file have in common, from lists of their chunks.
+// Package deltaplan finds the common parts of two versions of a file, from lists of their chunks.
 // It plans while the files are still being listed, and moves no data.
 package deltaplan
 
@@ -17,7 +17,7 @@ const (
 	// more chunks are processed in windows.
 	mostChunks = 1 << 18
 
-	// Window is how much of the new file a plan may cover. Larger files take several plans.
+	// Window is the most of the new file that one plan may cover. Larger files take several plans.
 	Window = mostChunks / 2 * wire.MaxChunk
 
 	// LeastCommon is the reciprocal of the share of the file that the old one must contain. If
@@ -26,10 +26,10 @@ const (
 	sampleChunks = 1024
 
 	// While the files are still being listed, the new one is planned piece by piece: at first
-	// plannedFirst of the shortest chunks, later up to plannedAtOnce. A piece is looked up in what
-	// has been listed of the old file, which must reach another piece beyond the same place. What
-	// is not found may lie anywhere in the old file: if one gap exceeds 1/LeastCommon of a full
-	// piece, or all together 1/leastScattered, both lists are awaited.
+	// plannedFirst of the shortest chunks, later up to plannedAtOnce. A piece is looked up in the
+	// part of the old file listed so far, which must reach another piece beyond the same place. A
+	// part that is not found may lie anywhere in the old file: if one gap exceeds 1/LeastCommon of
+	// a full piece, or all together 1/leastScattered, both lists are awaited.
 	plannedAtOnce  = 1024
 	plannedFirst   = 128
 	leastScattered = 4
@@ -52,9 +52,9 @@ type Versions struct {
 	Always   bool // plan even if little is found
 }
 
-// Plan begins to find out which parts of the new file between from and to, at most Window apart,
-// occur in the old one near there, and returns when the first of it is known. The error is
-// ErrNotWorth if they are too few. The caller must stop the plan.
+// Plan starts to find the parts of the new file between from and to, at most Window apart, that
+// occur in the old one near there, and returns when the first of the plan is known. The error is
+// ErrNotWorth if there are too few. The caller must stop the plan.
 func (v *Versions) Plan(ctx context.Context, from, to int64) (*Plan, error) {
 	p := newPlan(ctx)
 	m := &matcher{Versions: v, plan: p, lister: [2]Lister{v.New, v.Old}, from: from, to: to,
@@ -96,10 +96,10 @@ type matcher struct {
 	plan     *Plan
 	lister   [2]Lister
 	lists    [2]listing // of the new and the old file
-	from, to int64      // what is planned of the new file
-	oldTo    int64      // how far the old one is listed, from the same place on
-	index    index      // of what has been listed of the old file
-	oldAt    int64      // where the last extent that it has ends in it
+	from, to int64      // the part of the new file to plan
+	oldTo    int64      // end of the listed part of the old one, from the same place on
+	index    index      // of the part of the old file listed so far
+	oldAt    int64      // end in the old file of the last extent found there
 
 	// ready passes on the extents in order, although places are refined side by side.
 	ready    chan (<-chan []Extent)
@@ -124,7 +124,7 @@ func (m *matcher) match() error {
 			return err
 		}
 		if n := len(chunks); n == 0 || chunks[n-1].End() < end {
-			end = m.to // it has shrunk, and no more will be listed
+			end = m.to // the file has shrunk, and no more will be listed
 		}
 		others, err := old.upTo(min(end+shift+step, m.oldTo))
 		if err != nil {
@@ -160,7 +160,7 @@ func (m *matcher) match() error {
 			}
 		}
 		if last := extents[len(extents)-1]; end < m.to && last.Old < 0 {
-			// what follows shows where in the old file this would be
+			// the next piece shows where in the old file this would be
 			end, extents = last.Off, extents[:len(extents)-1]
 		}
 		for taken < len(chunks) && chunks[taken].Off < end {
@@ -177,7 +177,7 @@ func (m *matcher) match() error {
 	return nil
 }
 
-// sample returns ErrNotWorth unless the files begin alike. A few chunks may show that they do, but
+// sample returns ErrNotWorth unless the files begin alike. A few chunks may prove that they do, but
 // not that they do not.
 func (m *matcher) sample() error {
 	for count := plannedFirst; ; count = sampleChunks {
@@ -218,9 +218,9 @@ func (m *matcher) pass(extents []Extent, common int64) {
 	m.ready <- refined
 }
 
-// refine looks again, in shorter chunks, at what the old file does not have, comparing it with what
-// lies at the same place there, between its neighbours. If a place cannot be listed, its extent
-// stays as it is.
+// refine looks again, in shorter chunks, for the parts that the old file lacks, comparing each with
+// the part of the old file between its neighbours. If a place cannot be listed, its extent stays as
+// it is.
 func (m *matcher) refine(extents []Extent, refined chan<- []Extent) {
 	finer := make([][]Extent, len(extents))
 	var places sync.WaitGroup
@@ -257,7 +257,7 @@ func (m *matcher) finer(e Extent, from, to int64) []Extent {
 		listing.Go(func() {
 			for c, err := range what(m.plan.ctx, fineChunk, within.Off, within.End()) {
 				if err != nil || len(lists[j]) == mostChunks/refinements {
-					return // what has been listed is still of use
+					return // the chunks listed so far are still of use
 				}
 				lists[j] = append(lists[j], c)
 			}
@@ -270,8 +270,8 @@ func (m *matcher) finer(e Extent, from, to int64) []Extent {
 	return parts
 }
 
-// alike reports whether enough of the new file's first chunks are among the old file's; true if
-// either file has fewer than count.
+// alike reports whether enough of the new file's first chunks are among the old file's. It returns
+// true if either file has fewer than count.
 func alike(fresh, old []Chunk, count int) bool {
 	if len(fresh) < count || len(old) < count {
 		return true
@@ -292,7 +292,7 @@ func alike(fresh, old []Chunk, count int) bool {
 // An index finds the old file's chunks.
 type index struct {
 	chunks []Chunk
-	bySum  map[[wire.ChunkSumSize]byte]int32 // the first of those that are equal
+	bySum  map[[wire.ChunkSumSize]byte]int32 // the first of equal ones
 }
 
 // extend replaces the list by a longer one that begins with it.
@@ -308,7 +308,7 @@ func (x *index) extend(chunks []Chunk) {
 	x.chunks = chunks
 }
 
-// find returns a chunk's number, -1 if there is no such chunk.
+// find returns a chunk's number, or -1 if the chunk is unknown.
 func (x *index) find(c *Chunk) int {
 	i, found := x.bySum[c.Sum]
 	if !found || x.chunks[i].Length != c.Length {
@@ -317,7 +317,7 @@ func (x *index) find(c *Chunk) int {
 	return int(i)
 }
 
-// match returns the extents of what the new file has between from and to, whose chunks are given.
+// match returns the extents of the new file between from and to, from the chunks of that part.
 func (x *index) match(fresh []Chunk, from, to int64) (extents []Extent, common int64) {
 	add := func(e Extent) {
 		if e.Length = min(e.Length, to-e.Off); e.Length <= 0 {
@@ -349,6 +349,6 @@ func (x *index) match(fresh []Chunk, from, to int64) (extents []Extent, common i
 		add(e)
 		at += int64(c.Length)
 	}
-	add(Extent{Off: at, Length: to - at, Old: -1}) // it has grown since it was listed
+	add(Extent{Off: at, Length: to - at, Old: -1}) // the file has grown since it was listed
 	return extents, common
 }

@@ -42,7 +42,7 @@ func (p *Plan) Context() context.Context { return p.ctx }
 // Fail ends the plan with an error, unless it has ended.
 func (p *Plan) Fail(err error) { p.cancel(err) }
 
-// Stop ends the planning, and waits for that.
+// Stop ends the planning, and waits until it has ended.
 func (p *Plan) Stop() {
 	p.cancel(nil)
 	p.work.Wait()
@@ -134,7 +134,7 @@ func (l *growingList[T]) end(err error) {
 	l.changed.Broadcast()
 }
 
-// wait waits until there are enough items, or no more will be added. The error is then why.
+// wait waits until there are enough items, or no more will be added; the error then says why.
 func (l *growingList[T]) wait(enough func(items []T) bool) ([]T, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,7 @@ func (all Digests) Finish() {
 	}
 }
 
-// Whole returns the whole file's hash that the user asked for.
+// Whole returns the hash of the whole file, as the user asked for.
 func (all Digests) Whole() checksum.Hash {
 	return checksum.Hash{Algorithm: all[0].Algorithm, Sum: all[0].Sums[0]}
 }
@@ -36,15 +36,15 @@ func (all Digests) Whole() checksum.Hash {
 // Check returns the digest to compare with the host's.
 func (all Digests) Check() *checksum.Digest { return all[len(all)-1] }
 
-// A Pipe hashes a file while it is copied, on its own goroutine, so that a second processor can
-// do it. The goroutine that moves the bytes feeds it pieces with their offsets. Pieces that
-// continue what it has are copied into a few buffers; when all of them are full, Feed waits. So
-// memory is bounded and the hash is never far behind.
+// A Pipe hashes a file while it is copied, on its own goroutine, so that a second processor can do
+// it. The goroutine that moves the bytes feeds it pieces with their offsets. Pieces that continue
+// the bytes it has are copied into a few buffers; when all of them are full, Feed waits. So memory
+// is bounded and the hash is never far behind.
 //
-// Pieces of a file that arrives over several connections come in any order, and the beginning that
-// an earlier run copied does not come at all. The pipe is then behind: it reads the local file up
-// to where that is complete, mostly from the system's cache, and takes pieces again once it has
-// caught up. Only Finish waits for that.
+// Pieces of a file that arrives over several connections come in any order, and the beginning
+// copied by an earlier run does not come at all. The pipe is then behind: it reads the complete
+// part of the local file, mostly from the system's cache, and takes pieces again once it has caught
+// up. Only Finish waits for that.
 //
 // A nil Pipe hashes nothing.
 type Pipe struct {
@@ -56,7 +56,7 @@ type Pipe struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	next    int64 // everything before it is hashed or queued
-	behind  bool  // what comes next must be read from the file
+	behind  bool  // the next bytes must be read from the file
 	safe    int64 // the file is complete up to here
 	queue   [][]byte
 	lent    int  // buffers that are filled, queued or hashed
@@ -70,7 +70,7 @@ const (
 	bufferSize = 256 << 10
 	buffers    = 8
 
-	// step is how much there must be to read from the file before the goroutine is woken.
+	// step is the number of bytes to read from the file for which the goroutine is woken.
 	step = 1 << 20
 )
 
@@ -78,8 +78,8 @@ const (
 var errNotInOrder = errors.New("the data arrived out of order; this is a bug in usftp")
 
 // New starts hashing. The first present bytes are already in the file. open opens the local file
-// once more, and free closes it; open is nil if there is none and everything comes in order. pool
-// may be nil.
+// once more, and free closes it; open is nil if there is no file and everything comes in order.
+// pool may be nil.
 func New(all Digests, present int64, open func() (file io.ReaderAt, free func(), err error),
 	pool *sync.Pool) *Pipe {
 	p := &Pipe{digests: all, open: open, pool: cmp.Or(pool, new(sync.Pool)),
@@ -89,17 +89,17 @@ func New(all Digests, present int64, open func() (file io.ReaderAt, free func(),
 	return p
 }
 
-// Digests returns what is hashed.
+// Digests returns the digests being computed.
 func (p *Pipe) Digests() Digests { return p.digests }
 
 // Ordered reports whether pieces must be fed in order.
 func (p *Pipe) Ordered() bool { return p != nil && p.open == nil }
 
-// FeedAt is Feed where the local file is complete up to the end of data.
+// FeedAt is Feed for a local file that is complete up to the end of data.
 func (p *Pipe) FeedAt(data []byte, off int64) { p.Feed(data, off, off+int64(len(data))) }
 
-// Feed hands over what was copied at an offset. The local file, if there is one, is complete up to
-// safe. Feed does not retain data. Only one goroutine may feed.
+// Feed hands over data that was copied at an offset. The local file, if there is one, is complete
+// up to safe. Feed does not retain data. Only one goroutine may feed.
 func (p *Pipe) Feed(data []byte, off, safe int64) {
 	if p == nil {
 		return
@@ -222,7 +222,7 @@ func (p *Pipe) openFile() (file io.ReaderAt, free func()) {
 	return file, free
 }
 
-// readOne hashes what comes next in the file. The caller holds the lock, which readOne releases
+// readOne hashes the next bytes of the file. The caller holds the lock, which readOne releases
 // while reading: while the pipe is behind nothing else moves p.next.
 func (p *Pipe) readOne(file io.ReaderAt, buffer []byte) {
 	off, n := p.next, min(p.safe-p.next, int64(len(buffer)))
@@ -267,8 +267,8 @@ func (p *Pipe) Finish(size int64) error {
 	return p.err
 }
 
-// Drain waits until everything that was fed is hashed, and returns how much that is. The digests
-// may then be written to directly.
+// Drain waits until everything fed is hashed, and returns the number of bytes. The digests may then
+// be written to directly.
 func (p *Pipe) Drain() int64 {
 	p.mu.Lock()
 	p.last = true
@@ -331,7 +331,7 @@ func (r fedReaderAt) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Tee returns a Writer to w that feeds what w takes, from an offset on.
+// Tee returns a Writer to w that feeds the bytes w takes, from an offset on.
 func Tee(w io.Writer, feed func(data []byte, off int64), off int64) io.Writer {
 	return &feedingWriter{w, feed, off}
 }

@@ -25,11 +25,11 @@ const (
 type Limiter struct {
 	ctx   context.Context
 	rate  *rate.Limiter
-	Piece int // the most that is to move at once
+	Piece int // the most that may move at once
 
 	mu    sync.Mutex
 	until time.Time     // the end of the latest wait
-	held  time.Duration // for how long somebody has waited, up to then
+	held  time.Duration // how long callers have waited, up to then
 }
 
 // NewLimiter returns nil without a limit.
@@ -60,7 +60,7 @@ func (l *Limiter) Wait(n int) error {
 	return Sleep(l.ctx, delay)
 }
 
-// hold counts a wait. What several wait at the same time counts once.
+// hold counts a wait. Time in which several callers wait counts once.
 func (l *Limiter) hold(now time.Time, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ func (l *Limiter) hold(now time.Time, delay time.Duration) {
 	}
 }
 
-// HeldFor returns for how long the limit has made somebody wait.
+// HeldFor returns how long the limit has made callers wait.
 func (l *Limiter) HeldFor() time.Duration {
 	if l == nil {
 		return 0

@@ -12,12 +12,12 @@ import (
 
 // Pauses sums up the time in which a run could not move anything: while a host stalled, while a
 // lost connection was replaced, and while the process was stopped, as by Ctrl-Z. Rates leave it
-// out. With two hosts, what both lack at the same time may count for the first one only.
+// out. With two hosts, time that both lack at once may count for the first one only.
 type Pauses struct {
 	mu    sync.Mutex
-	total time.Duration // of those that are over
-	until time.Time     // when the last of them ended: what began earlier is not counted twice
-	since time.Time     // when the connection stopped to be of use; zero if there is one
+	total time.Duration // of the pauses that are over
+	until time.Time     // when the last of them ended: no time before it is counted twice
+	since time.Time     // when the connection became useless; zero if there is one
 	seen  time.Time     // when the process last ran, to pauseTick
 
 	// a stall that may end by itself, from its beginning to when it was last seen; zero if none
@@ -47,14 +47,14 @@ func (p *Pauses) Watch() (stop func()) {
 	})
 }
 
-// Of says whose stalls are meant: stalledSince returns when the present one began, or zero.
+// Of sets whose stalls count: stalledSince returns when the present one began, or zero.
 func (p *Pauses) Of(stalledSince func() time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stalledSince = stalledSince
 }
 
-// tick takes note of a stall that began at since, or, if that is zero, that there is none.
+// tick notes a stall that began at since, or, if that is zero, that there is none.
 func (p *Pauses) tick(since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Attempt takes note of what is told about a connection.
+// Attempt notes an attempt to replace a lost connection, or its success.
 func (p *Pauses) Attempt(a pool.Attempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

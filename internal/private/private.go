@@ -19,69 +19,69 @@ type Client interface {
 	// order in which they arrived, as OpenSSH's server does. Requests that depend on one another
 	// may then be sent at once.
 	WorksInOrder() bool
-	// ReadsOnce reports whether the server is known to count how often a file is read, so that no
-	// file should be read without need.
+	// ReadsOnce reports whether the server is known to count the reads of a file, so that no file
+	// should be read without need.
 	ReadsOnce() bool
-	// Touches reports whether the server is known to show the present time as the time of cached
+	// Touches reports whether the server is known to report the present time as the time of cached
 	// files.
 	Touches() bool
 	// StartSmall makes transfers start with one request in flight, or at least 256 KiB, and keep no
-	// more in flight than twice what the link holds. It is for short links: sshd spends much time
+	// more in flight than twice the link's capacity. It is for short links: sshd spends much time
 	// on growing its buffers if it receives faster than its sftp-server takes.
 	StartSmall()
 	// Beneath returns a view of the client that follows no symbolic link beneath a directory,
-	// whatever becomes of the directories there meanwhile. above is what all paths of that
-	// directory begin with: it ends in a slash, or is "" for the directory where relative paths
-	// start. Not even a link that is a path's last element is followed there; other paths are
-	// treated as ever. ok is false, and the view follows links, if the server cannot do that:
-	// usftp's own can.
+	// whatever becomes of the directories there meanwhile. above is the prefix of all paths in that
+	// directory: it ends in a slash, or is "" for the directory where relative paths start. There,
+	// a link is not followed even as a path's last element; other paths are treated as usual. ok is
+	// false, and the view follows links, if the server cannot do that: usftp's own can.
 	Beneath(above string) (view *usftp.Client, ok bool)
-	// Alike returns the view of another client that follows links where this one does.
+	// Alike returns a view of another client that follows links where this one does.
 	Alike(other *usftp.Client) *usftp.Client
 	// KnowsLinks reports whether the server is known to follow no symbolic link in RENAME and
-	// LSTAT, and to answer READLINK with what the link says. On other servers the following methods
-	// send more requests.
+	// LSTAT, and to answer READLINK with the text of the link. On other servers the following
+	// methods send more requests.
 	KnowsLinks() bool
 	// ResolvesLinks reports whether the server is known to answer READLINK with the path that a
 	// link leads to.
 	ResolvesLinks() bool
-	// OnWindows reports whether the server is known to hand names to Windows as they are.
+	// OnWindows reports whether the server is known to hand names to Windows unchanged.
 	OnWindows() bool
-	// Find is Stat that makes do with what else a server tells if it refuses STAT: of a directory
-	// it may know no more than that it is one. It takes one round trip, and more after a refusal.
-	// If it fails, Untold says whether anything may be there.
+	// Find is like Stat, but falls back on other answers if the server refuses STAT: for a
+	// directory these may say no more than that it is one. It takes one round trip, and more after
+	// a refusal. If it fails, Untold reports whether anything may exist there.
 	Find(name string) (fs.FileInfo, error)
-	// Look is Lstat that follows no link on any server, and makes do like Find; of a link it may
-	// know no more than that it is one. It takes one round trip.
+	// Look is like Lstat, but follows no link on any server, and falls back like Find; for a link
+	// it may know no more than that it is one. It takes one round trip.
 	Look(name string) (fs.FileInfo, error)
-	// StartLook is Look that does not wait for the answer; wait does.
+	// StartLook starts Look without waiting for the answer; wait does.
 	StartLook(name string) (wait func() (fs.FileInfo, error))
-	// Move is Rename that follows no link in the last element of either name, on any server. With
-	// replace it is PosixRename if the server has that; otherwise it replaces nothing but links.
+	// Move is like Rename, but follows no link in the last element of either name, on any server.
+	// With replace it acts as PosixRename if the server has that; otherwise it replaces nothing but
+	// links.
 	Move(oldName, newName string, replace bool) error
-	// ReplaceByLink makes a symbolic link that says text, in place of a file or a link if there is
-	// one. It may use the other two names, which are in the same directory; if it fails, what is
-	// left under one of them is in the error.
+	// ReplaceByLink makes a symbolic link with this text, in place of a file or a link if one
+	// exists. It may use the other two names, which are in the same directory; if it fails, the
+	// error names any leftover under one of them.
 	ReplaceByLink(text, name, temporary, aside string) error
-	// LinksTo reports whether a link means want. READLINK answers have, which some servers make
+	// LinksTo reports whether a link means want. have is READLINK's answer, which some servers make
 	// absolute.
 	LinksTo(name, have, want string) bool
 	// KeepsUploads reports whether on the server a new file appears when it is closed, and not if
 	// it is abandoned; see docs/uploads.md.
 	KeepsUploads() bool
 	// Upload describes the upload that was abandoned or is under way, if there is no file of this
-	// name. Lstat and Look describe that, too, as if it were a file.
+	// name. Lstat and Look describe such an upload, too, as if it were a file.
 	Upload(name string) (fs.FileInfo, error)
 	// OneHandle reports whether one file or directory can be open at a time, since the server gives
 	// one handle to several (see [usftp.ErrSharedHandle]).
 	OneHandle() bool
 	// OpenHandles returns how many files and directories are open on the connection.
 	OpenHandles() int
-	// Heard returns when the server last gave a sign of life: when it sent anything or answered a
+	// Heard returns when the server last gave a sign of life: sent anything or answered a
 	// keepalive. It is exact to an eighth of the stall timeout, as long as requests are in flight.
 	Heard() time.Time
-	// Overdue returns since when what the server owes has been overdue, and when the connection
-	// will be given up for that; both are zero if nothing is.
+	// Overdue returns since when an answer of the server has been overdue, and when the connection
+	// will be given up for that; both are zero if none is overdue.
 	Overdue() (since, end time.Time)
 	// PutsFiles and GetsFiles report whether the server takes and sends several small files in one
 	// request; see docs/small-files.md.
@@ -91,7 +91,7 @@ type Client interface {
 	// directory, gives it its attributes, with flush waits until it is on the disk, and renames it.
 	// Files that are put at the same time share requests. The caller may reuse p after StartPut
 	// returns. wait, which must be called, returns the result. If the server refuses any step,
-	// nothing is left of the file. If the connection is lost, the temporary file may be there.
+	// nothing of the file is left. If the connection is lost, the temporary file may be left.
 	StartPut(name, temporary string, p []byte, perm fs.FileMode, attrs usftp.NewAttrs,
 		flush bool) (wait func() error)
 	// GetFile reads a regular file that should have exactly size bytes, at most wire.LargestFile,
@@ -116,8 +116,8 @@ func WithFirstRequest(start func(*usftp.Client)) usftp.ClientOption {
 	return hook.FirstRequest(func(c any) { start(c.(*usftp.Client)) }).(usftp.ClientOption)
 }
 
-// WithOneHandle makes the clients of a host share what one of them finds out, and logs with the
-// host's name: that each can have one file or directory open at a time.
+// WithOneHandle makes the clients of a host share the finding that each can have only one file or
+// directory open at a time, and log it with the host's name.
 func WithOneHandle(host string, shared *atomic.Bool) usftp.ClientOption {
 	return hook.OneHandle(host, shared).(usftp.ClientOption)
 }
@@ -127,7 +127,7 @@ type File interface {
 	// StartWriteClose writes p, which must fit one request (see [Client.DataSizes]), at the
 	// beginning of a file that is open for writing, sets its attributes and closes it, even if one
 	// of these fails. The caller may reuse p after StartWriteClose returns. wait, which must be
-	// called, returns the result; refused is why the attributes could not be set, although the
+	// called, returns the result; refused says why the attributes could not be set, although the
 	// contents may be complete.
 	StartWriteClose(p []byte, attrs usftp.NewAttrs) (wait func() (refused, err error))
 	// ReadClose reads a file that should have exactly size bytes, which must fit one request (see
@@ -141,18 +141,18 @@ type File interface {
 	// open files: the file has to be opened again.
 	HandleLost() bool
 	// Waited returns how long all transfers of the file did nothing but wait for the server or the
-	// link. The rest of their time they spent in the caller's reader or writer.
+	// link. They spent the rest of their time in the caller's reader or writer.
 	Waited() time.Duration
-	// Answers returns how many DATA replies have arrived on the file's own handle. What came in one
-	// was read at one moment.
+	// Answers returns how many DATA replies have arrived on the file's own handle. The data of one
+	// reply was read at one moment.
 	Answers() int64
 }
 
 // OfFile returns the further methods of a file.
 func OfFile(f *usftp.File) File { return hook.File(f).(File) }
 
-// Untold reports whether the error of a question about a path leaves open whether anything is
-// there: the server refused to answer, or answered FAILURE, which some do if nothing is there.
+// Untold reports whether a failed question about a path leaves open whether anything exists there:
+// the server refused to answer, or answered FAILURE, as some do for names that do not exist.
 func Untold(err error) bool { return hook.Untold(err) }
 
 // ErrOtherSize means that a file does not have the expected size.
@@ -165,24 +165,24 @@ type Stripes interface {
 	// order, and advances the offset. It calls w.WriteAt on the calling goroutine. It returns how
 	// many bytes have arrived without a gap; after an error there may be more beyond one.
 	WriteToAt(w io.WriterAt) (int64, error)
-	// ReadFromAt writes what r has, from the file's offset to r's end, to the file at the same
+	// ReadFromAt writes the data of r, from the file's offset to r's end, to the file at the same
 	// offsets, and advances the offset. It calls r.ReadAt on the calling goroutine. It returns how
 	// many bytes the server has acknowledged without a gap; after an error there may be more beyond
 	// one. Holes of a [SparseReaderAt] count as acknowledged.
 	ReadFromAt(r io.ReaderAt) (int64, error)
-	// ReadRange is [usftp.File.ReadRange]. Data that arrives early waits in memory, up to twice
-	// what the link holds.
+	// ReadRange is like [usftp.File.ReadRange]. Data that arrives early waits in memory, up to
+	// twice the link's capacity.
 	ReadRange(off, length int64) io.ReadCloser
 
 	// Join adds another handle f of the same file, opened through another client for writing,
 	// without os.O_CREATE and os.O_TRUNC. It must stay open until the transfer has ended. Join
-	// returns false if it has ended already. If f's connection is lost, the other handles take
-	// over. The caller must make sure that f is the same file and that each handle sees what the
-	// others write.
+	// returns false if the transfer has ended already. If f's connection is lost, the other handles
+	// take over. The caller must make sure that f is the same file and that each handle sees the
+	// others' writes.
 	Join(f *usftp.File) bool
 	// Rest stops a handle that has joined from requesting more or, with false, lets it take part
-	// again. This is how the caller can find out whether the handle adds to the rate: what is in
-	// flight completes, after which Idle returns true, and the other handles do the rest.
+	// again. This is how the caller can find out whether the handle adds to the rate: requests in
+	// flight complete, after which Idle returns true, and the other handles do the rest.
 	Rest(f *usftp.File, rest bool)
 	// Idle reports whether a handle rests with nothing in flight.
 	Idle(f *usftp.File) bool

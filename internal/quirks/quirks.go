@@ -1,4 +1,4 @@
-// Package quirks holds what a host has shown about its behaviour since the login.
+// Package quirks records the behaviour that a host has shown since the login.
 package quirks
 
 import (
@@ -10,27 +10,28 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// Quirks is what a host has shown since the login, on any connection.
+// Quirks is the behaviour that a host has shown since the login, on any connection.
 type Quirks struct {
-	Separate    atomic.Bool // one handle does not see what another one wrote
+	Separate    atomic.Bool // one handle does not see data written by another
 	Touches     atomic.Bool // a file being read shows the current time as its mtime
 	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
 	NoRename    atomic.Bool // files cannot be renamed
-	Renaming    sync.Mutex  // held while that is found out
+	Renaming    sync.Mutex  // held while NoRename is found out
 	NoRemove    atomic.Bool // files cannot be removed
 	Reported    atomic.Bool // the user has been told of NoTemporary or NoRename
 	WholeFiles  atomic.Bool // existing files are written only if they are emptied first
 	NoFsetstat  atomic.Bool // attributes are set by path only
 	NoTimes     atomic.Bool // times cannot be set
 	NoModes     atomic.Bool // permissions cannot be set
-	NoDirTimes  atomic.Bool // those of directories cannot
+	NoDirTimes  atomic.Bool // times of directories cannot be set
 	NoDirModes  atomic.Bool
-	ToldDirs    atomic.Bool // the user has been told of that
+	ToldDirs    atomic.Bool // the user has been told of NoDirTimes or NoDirModes
 	Proved      atomic.Bool // a file has been looked at after its attributes were set
 	Clock       Clock
 }
 
-// Settable takes out of set, which is for a directory or a file, what the host is known to refuse.
+// Settable removes from set, for a directory or a file, the attributes that the host is known to
+// refuse.
 func (q *Quirks) Settable(set *usftp.NewAttrs, dir bool) {
 	if q.NoTimes.Load() || dir && q.NoDirTimes.Load() {
 		set.SetTimes, set.Atime, set.Mtime = false, time.Time{}, time.Time{}

@@ -1,6 +1,5 @@
 // Package treewalk visits trees on the calling goroutine while others list directories ahead of the
-// visit, in its order. It knows neither files nor requests: its users say how a directory is
-// listed.
+// visit, in its order. It knows neither files nor requests: its users say how to list a directory.
 package treewalk
 
 import (
@@ -13,28 +12,28 @@ import (
 )
 
 const (
-	// leastListings and mostListings are how many directories are listed at once, initially and at
+	// leastListings and mostListings are the number of directories listed at once, initially and at
 	// most. Servers limit open handles, OpenSSH's to about a thousand.
 	leastListings = 16
 	mostListings  = 128
 
-	// mostAhead is how many entries are listed ahead of the visit, in addition to those of the
+	// mostAhead is the number of entries listed ahead of the visit, in addition to those of the
 	// directory it waits for: about 5 MB.
 	mostAhead = 1 << 15
 
-	// MostPart is how many entries of a directory are held if their order does not matter, and
-	// mostSorted if it does.
+	// MostPart is the number of entries of a directory that are held if their order does not
+	// matter, and mostSorted if it does.
 	MostPart   = 20_000
 	mostSorted = 20_000_000
 
-	// someEntries is how many entries are counted at a time.
+	// someEntries is the number of entries counted at a time.
 	someEntries = 100
 )
 
 var errTooMany = errors.New("the directory has too many entries")
 
-// A Dir is a directory of a tree, to be embedded in what a user knows of one, which D points to. E
-// is an entry of a directory, a pointer.
+// A Dir is a directory of a tree, to be embedded in a user's own type for a directory, to which D
+// points. E is an entry of a directory, a pointer.
 type Dir[E comparable, D any] struct {
 	Err     error // why the listing failed or is incomplete; set with the last part
 	Several bool  // it came in several parts
@@ -49,14 +48,14 @@ type Dir[E comparable, D any] struct {
 	blocked              bool  // counted in Walk.blocked
 	why                  error // the listing ended; Err once the visit has all parts
 	partial              bool  // before that, some entries were listed
-	others               int   // listings begun before it
+	others               int   // listings begun up to and including it
 	crowded, retried     bool  // others were listed at the same time; it was listed once more
 }
 
 // Node returns the Dir.
 func (d *Dir[E, D]) Node() *Dir[E, D] { return d }
 
-// A part is some of a directory's entries, and what finds out whether they may be visited.
+// A part is some of a directory's entries, and a check whether they may be visited.
 type part[E any] struct {
 	entries []E
 	moved   func() error
@@ -68,7 +67,7 @@ type Walk[E comparable, T any, D interface {
 	*T
 	Node() *Dir[E, D]
 }] struct {
-	// List lists a directory, and Below makes the directory that an entry is, nil if it is none.
+	// List lists a directory, and Below makes the directory for an entry, or nil if it is none.
 	// Both are called on other goroutines, as are Before, which reports whether a is visited before
 	// b, and Descend, which reports whether a directory should be listed unless the visit skips it;
 	// nil means always.
@@ -78,31 +77,31 @@ type Walk[E comparable, T any, D interface {
 	Descend func(d D) bool
 
 	// Complete gets the entries of a part ready, and sorts them. If it returns a function, that
-	// finds out before the visit whether the directory is still where it was. With Whole all
-	// entries of a directory are one part, otherwise at most MostPart.
+	// checks before the visit whether the directory is still in its place. With Whole all entries
+	// of a directory are one part, otherwise at most MostPart.
 	Complete func(d D, entries []E) (moved func() error)
 	Whole    bool
 
-	// Through has a directory listed to its end once that has begun, whatever is ahead: a visitor
-	// that opens files may need its handle.
+	// Through has a directory listed to its end once that has begun, however much is ahead: a
+	// visitor that opens files may need its handle.
 	Through bool
 
 	// Enter is called with each part of a directory's listing and should return Dir.Err. Each is
 	// called with every entry, before anything below it. in is nil for an operand, and below is nil
 	// unless the entry is a directory. Leave is called once everything below a directory has been
 	// visited. Enter and Leave may be nil. An error ends the walk, except fs.SkipDir, which means
-	// what it does in [fs.WalkDir].
+	// the same as in [fs.WalkDir].
 	Enter func(d D, entries []E) error
 	Each  func(in D, e E, below D) error
 	Leave func(d D) error
 
-	// Stopped returns why the walk is over, or nil. Crowded reports whether an error may mean that
-	// too much was open at once, for which SFTP has no status.
+	// Stopped returns the reason why the walk is over, or nil. Crowded reports whether an error may
+	// mean that too much was open at once, for which SFTP has no status.
 	Stopped func() error
 	Crowded func(error) bool
 
-	// Again waits for changes that may make a directory readable: one whose listing was denied is
-	// then listed again. Nil means that there are none.
+	// Again waits for changes that may make a directory readable: a directory whose listing was
+	// denied is then listed again. Nil means that there are none.
 	Again func()
 
 	listing context.Context // ends with the walk
@@ -113,18 +112,18 @@ type Walk[E comparable, T any, D interface {
 	waiting dirHeap[E, T, D] // directories known but not being listed
 	active  int              // listings in progress
 	begun   int              // listings begun so far
-	blocked int              // of them, those that wait until the visit has taken a part
-	limit   int              // how many are allowed
-	most    int              // how many will ever be allowed
+	blocked int              // listings that wait until the visit has taken a part
+	limit   int              // of active listings, for now
+	most    int              // that limit will ever be
 	ahead   int              // entries listed but not visited
 	awaited D                // the directory that the visit waits for
-	alone   bool             // it is to be listed when no other is
+	alone   bool             // awaited is to be listed when no other directory is
 	over    bool
 	arrived sync.Cond // something for the visit
-	room    sync.Cond // room for those who list
+	room    sync.Cond // room for the listings
 }
 
-// Begin prepares a walk. handles is how many the server allows, 0 if that is not known.
+// Begin prepares a walk. handles is the number that the server allows, 0 if unknown.
 func (w *Walk[E, T, D]) Begin(ctx context.Context, handles uint64) {
 	w.listing, w.stop = context.WithCancel(ctx)
 	w.arrived.L, w.room.L = &w.mu, &w.mu
@@ -152,7 +151,7 @@ func (w *Walk[E, T, D]) End() {
 	w.work.Wait()
 }
 
-// Visit visits an entry, and what lies below it if it is a directory.
+// Visit visits an entry, and everything below it if it is a directory.
 func (w *Walk[E, T, D]) Visit(in D, e E, below D) error {
 	err := w.Stopped()
 	if err == nil {
@@ -269,8 +268,8 @@ func (w *Walk[E, T, D]) awaitPart(dir D) {
 	w.awaited = nil
 }
 
-// listAlone lists a directory again when the others that are being listed have ended, or can only
-// go on with the visit. From now on there are fewer. The caller holds the lock.
+// listAlone lists a directory again when the other listings have ended, or can only go on with the
+// visit. From now on there are fewer. The caller holds the lock.
 func (w *Walk[E, T, D]) listAlone(dir D) {
 	d := dir.Node()
 	w.limit = max(1, w.limit/2)
@@ -313,7 +312,7 @@ func (w *Walk[E, T, D]) begin(dir D) {
 	w.work.Go(func() { w.list(dir) })
 }
 
-// forget drops what was listed of a directory and below it. The caller holds the lock.
+// forget drops the entries listed of a directory and below it. The caller holds the lock.
 func (w *Walk[E, T, D]) forget(dir D) {
 	d := dir.Node()
 	d.left = true
@@ -349,8 +348,8 @@ func (w *Walk[E, T, D]) list(dir D) {
 	w.launch()
 }
 
-// listParts lists a directory, delivers all parts but the last, and returns that. partial reports
-// whether any entry was listed.
+// listParts lists a directory, delivers all parts but the last, and returns the last. partial
+// reports whether any entry was listed.
 func (w *Walk[E, T, D]) listParts(dir D) (some []E, partial bool, err error) {
 	uncounted := 0
 	for e, listErr := range w.List(w.listing, dir) {
@@ -385,7 +384,7 @@ func (w *Walk[E, T, D]) listParts(dir D) (some []E, partial bool, err error) {
 }
 
 // count counts listed entries, and waits while there are too many, unless the visit waits for this
-// directory, or for all that are being listed. It returns false if they are no longer wanted.
+// directory, or for all active listings. It returns false if they are no longer wanted.
 func (w *Walk[E, T, D]) count(dir D, entries int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -443,7 +442,7 @@ func (w *Walk[E, T, D]) unblock(d *Dir[E, D]) {
 	}
 }
 
-// append adds a part to those that the visit has not taken. The caller holds the lock.
+// append adds a part to the parts that the visit has not taken. The caller holds the lock.
 func (w *Walk[E, T, D]) append(d *Dir[E, D], part part[E]) {
 	if len(part.entries) > 0 && !d.left && !w.over {
 		d.parts = append(d.parts, part)

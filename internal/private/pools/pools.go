@@ -1,6 +1,6 @@
 // Package pools gives package transfer abilities of package pool that other programs have no use
-// for: which sessions a large file is spread over, how many files may be in progress, and what a
-// host has shown. Package pool fills in its variables.
+// for: the sessions that share a large file, the number of files in progress, and the quirks of a
+// host. Package pool fills in its variables.
 package pools
 
 import (
@@ -18,9 +18,9 @@ var (
 	OfHost func(host any) Host // the further methods of a *pool.Host
 )
 
-// MostShared is how often something starts over because the host gave one handle to several open
-// files (see [usftp.ErrSharedHandle]). Once is enough, unless it meets another connection each time
-// that has not found out yet.
+// MostShared limits how often an operation starts over because the host gave one handle to several
+// open files (see [usftp.ErrSharedHandle]). Once is enough, unless it meets another connection each
+// time that has not found out yet.
 const MostShared = 8
 
 // Conn has further methods of a pool.Conn.
@@ -44,7 +44,7 @@ type Progress struct{ Reached int64 }
 
 // Pool has further methods of a pool.Pool.
 type Pool interface {
-	// Want is that of pool.Pool.
+	// Want is pool.Pool's.
 	Want(connections, sessions int)
 	// Size returns the maximum number of sessions, including the first.
 	Size() int
@@ -54,7 +54,7 @@ type Pool interface {
 	// Stable reports whether nothing is being opened, how many connections there are, and how many
 	// there can be.
 	Stable() (stable bool, have, most int)
-	// Sessions returns the live sessions besides the first, and a channel that is closed when that
+	// Sessions returns the live sessions besides the first, and a channel that is closed when they
 	// may have changed.
 	Sessions() (sessions []Session, changed <-chan struct{})
 	// Use keeps the session's connection open until release is called.
@@ -76,7 +76,7 @@ type Session interface {
 
 // Host has further methods of a pool.Host.
 type Host interface {
-	// Quirks returns what the host has shown. It must not be called if pool.Host.Quirks is nil.
+	// Quirks returns the host's quirks. It must not be called if pool.Host.Quirks is nil.
 	Quirks() *quirks.Quirks
 	// LoginTrip returns the round trip measured during the login if the first request's answer was
 	// used, otherwise 0.
@@ -84,11 +84,11 @@ type Host interface {
 	// OpenRead opens a file for reading together with its attributes, and returns how long the
 	// round trip took.
 	OpenRead(ctx context.Context, path string) (f *usftp.File, trip time.Duration, err error)
-	// Stat returns what a path refers to, following symbolic links, as far as the host tells (see
-	// private.Client.Find).
+	// Stat describes the file that a path refers to, following symbolic links, as far as the host
+	// tells (see private.Client.Find).
 	Stat(ctx context.Context, path string) (fs.FileInfo, error)
-	// Look reports in one round trip what a path refers to and whether the path itself is a
-	// symbolic link, and how long that took.
+	// Look describes in one round trip the file that a path refers to, and reports whether the path
+	// itself is a symbolic link, and how long that took.
 	Look(ctx context.Context, path string) (info fs.FileInfo, link bool, trip time.Duration,
 		err error)
 }
