@@ -5,14 +5,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The two sizes of buffers: one for requests and replies as most clients make them (32 KiB of data
-// and its header), and one for the longest possible packet with room to read a little further.
+// The two sizes of buffers: one for the usual requests and replies (32 KiB of data and its header),
+// and one for the longest possible packet with room to read a little further.
 const (
 	smallBuffer = buffer.Medium
 	largeBuffer = buffer.Packet
 
-	// lookahead is how much is read beyond the end of a long packet, so that the next one's
-	// beginning comes with the same system call.
+	// lookahead is the number of bytes read beyond a long packet, so that the next one's beginning
+	// comes with the same system call.
 	lookahead = 4 << 10
 )
 
