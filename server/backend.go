@@ -262,8 +262,8 @@ type FileCopier interface {
 }
 
 // FileInSystem is a file backed by a file of the operating system: reading that file at an offset
-// is the same as ReadAt. The session may let the kernel move them without a copy through the
-// process. Absent: ReadAt is called.
+// is the same as ReadAt. The session may let the kernel move its contents without a copy through
+// the process. Absent: ReadAt is called.
 type FileInSystem interface {
 	SystemFile() *os.File
 }

@@ -110,8 +110,7 @@ func codeOf(err error) wire.Code {
 	return wire.Failure
 }
 
-// isEscape reports whether os.Root refused a path that leads out of it; os does not export that
-// error.
+// isEscape reports whether os.Root refused a path that leads out of it; it is not exported.
 func isEscape(err error) bool {
 	e, ok := errors.AsType[*fs.PathError](err)
 	return ok && e.Err != nil && e.Err.Error() == "path escapes from parent"

@@ -40,9 +40,8 @@ type Folder struct {
 //
 // Folders are listed in the directory above them, and can be neither removed nor renamed, nor can
 // the directories on the way to them. Nothing is renamed or linked from one FS to another: that
-// fails with FAILURE, as OpenSSH's server answers EXDEV. Names that some file system may take for a
-// folder's mean the folder, such as names that differ only in case, or in how Unicode composes a
-// letter.
+// fails with FAILURE, as OpenSSH's server answers EXDEV. Names that some disk may take for a
+// folder's mean the folder, such as names that differ in case, or in how Unicode composes a letter.
 type Folders struct {
 	root *folder
 	all  []*folder

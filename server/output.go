@@ -28,8 +28,7 @@ type output struct {
 // errOutputClosed is returned for replies after the end of the session.
 var errOutputClosed = errors.New("sftp server: the session is over")
 
-// shortReply is the longest reply that goes through the stage; longer ones come in their own
-// buffer.
+// shortReply is the longest reply for the stage; longer ones come in their own buffer.
 const shortReply = 1 << 10
 
 // put queues a short reply, which it copies. It does not write.

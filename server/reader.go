@@ -42,8 +42,7 @@ func (d *reader) begin() {
 	d.read()
 }
 
-// greet answers INIT. Like OpenSSH's server it announces its own version regardless of the
-// client's.
+// greet answers INIT. Like OpenSSH's server it ignores the client's version and announces its own.
 func (s *session) greet(packet []byte) error {
 	t, _, body, err := wire.ParseHeader(packet)
 	if err != nil || t != wire.TypeInit {
@@ -164,8 +163,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 	return nil, false, nil
 }
 
-// finishAdmit completes a request that admit began, and reports whether this reader continues
-// reading.
+// finishAdmit completes what admit began, and reports whether this reader continues reading.
 func (d *reader) finishAdmit(r *request, inline bool) bool {
 	s := d.session
 	s.mu.Lock()

@@ -67,8 +67,7 @@ func treeChanged(o operation, name, to string, attrs *wire.Attrs) Event {
 	return e
 }
 
-// Reporting returns a copy of the view with a reporter, which gets an event for each change to the
-// tree.
+// Reporting returns the view with a reporter, which gets an event for each change to the tree.
 func (v *View) Reporting(r *Reporter) *View {
 	reporting := *v
 	reporting.reports = r

@@ -137,8 +137,8 @@ func (s *session) sendFile(name string) error {
 
 var errShrank = errors.New("the file became shorter while it was read")
 
-// sendContents sends exactly the announced size. Unreadable parts are sent as zeros and reported
-// afterwards.
+// sendContents sends exactly the announced size. Unreadable parts are sent as zeros and then
+// reported.
 func (s *session) sendContents(file io.ReaderAt, size int64,
 	went *transfer) (readErr, err error) {
 	buffer := s.scratch()
