@@ -200,7 +200,7 @@ const (
 	Discarded               // as by Abandon, but nothing is to be kept: it exceeds a limit
 )
 
-// abandoned returns how a file ends that is given up for a reason.
+// abandoned returns the Ending of a file abandoned for a reason.
 func abandoned(reason error) Ending {
 	if errors.Is(reason, ErrQuota) || errors.Is(reason, ErrTooLarge) {
 		return Discarded
@@ -300,7 +300,7 @@ type Linked interface {
 	// return nil if only Stat and Lstat can tell.
 	FileIdentity() any
 
-	// LinkCount returns how many names the file has.
+	// LinkCount returns the file's number of names.
 	LinkCount() uint64
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// mostChunks limits how many chunks a reply lists, and so the work per request: at the longest
+	// mostChunks limits the chunks that a reply lists, and so the work per request: at the longest
 	// chunk length that is 384 MiB.
 	mostChunks = 2048
 

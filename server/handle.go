@@ -36,7 +36,7 @@ type handle struct {
 	// Under the session's lock.
 	ops     requestList // unfinished requests, in order of arrival
 	active  int         // position in the session's list of handles with ops, from 1
-	waiting int         // how many of ops have not started
+	waiting int         // number of ops that have not started
 	closing bool        // CLOSE has arrived: nothing may follow it
 	turns   turns
 

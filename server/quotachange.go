@@ -388,7 +388,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		q.superseded(before, name, stat)
 		release()
 		f = q.files.lock(key)
-		if f.handles == 0 && !isNew && v.uploadsAtomically() { // beside one that it is to replace
+		if f.handles == 0 && !isNew && v.uploadsAtomically() { // next to a file that it will replace
 			if err := q.account.Reserve(ctx, 0, 1); err != nil {
 				q.release(f)
 				end(file, Abandoned)

@@ -163,7 +163,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 	return nil, false, nil
 }
 
-// finishAdmit completes what admit began, and reports whether this reader continues reading.
+// finishAdmit ends what admit began, and reports whether this reader continues.
 func (d *reader) finishAdmit(r *request, inline bool) bool {
 	s := d.session
 	s.mu.Lock()

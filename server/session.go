@@ -433,7 +433,7 @@ type Activity struct {
 	last    atomic.Int64
 }
 
-// Running returns how many requests the backend is working on.
+// Running returns the number of requests that the backend is working on.
 func (a *Activity) Running() int { return int(a.running.Load()) }
 
 // Last returns when a request last ended, or the beginning of 1970 if none has.

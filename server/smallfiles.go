@@ -239,8 +239,8 @@ func (t *step) unreserve() {
 	t.s.handles.unreserve()
 }
 
-// may asks the policy and the rules of the file about another operation on it, which is logged from
-// then on.
+// may asks the policy and the rules of the file about another operation on it, and makes it the one
+// to be logged.
 func (t *step) may(o operation) error {
 	t.op = o
 	if err := t.s.view.permitTo(o, t.does()); err != nil {

@@ -88,8 +88,8 @@ func (v *View) permitTo(o operation, more effect) error {
 	return nil
 }
 
-// Allows returns nil if the policy allows all the named operations, otherwise an error that names
-// one that it does not. The names are those of [Operations].
+// Allows returns nil if the policy allows all the named operations, otherwise an error that says
+// which it does not. The names are those of [Operations].
 func (v *View) Allows(names ...string) error {
 	set, err := parseOperations(names)
 	if err != nil {

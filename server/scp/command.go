@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Command is the command of a client of the old protocol: the arguments of the scp that it expects
+// Command is a client's command line in the old protocol: the arguments of the scp that it expects
 // to start.
 type Command struct {
 	Source      bool // -f: files go to the client

@@ -1,7 +1,7 @@
 // Package scp serves the protocol that scp used before SFTP, and scp -O still uses.
 //
-// The client sends the command line of an scp that the server is to run, and then talks to that
-// scp. Here the line is parsed and never run, and files are served by the backend that serves SFTP.
+// The client sends the command line of an scp to run on the server, and then talks to that scp.
+// Here the line is parsed and never run, and files are served by the backend that serves SFTP.
 package scp
 
 import (
@@ -70,7 +70,7 @@ type fatal struct{ text string }
 
 func (f *fatal) Error() string { return "scp: " + f.text }
 
-// fail reports a failed file, and tells the client the cause; the session continues.
+// fail reports the failure of one file, and tells the client; the session continues.
 func (s *session) fail(name string, cause error) error {
 	s.failed(name, cause)
 	return s.tell(name, cause)

@@ -50,8 +50,8 @@ func (l *SessionLimit) Begin(context.Context) (end func(), err error) {
 
 func (l *SessionLimit) end() { l.used.Add(-1) }
 
-// mostConnections returns how many connections the user may have: one for each session, and at
-// least userMost.
+// mostConnections returns the number of connections that the user may have: one for each session,
+// and at least userMost.
 func (a *Access) mostConnections() int {
 	if a.Sessions == nil {
 		return userMost

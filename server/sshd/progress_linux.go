@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acknowledged returns how many bytes the client's system has acknowledged, and whether more are
+// acknowledged returns the bytes that the client's system has acknowledged, and whether more are
 // waiting. A Write returns once its last byte is in the system's buffer; over a slow link that can
 // be minutes after the previous Write, and minutes before the data arrives. Only the system sees
 // the progress of such a transfer.

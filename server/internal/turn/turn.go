@@ -4,7 +4,7 @@ package turn
 import "context"
 
 // A Taker is a backend that calls [Take] when resolving a path takes long, which only it can know:
-// links can make any path long. For other backends the session goes by a path's length.
+// links can make any path long. For other backends the session judges by a path's length.
 type Taker interface {
 	TakesTurns()
 }
