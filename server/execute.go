@@ -338,8 +338,8 @@ func (s *session) close(h *handle, unclosed error) error {
 	return s.closeHandle(h, unclosed)
 }
 
-// closeHandle closes a file or directory, or abandons a file. unclosed is the reason why there was
-// no CLOSE, or nil.
+// closeHandle closes a file or directory, or abandons a file, also if unclosed, the reason why
+// there was no CLOSE, is not nil.
 func (s *session) closeHandle(h *handle, unclosed error) error {
 	if h.dir != nil {
 		h.dir.stop()

@@ -265,7 +265,7 @@ func (s *session) pass(t *turns, p piece) {
 	s.releasePacket(p.own)
 }
 
-// tell tells the sum, if any, about other changes of the file.
+// tell tells the sum, if any, about other events of the file.
 func (t *turns) tell(what func(sum *whole.Sum)) {
 	if t.sum == nil {
 		return

@@ -27,8 +27,8 @@ func (i identified) FileIdentity() any {
 // LinkCount implements server.Linked.
 func (i identified) LinkCount() uint64 { return uint64(i.data.NumberOfLinks) }
 
-// A junction leads elsewhere, as a symbolic link does, and its text can be read as a link's. Go
-// only calls it an irregular file.
+// A junction leads elsewhere, as a symbolic link does, and its text can be read as a link's. Go has
+// only an irregular file's mode for it.
 type junction struct{ fs.FileInfo }
 
 // Mode implements fs.FileInfo.

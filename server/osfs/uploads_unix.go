@@ -228,7 +228,7 @@ var ended = func() <-chan struct{} {
 	return done
 }()
 
-// unfinished returns the error for opening a file for reading that is being uploaded.
+// unfinished returns the error for reading a file that is being uploaded.
 func (u *uploads) unfinished(dir int, base string) error {
 	switch up, err := u.find(dir, hiddenName(base)); {
 	case err == unix.ENOENT: // it has just got its name, or was removed
