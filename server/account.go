@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// Account is where a Quota keeps its count: what is used, and how much may be. Several servers may
-// share one, for directories that they share. It is safe for concurrent use.
+// Account keeps a Quota's count: the usage and its limits. Several servers may share one, for
+// directories that they share. It is safe for concurrent use.
 type Account interface {
 	// Reserve adds to the count, or returns [ErrQuota] if that would exceed a limit, or another
-	// error, with which the request fails. Nothing is negative. Other changes of the same file wait
-	// meanwhile, and writers ask for each piece, so an account that is far away should take more
-	// than it is asked for, in advance.
+	// error, with which the request fails. The amounts are never negative. Other changes of the
+	// same file wait meanwhile, and writers ask for each piece, so a remote account should reserve
+	// more than it is asked for, in advance.
 	Reserve(ctx context.Context, bytes, files int64) error
 
-	// Settle corrects the count by what has turned out, in either direction. It does not wait.
+	// Settle corrects the count by the actual difference, in either direction. It does not wait.
 	Settle(bytes, files int64)
 
 	// Usage returns the count. It does not wait, and may be a little old.
@@ -26,15 +26,15 @@ type Account interface {
 type Countable interface {
 	Account
 
-	// Counted reports whether there is a count. An error is that of the change.
+	// Counted reports whether there is a count. Its error fails the change.
 	Counted(ctx context.Context) (bool, error)
 
-	// BeginCount begins a count. Its result is corrected by what changes from then on, and does not
-	// matter if another server's count has ended meanwhile.
+	// BeginCount begins a count. Later changes correct its result, which is ignored if another
+	// server's count has ended meanwhile.
 	BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error)
 }
 
-// Usage is what is used of a quota. A limit of 0 is none.
+// Usage is the used part of a quota, and its limits. A limit of 0 means none.
 type Usage struct{ Bytes, Files, MaxBytes, MaxFiles int64 }
 
 // counter is an Account in memory.

@@ -13,18 +13,17 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FS is what a session serves. It must implement Stat; everything else is optional. A backend
-// implements those of the interfaces below that it supports; for the others clients get
-// OP_UNSUPPORTED, or what the interface says under "Absent". An extension whose interface is absent
-// is not offered.
+// FS is a session's backend. It must implement Stat; everything else is optional. A backend
+// implements the interfaces below that it supports; for the others clients get OP_UNSUPPORTED, or
+// the behaviour stated under "Absent". An extension whose interface is absent is not offered.
 //
 // Paths are absolute, slash-separated and clean as by [path.Clean]: they begin with "/", and
 // contain no "..", no NUL and at most 4096 bytes. A [PathWalker] gets them as the client sent them.
 // Methods are called concurrently. Their context ends with the session. [StatusError] describes how
 // errors are translated.
 type FS interface {
-	// Stat describes the file at path, following symbolic links. [AttrsOf] describes what the
-	// client is told.
+	// Stat describes the file at path, following symbolic links. [AttrsOf] describes the attributes
+	// that the client is told.
 	Stat(ctx context.Context, path string) (fs.FileInfo, error)
 }
 
@@ -42,8 +41,8 @@ type Lstater interface {
 	Lstat(ctx context.Context, path string) (fs.FileInfo, error)
 }
 
-// Opener opens files. flags are those of OPEN, wire.OpenRead and so on, with at least one of read
-// and write set; attrs are for a file that this creates. Absent: OPEN is unsupported.
+// Opener opens files. flags are OPEN's, wire.OpenRead and so on, with at least one of read and
+// write set; attrs apply to a file that Open creates. Absent: OPEN is unsupported.
 type Opener interface {
 	Open(ctx context.Context, path string, flags uint32, attrs wire.Attrs) (File, error)
 }
@@ -56,8 +55,8 @@ type Lister interface {
 	List(ctx context.Context, path string) iter.Seq2[fs.FileInfo, error]
 }
 
-// HiddenLister lists what a directory has that takes space, and that Stat describes but List does
-// not, such as uploads that were given up and that a client may go on with. A quota counts it.
+// HiddenLister lists a directory's entries that take space, and that Stat describes but List leaves
+// out, such as abandoned uploads that a client may resume. A quota counts them.
 type HiddenLister interface {
 	ListHidden(ctx context.Context, path string) iter.Seq2[fs.FileInfo, error]
 }
@@ -157,7 +156,7 @@ type File interface {
 }
 
 // FileAbandoner gives up a file opened for writing. Abandon is called instead of Close if the
-// session ended without CLOSE, or a write failed or was denied: what has arrived is not what the
+// session ended without CLOSE, or a write failed or was denied: the contents are not those that the
 // client meant to store. A backend whose files appear at Close shows nothing then. Absent: Close is
 // called.
 type FileAbandoner interface {
@@ -165,28 +164,28 @@ type FileAbandoner interface {
 }
 
 // FileDiscarder is a [FileAbandoner] that can keep nothing. Discard is called instead of Abandon if
-// a write was denied since it was more than the quota or the size of a file allows: what would be
-// kept would go on filling it, and can never be completed. Absent: Abandon is called.
+// a write was denied because it exceeded the quota or the maximum file size: the kept file would go
+// on filling the quota, and can never be completed. Absent: Abandon is called.
 type FileDiscarder interface {
 	FileAbandoner
 	Discard() error
 }
 
-// AtomicUploader says whether every file that is made or emptied appears when it is closed, as a
-// whole, and a new one that was abandoned is kept for its client, which STAT tells its size.
-// Absent: it is taken that files change while they are written.
+// AtomicUploader reports whether every created or truncated file appears as a whole when it is
+// closed, and an abandoned new file is kept for its client, which learns its size from STAT.
+// Absent: files are assumed to change while they are written.
 //
-// Upload describes the new file that is not complete, or returns fs.ErrNotExist if there is none,
-// or if another file has its name.
+// Upload describes the incomplete new file, or returns fs.ErrNotExist if none exists, or if another
+// file has its name.
 type AtomicUploader interface {
 	UploadsAtomically() bool
 	Upload(ctx context.Context, name string) (fs.FileInfo, error)
 }
 
-// FileEnder is a file that takes the place of another when it is closed. Under a quota, and if
-// nothing is to be kept, End is called instead of Close and Abandon. It also describes the file
-// that has no name any more, if there is one: the one that was replaced, or this one if nothing is
-// kept of it. Replaces describes what has the place now. Absent: no file loses its name.
+// FileEnder is a file that replaces another when it is closed. Under a quota, and if nothing is to
+// be kept, End is called instead of Close and Abandon. It also describes the file that has no name
+// any more, if any: the replaced one, or this one if nothing is kept of it. Replaces describes the
+// file that it would replace now. Absent: no file loses its name.
 type FileEnder interface {
 	Replaces() (fs.FileInfo, error)
 	End(how Ending) (gone fs.FileInfo, err error)
@@ -198,10 +197,10 @@ type Ending int
 const (
 	Closed    Ending = iota // as by Close
 	Abandoned               // as by Abandon
-	Discarded               // as by Abandon, but nothing is to be kept: it is more than is allowed
+	Discarded               // as by Abandon, but nothing is to be kept: it exceeds a limit
 )
 
-// abandoned returns how a file ends that is given up for a reason.
+// abandoned returns the Ending of a file abandoned for a reason.
 func abandoned(reason error) Ending {
 	if errors.Is(reason, ErrQuota) || errors.Is(reason, ErrTooLarge) {
 		return Discarded
@@ -227,9 +226,9 @@ func end(file File, how Ending) error {
 	return file.Close()
 }
 
-// FileHasher is a file that has hashes of itself, although it may not be readable. Hash returns
-// that of a stretch by an algorithm of check-file, such as "md5". Absent, or errors.ErrUnsupported:
-// what is read is hashed.
+// FileHasher is a file that knows hashes of itself, although it may not be readable. Hash returns
+// the hash of a range by an algorithm of check-file, such as "md5". Absent, or
+// errors.ErrUnsupported: the file is read and hashed.
 type FileHasher interface {
 	Hash(algorithm string, offset, length int64) ([]byte, error)
 }
@@ -256,22 +255,22 @@ type FileStatVFSer interface {
 }
 
 // FileCopier copies up to length bytes at offset from of source, which is a File of the same FS, to
-// offset to of itself, and returns how many it copied; fewer mean that source ends there. Absent,
-// or errors.ErrUnsupported: the session reads and writes.
+// offset to of itself, and returns how many it copied; fewer mean that source ended. Absent, or
+// errors.ErrUnsupported: the session reads and writes.
 type FileCopier interface {
 	CopyFrom(ctx context.Context, source File, from, length, to int64) (int64, error)
 }
 
-// FileInSystem is a file whose contents are those of a file of the operating system: reading that
-// file at an offset is the same as ReadAt. The session may let the kernel move them without a copy
-// through the process. Absent: ReadAt is called.
+// FileInSystem is a file backed by a file of the operating system: reading that file at an offset
+// is the same as ReadAt. The session may let the kernel move its contents without a copy through
+// the process. Absent: ReadAt is called.
 type FileInSystem interface {
 	SystemFile() *os.File
 }
 
-// AttrsOf returns what a client is told about a file: size, mode and modification time, and the
-// owner, group and access time if info.Sys() has them: a *wire.Attrs is returned as it is, and the
-// system's own structure is understood.
+// AttrsOf returns the attributes that a client is told of a file: size, mode and modification time,
+// and the owner, group and access time if info.Sys() has them: a *wire.Attrs is returned as it is,
+// and the system's own structure is understood.
 func AttrsOf(info fs.FileInfo) wire.Attrs {
 	if attrs, ok := info.Sys().(*wire.Attrs); ok && attrs != nil {
 		return *attrs
@@ -288,30 +287,30 @@ func AttrsOf(info fs.FileInfo) wire.Attrs {
 	return attrs
 }
 
-// Seconds converts a time to the protocol's: seconds since 1970 in 32 bits, limited to that range
-// (draft-02, section 5).
+// Seconds converts a time to the protocol's format: seconds since 1970 in 32 bits, limited to that
+// range (draft-02, section 5).
 func Seconds(t time.Time) uint32 {
 	return uint32(min(max(t.Unix(), 0), 1<<32-1))
 }
 
-// Linked is what a backend's FileInfo may implement for files that can have several names. Absent:
+// Linked may be implemented by a backend's FileInfo, for files that can have several names. Absent:
 // on Unix the system's own structure is used, and elsewhere each name counts as a file of its own.
 type Linked interface {
 	// FileIdentity is equal for infos of one file, and comparable. An info from a listing may
 	// return nil if only Stat and Lstat can tell.
 	FileIdentity() any
 
-	// LinkCount returns how many names the file has.
+	// LinkCount returns the file's number of names.
 	LinkCount() uint64
 }
 
-// Changed is what a backend's FileInfo may implement where clients may set modification times.
+// Changed may be implemented by a backend's FileInfo, where clients may set modification times.
 type Changed interface {
-	// ChangeTime returns when the file came, or was last changed in any way, or the zero time.
+	// ChangeTime returns when the file appeared, or last changed in any way, or the zero time.
 	ChangeTime() time.Time
 }
 
-// linkCount is for listings shown to people, since version 3 has no field for it, and for quotas.
+// linkCount serves listings shown to people, since version 3 has no field for it, and quotas.
 func linkCount(info fs.FileInfo) uint64 {
 	if linked, ok := info.(Linked); ok {
 		return linked.LinkCount()
@@ -322,7 +321,7 @@ func linkCount(info fs.FileInfo) uint64 {
 	return 1
 }
 
-// identityOf identifies a file whatever its name; if that is impossible it returns the name.
+// identityOf identifies a file regardless of its name, or returns the name if it cannot.
 func identityOf(info fs.FileInfo, name string) any {
 	if linked, ok := info.(Linked); ok {
 		return cmp.Or(linked.FileIdentity(), any(name))

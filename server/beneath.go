@@ -7,13 +7,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A beneath is what [wire.ExtBeneath] adds to the wrapped request; docs/beneath.md describes it.
+// A beneath is the addition of [wire.ExtBeneath] to the wrapped request; see docs/beneath.md.
 type beneath struct {
 	length int    // of top in the client's paths, with the slash after it
 	top    string // absolute
 }
 
-// beneathOperations are the requests that may be wrapped: all that do something at a path.
+// beneathOperations are the requests that may be wrapped: all that act on a path.
 const beneathOperations operationSet = 1<<opOpen | 1<<opOpendir | 1<<opStat | 1<<opLstat |
 	1<<opSetstat | 1<<opLsetstat | 1<<opReadlink | 1<<opRemove | 1<<opRmdir | 1<<opMkdir |
 	1<<opSymlink | 1<<opRename | 1<<opPosixRename | 1<<opHardlink | 1<<opPutFiles |
@@ -43,7 +43,7 @@ func (r *request) unwrap(v *View, body []byte) ([]byte, error) {
 	return body, err
 }
 
-// check checks a path, and takes the directory from it.
+// check checks a path, and sets b.top from it.
 func (b *beneath) check(v *View, name string) error {
 	if b.length > len(name) || b.length > 0 && name[b.length-1] != '/' {
 		return errNotBeneath
@@ -70,11 +70,11 @@ func WithBeneath(ctx context.Context, top string) context.Context {
 }
 
 // Beneath returns the directory beneath which the request with this context must follow no symbolic
-// link, not even one that is the last element of a path, even if somebody replaces a directory by a
-// link in the meantime. Links on the way to the directory, and the directory itself, are followed.
-// The request's paths begin with top, and a slash unless that ends in one; what comes after that is
-// at least one element, none of them "", "." or "..". ok is false for all other requests. It is for
-// a [Beneather], which gets to see such requests through the same methods as all others.
+// link, not even as the last element of a path, even if a directory is replaced by a link
+// meanwhile. Links on the way to the directory, and the directory itself, are followed. The
+// request's paths begin with top, and a slash unless top ends in one; at least one element follows,
+// none of them "", "." or "..". ok is false for all other requests. It serves a [Beneather], which
+// gets such requests through the same methods as all others.
 func Beneath(ctx context.Context) (top string, ok bool) {
 	top, _ = ctx.Value(beneathKey{}).(string)
 	return top, top != ""

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// changes lets the changes of a tree through that do not concern each other, and makes the others
-// wait for each other, in order of arrival. So what a quota finds out about a name before a change
-// is still true when the change is made, and no change waits for one elsewhere.
+// changes lets independent changes of a tree run at once, and makes related ones wait for each
+// other, in order of arrival. So a quota's findings about a name still hold when the change is
+// made, and no change waits for one elsewhere.
 type changes struct {
 	mu  sync.Mutex
 	all []*pass // under way or waiting, in order of arrival
 }
 
-// pass is a change of some names, or also of what lies below them.
+// pass is a change of some names, or also of everything below them.
 type pass struct {
 	names []string
 	below bool

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// mostChunks limits how many chunks a reply lists, and so the work per request: at the longest
+	// mostChunks limits the chunks that a reply lists, and so the work per request: at the longest
 	// chunk length that is 384 MiB.
 	mostChunks = 2048
 
-	// chunkList is the part of a request's buffer that holds the list. The file is read through the
-	// rest.
+	// chunkList is the part of a request's buffer that holds the list; the rest is for reading the
+	// file.
 	chunkList = 48 << 10
 )
 
@@ -73,8 +73,8 @@ func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
 	return reply, nil
 }
 
-// A chunkSource reads the file whose chunks are listed. It holds a turn at expensive work, except
-// while it reads.
+// A chunkSource reads the file whose chunks are listed. It holds a turn for expensive work, except
+// during reads.
 type chunkSource struct {
 	s       *session
 	request *request

@@ -3,8 +3,8 @@
 // [Serve] runs one session: it speaks version 3 of the protocol (draft-ietf-secsh-filexfer-02,
 // "draft-02" below) and OpenSSH's extensions with the client at the other end of a stream, and
 // calls a backend for everything that concerns files. A backend is an [FS] and as many of this
-// package's optional interfaces as it supports; each says what clients are told without it. Package
-// osfs serves a directory, package memfs a tree in memory, and package sshd accepts SSH
+// package's optional interfaces as it supports; each states the answer that clients get without it.
+// Package osfs serves a directory, package memfs a tree in memory, and package sshd accepts SSH
 // connections.
 //
 // # Concurrency and order
@@ -14,16 +14,15 @@
 // clients depend on that. A request waits for earlier ones on the same handle that could affect its
 // result: reads run at the same time, as do writes that do not overlap; an fstat waits for writes,
 // a close for everything. A request that names a path waits for earlier requests on related paths
-// if either changes something: the same path, one above or below it, or a handle opened by it.
+// if either changes something: the same path, a path above or below it, or a handle opened by it.
 // Paths are compared as written: two names of one file, through a link, count as two paths. A slow
-// request delays only those that wait for it.
+// request delays only the requests that wait for it.
 //
 // # Events
 //
-// A session tells what happens as values, see [Event]: each file that is opened and closed, each
-// change to the tree, each request that is denied. The lines of a log are made from them. A
-// [Gate] is asked before a change of names, and before a file that was written is closed, and can
-// refuse it.
+// A session reports events as values, see [Event]: each file that is opened and closed, each change
+// to the tree, each request that is denied. Log lines are made from them. A [Gate] is asked before
+// a change of names, and before a file that was written is closed, and can refuse it.
 //
 // # Bounds
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// StatusError lets a backend decide exactly what a client is told. Other errors are translated as
+// StatusError lets a backend decide the exact answer to a client. Other errors are translated as
 // OpenSSH's server does:
 //
 //	io.EOF                                          EOF
@@ -66,7 +66,7 @@ var (
 	errHandles    = &StatusError{Code: wire.Failure, Message: "too many open handles"}
 )
 
-// noSuchFile is what OpenSSH's server says.
+// noSuchFile is the message of OpenSSH's server.
 const noSuchFile = "No such file"
 
 // statusOf translates an error.
@@ -110,7 +110,7 @@ func codeOf(err error) wire.Code {
 	return wire.Failure
 }
 
-// isEscape reports whether os.Root refused a path that leads out of it; that error is not exported.
+// isEscape reports whether os.Root refused a path that leads out of it; it is not exported.
 func isEscape(err error) bool {
 	e, ok := errors.AsType[*fs.PathError](err)
 	return ok && e.Err != nil && e.Err.Error() == "path escapes from parent"

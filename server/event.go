@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// EventKind says what an Event reports. It is also the message of the event's log line.
+// EventKind is the kind of an Event. It is also the message of the event's log line.
 type EventKind string
 
 const (
@@ -19,7 +19,7 @@ const (
 
 	FileOpened    EventKind = "file opened"    // Path, Upload, Transfer
 	FileClosed    EventKind = "file closed"    // Path, Upload, Read, Written, Took, Transfer
-	FileAbandoned EventKind = "file abandoned" // the same, Err: it is not complete
+	FileAbandoned EventKind = "file abandoned" // the same, Err: it is incomplete
 	FileFailed    EventKind = "file failed"    // the same, Err: the backend could not close it
 	TreeChanged   EventKind = "tree changed"   // Request, Path, To, Attrs
 	RequestDenied EventKind = "request denied" // Request, Path, To, By, Err
@@ -28,7 +28,7 @@ const (
 	// Of sessions of the scp protocol only.
 
 	CopyFailed   EventKind = "scp failed"        // Request, Path, Err: a file that was not copied
-	ClientFailed EventKind = "the client failed" // Err: what the client says about its own files
+	ClientFailed EventKind = "the client failed" // Err: the client's message about its own files
 
 	// Of package sshd.
 
@@ -43,8 +43,8 @@ const (
 	ConnectionClosed EventKind = "connection closed" // of a client that had logged in
 )
 
-// eventKinds has the level of each kind's log line, and which lines a client can cause at no cost
-// to itself by asking for what it does not get.
+// eventKinds has the level of each kind's log line, and marks the lines that a client can cause at
+// no cost to itself, by requests that are refused.
 var eventKinds = map[EventKind]struct {
 	level   slog.Level
 	limited bool
@@ -67,8 +67,8 @@ type Event struct {
 	Remote   string   // the client's address, with its port; sshd knows it
 	User     string   // who has logged in, or tried to; sshd knows it
 	Client   string   // the client's SSH version line
-	Method   string   // of authentication that succeeded, by its name in SSH; of several the last
-	Key      string   // the fingerprint of the key, or of that in the certificate, that succeeded
+	Method   string   // the authentication that succeeded, by its SSH name; the last of several
+	Key      string   // the fingerprint of the key, or the certificate's key, that succeeded
 	Tried    []string // methods of authentication that failed
 	Check    bool     // the connection is a load balancer's own, to see whether the server lives
 	Protocol string   // "sftp" or "scp"
@@ -77,12 +77,12 @@ type Event struct {
 	Command string      // that a client wanted to be run
 	Path    string      // absolute, as the backend has it
 	To      string      // the other path of a rename or link
-	Attrs   *wire.Attrs // what was set
-	By      string      // what denied it: "policy", "quota", "limit" or "backend"
+	Attrs   *wire.Attrs // the attributes set
+	By      string      // denied by "policy", "quota", "limit" or "backend"
 
 	Upload        bool          // the file was written, or opened for that
 	Read, Written int64         // bytes of the file that the client read and wrote
-	Took          time.Duration // since the file was opened; how long a ban or an idle time is
+	Took          time.Duration // since the file was opened; length of a ban or idle time
 	Transfer      *Transfer     // the open file
 	SHA256        string        // of the file, in hexadecimal, if it is known; see Reporter
 
@@ -93,15 +93,15 @@ type Event struct {
 // then writes them to Logger. The number of lines about refusals is limited, since no client may
 // fill the disk by being refused; Events comes before that limit. A nil *Reporter does nothing.
 type Reporter struct {
-	// Events, if not nil, gets every event, from several goroutines at once. What it reports waits
-	// until it returns.
+	// Events, if not nil, gets every event, from several goroutines at once. The reported action
+	// waits until it returns.
 	Events func(Event)
 
 	// Gate, if not nil, is asked before changes.
 	Gate Gate
 
-	// Hashes has files hashed as they are written and read. Those that were not from their
-	// beginning to their end, in order and once, through one handle, have no hash.
+	// Hashes has files hashed as they are written and read. A file gets a hash only if it passes
+	// from beginning to end, in order and once, through one handle.
 	Hashes bool
 
 	// Logger, if not nil, gets a line for each event. Strings are cut at 128 bytes.
@@ -155,7 +155,7 @@ func (r *Reporter) log(e *Event) {
 	lograte.Cut(r.Logger).LogAttrs(ctx, kind.level, string(e.Kind), e.appendAttrs(attrs)...)
 }
 
-// end logs how many lines were omitted.
+// end logs the number of omitted lines.
 func (r *Reporter) end() {
 	if omitted := r.refusals.Omitted(); omitted > 0 && r.Logger != nil {
 		r.Logger.Info("more requests refused", "omitted", omitted)

@@ -21,7 +21,7 @@ type worker struct {
 	next    *worker // in the session's list
 }
 
-// execute runs a request, queues its reply, and releases the buffer that the request came in.
+// execute runs a request, queues its reply, and releases the request's buffer.
 func (w *worker) execute(s *session, r *request) {
 	s.active.begin()
 	defer s.active.end()
@@ -150,8 +150,8 @@ func (w *worker) attrs(s *session, r *request, info fs.FileInfo, err error) {
 	w.short(s, r, wire.AttrsReply{Attrs: plainAttrs(info)}.Append(w.scratch[:0], r.id))
 }
 
-// plainAttrs returns AttrsOf without extended attributes, which may have any length and which no
-// client uses.
+// plainAttrs returns AttrsOf without extended attributes, which can have any length and no client
+// uses.
 func plainAttrs(info fs.FileInfo) wire.Attrs {
 	attrs := AttrsOf(info)
 	attrs.Extended, attrs.Flags = nil, attrs.Flags&^wire.AttrExtended
@@ -338,8 +338,8 @@ func (s *session) close(h *handle, unclosed error) error {
 	return s.closeHandle(h, unclosed)
 }
 
-// closeHandle closes a file or directory, or abandons a file, also because of unclosed: that is why
-// there was no CLOSE, or nil.
+// closeHandle closes a file or directory, or abandons a file, also if unclosed, the reason why
+// there was no CLOSE, is not nil.
 func (s *session) closeHandle(h *handle, unclosed error) error {
 	if h.dir != nil {
 		h.dir.stop()
@@ -368,8 +368,8 @@ func (s *session) closeHandle(h *handle, unclosed error) error {
 	return e.Err
 }
 
-// sumOf returns the hash of a file that is about to be closed, or "". Of one that is open for
-// writing it is that of what was written.
+// sumOf returns the hash of a file that is about to be closed, or "". For a file open for writing
+// it covers the bytes written.
 func (s *session) sumOf(h *handle, upload bool) string {
 	if upload != (h.writerAt != nil) {
 		return ""
@@ -521,18 +521,18 @@ func (s *session) copyData(r *request) error {
 	if length == 0 {
 		length = math.MaxInt64
 		// The end is where it is now: the copy may lengthen its own source, through another handle.
-		// A file without a size, as in /proc, has what can be read.
+		// A file without a size, as in /proc, is read to its end.
 		if info, err := s.fstat(from); err == nil && info.Size() > 0 {
 			length = uint64(max(0, info.Size()-int64(r.offset)))
 		}
 	}
 	length = min(length, math.MaxInt64-r.offset, math.MaxInt64-r.toOffset)
 	// Like OpenSSH's server, refuse to copy within one file if the ranges overlap: it would read
-	// what it has just written.
+	// its own output.
 	if from == to && r.offset < r.toOffset+length && r.toOffset < r.offset+length {
 		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
 	}
-	from.turns.tell((*whole.Sum).Break) // nobody sees it pass
+	from.turns.tell((*whole.Sum).Break) // its bytes are not hashed
 	to.turns.tell((*whole.Sum).Break)
 	n, err := s.copyRange(r, int64(length))
 	from.moved.Add(int64(n), 0)

@@ -17,31 +17,31 @@ import (
 
 // Folder is a part of the tree of [Folders], with rules of its own.
 type Folder struct {
-	// Path is where it is: absolute and clean. Of paths, the folder that is nearest decides.
+	// Path is its place in the tree, absolute and clean. The nearest folder decides about a path.
 	Path string
 
-	// FS is what it holds. Nil is what the folder around it has at this path.
+	// FS is its backend. Nil means the enclosing folder's files at this path.
 	FS FS
 
-	// Policy has the rules. Home, User, Uploads and Downloads are those of the session, and not of
-	// a folder. Without an FS, Quota is that of the folder around it.
+	// Policy has the rules. Home, User, Uploads and Downloads are the session's, and ignored here.
+	// Without an FS, Quota is the enclosing folder's.
 	Policy Policy
 
-	// RefusedNames are patterns of names that nothing is given, as rsync has them: "*.exe" is a
-	// name anywhere, "/in/*.tmp" a path of the whole tree. Their case does not matter.
+	// RefusedNames are patterns of names that no file may get, in rsync's syntax: "*.exe" is a name
+	// anywhere, "/in/*.tmp" a path of the whole tree. Their case does not matter.
 	RefusedNames []string
 }
 
-// Folders is a backend that is composed of others, and of directories of these that have rules of
-// their own. Every path goes through one place, which resolves the links in it and then decides
-// which folder it is in. That folder's backend is asked to follow no link, so that one that is put
-// there in the meantime leads nowhere. Links lead from a folder into those below it, and out of
-// none that has an FS of its own.
+// Folders is a backend composed of others, and of directories within these that have their own
+// rules. Every path goes through one function, which resolves its links and then decides which
+// folder it is in. That folder's backend is asked to follow no link, so that a link put there
+// meanwhile leads nowhere. Links lead from a folder into folders below it, and never out of one
+// that has its own FS.
 //
 // Folders are listed in the directory above them, and can be neither removed nor renamed, nor can
 // the directories on the way to them. Nothing is renamed or linked from one FS to another: that
 // fails with FAILURE, as OpenSSH's server answers EXDEV. Names that some disk may take for a
-// folder's are the folder, such as those that differ in case, or in how Unicode composes a letter.
+// folder's mean the folder, such as names that differ in case, or in how Unicode composes a letter.
 type Folders struct {
 	root *folder
 	all  []*folder
@@ -52,7 +52,7 @@ type folder struct {
 	elements []string // of its path
 	keys     []string // of these, see package samename
 	path     string   // without a slash at the end, "" for the root
-	owner    *folder  // whose FS it is: itself, or one around it
+	owner    *folder  // the folder whose FS it uses: itself, or an enclosing one
 	view     *View    // with its rules
 	refused  filter.Rules
 }
@@ -68,9 +68,9 @@ var (
 		Message: noSuchFile + ": too many levels of symbolic links"}
 )
 
-// NewFolders composes a tree. The first folder is that of "/", and has an FS. It fails if a path is
-// not as it should be or is there twice, if a policy or pattern is wrong, or with
-// errors.ErrUnsupported if an FS has links and is no [Beneather]: that could not be kept in.
+// NewFolders composes a tree. The first folder is "/", and has an FS. It fails if a path is invalid
+// or listed twice, if a policy or pattern is wrong, or with errors.ErrUnsupported if an FS has
+// links but is not a [Beneather]: its links could not be confined.
 func NewFolders(folders ...Folder) (*Folders, error) {
 	t := &Folders{}
 	for i, one := range folders {
@@ -97,7 +97,7 @@ func NewFolders(folders ...Folder) (*Folders, error) {
 	return t, nil
 }
 
-// find reports whether there is a folder with a path.
+// find reports whether a folder has this path.
 func (t *Folders) find(keys []string) bool {
 	return slices.ContainsFunc(t.all, func(f *folder) bool { return slices.Equal(f.keys, keys) })
 }
@@ -106,7 +106,7 @@ func (t *Folders) find(keys []string) bool {
 func (t *Folders) complete(f *folder, from *Folder, folders []Folder) (err error) {
 	files, policy := from.FS, from.Policy
 	if files == nil {
-		for i, around := range t.all { // the nearest that has one
+		for i, around := range t.all { // the nearest one that has an FS
 			if folders[i].FS != nil && begins(f.keys, around.keys) &&
 				(files == nil || len(around.elements) > len(f.owner.elements)) {
 				f.owner, files = around, folders[i].FS
@@ -145,15 +145,15 @@ func elementsOf(name string) []string {
 	return strings.Split(name, "/")
 }
 
-// begins reports whether a path is another one, or below it, by their keys.
+// begins reports whether a path equals another one, or lies below it, by their keys.
 func begins(name, with []string) bool {
 	return len(name) >= len(with) && slices.Equal(name[:len(with)], with)
 }
 
-// A place is what a path stands for.
+// A place is the location that a path stands for.
 type place struct {
 	*folder
-	ctx  context.Context // for what is asked at path, with which no link is followed
+	ctx  context.Context // for requests at path; they follow no link
 	path string          // in the folder's FS
 	full string          // in the tree, without links
 }
@@ -178,18 +178,18 @@ func (t *Folders) at(ctx context.Context, name string) place {
 	return p
 }
 
-// fixed reports whether a path is that of a folder, or on the way to one.
+// fixed reports whether a path is a folder's, or on the way to one.
 func (t *Folders) fixed(name string) bool {
 	keys := samename.Keys(name)
 	return slices.ContainsFunc(t.all, func(f *folder) bool { return begins(f.keys, keys) })
 }
 
-// made reports whether a path is a directory, whatever the FS around it has there: that of a folder
-// with an FS of its own, or on the way to one.
+// made reports whether a path is a directory regardless of the enclosing FS: a folder with its own
+// FS, or on the way to one.
 func (t *Folders) made(name string) bool { return len(t.below(name, true)) > 0 }
 
-// below returns the names in a directory that folders with an FS of their own, or what is on the
-// way to them, have; with itself also "" for the directory itself.
+// below returns the names in a directory that belong to folders with their own FS, or lie on the
+// way to them; with itself, also "" for the directory itself.
 func (t *Folders) below(name string, itself bool) (names []string) {
 	keys := samename.Keys(name)
 	for _, f := range t.all {
@@ -204,8 +204,8 @@ func (t *Folders) below(name string, itself bool) (names []string) {
 	return names
 }
 
-// maxLinks is how often a path may lead from one folder to another by links, as on Linux; each of
-// its elements may take a question or two besides.
+// maxLinks limits how often a path may cross from one folder to another through links, as on Linux;
+// each of its elements may take one or two more queries.
 const maxLinks = 40
 
 // real resolves the links in a path, whose last element need not exist.
@@ -214,7 +214,7 @@ func (t *Folders) real(ctx context.Context, name string) (string, error) {
 	return t.resolve(WithBeneath(ctx, ""), name, &most)
 }
 
-// resolve does what real does, with at most so many questions to the folders.
+// resolve works like real, with at most *most queries to the folders.
 func (t *Folders) resolve(ctx context.Context, name string, most *int) (string, error) {
 	for ; *most > 0; *most-- {
 		p := t.at(ctx, name)
@@ -245,8 +245,8 @@ func (t *Folders) resolve(ctx context.Context, name string, most *int) (string, 
 	return "", errManyLinks
 }
 
-// locate is the one way from a client's path to what it stands for. follow is for what follows a
-// link that is the last element.
+// locate is the only way from a client's path to its place. follow is set if a link in the last
+// element is followed.
 func (t *Folders) locate(ctx context.Context, name string, follow bool) (place, error) {
 	dir, base := path.Split(name)
 	if top, ok := Beneath(ctx); ok { // no link beneath it is followed
@@ -261,7 +261,7 @@ func (t *Folders) locate(ctx context.Context, name string, follow bool) (place, 
 	return t.at(ctx, path.Join(real, base)), nil
 }
 
-// naming locates a path that is going to be something's name.
+// naming locates a path that is about to become a file's name.
 func (t *Folders) naming(ctx context.Context, name string, dir bool) (place, error) {
 	p, err := t.locate(ctx, name, false)
 	if err == nil {
@@ -270,7 +270,7 @@ func (t *Folders) naming(ctx context.Context, name string, dir bool) (place, err
 	return p, err
 }
 
-// accepts returns an error for a name that nothing is given.
+// accepts returns an error for a refused name.
 func (p *place) accepts(dir bool) error {
 	if p.refused.Exclude(samename.Key(strings.TrimPrefix(p.full, "/")), dir) {
 		return errRefusedName
@@ -278,7 +278,7 @@ func (p *place) accepts(dir bool) error {
 	return nil
 }
 
-// moving locates something whose name is going to change.
+// moving locates a file whose name is about to change.
 func (t *Folders) moving(ctx context.Context, name string) (place, error) {
 	p, err := t.locate(ctx, name, false)
 	if err == nil && t.fixed(p.full) {
@@ -305,7 +305,7 @@ func (t *Folders) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
 	return t.described(p, p.view.Lstat)
 }
 
-// described describes a place, which may be on the way to a folder and nowhere else.
+// described describes a place, which may exist only on the way to a folder.
 func (t *Folders) described(p place,
 	stat func(ctx context.Context, name string) (fs.FileInfo, error)) (fs.FileInfo, error) {
 	info, err := stat(p.ctx, p.path)
@@ -325,7 +325,7 @@ func (t *Folders) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, 
 		folders := t.below(p.full, false)
 		for info, err := range p.view.List(p.ctx, p.path) {
 			if errors.Is(err, fs.ErrNotExist) && len(folders) > 0 {
-				break // it is on the way to them only
+				break // it exists only on the way to them
 			}
 			if err == nil && contains(folders, info.Name()) {
 				continue
@@ -466,7 +466,7 @@ func (t *Folders) Link(ctx context.Context, oldName, newName string) error {
 	return from.view.Link(from.ctx, from.path, to.path)
 }
 
-// two finds what is to get another name, and that name. Both folders must allow it.
+// two locates a file that is to get another name, and the new name. Both folders must allow it.
 func (t *Folders) two(ctx context.Context, o operation, oldName, newName string) (from, to place,
 	err error) {
 	if from, err = t.moving(ctx, oldName); err != nil {
@@ -483,7 +483,7 @@ func (t *Folders) two(ctx context.Context, o operation, oldName, newName string)
 	if from.owner != to.owner {
 		return from, to, errCrossing
 	}
-	// Under its new name it must not allow what it does not allow here.
+	// Its new name must not allow what its present one forbids.
 	const held = readsContents | writesContents | setsAttributes
 	if from.view.withheld&^to.view.withheld&held != 0 {
 		return from, to, errForbidden
@@ -549,7 +549,7 @@ func (t *Folders) allow(list ...operation) bool {
 	return true
 }
 
-// UploadsAtomically implements [AtomicUploader]: in all folders, or else not for sure.
+// UploadsAtomically implements [AtomicUploader]: true only if all folders do.
 func (t *Folders) UploadsAtomically() bool {
 	for _, f := range t.all {
 		if !f.view.uploadsAtomically() {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// renamedInfo describes a file by the name that it has here.
+// renamedInfo describes a file under its name in the composed tree.
 type renamedInfo struct {
 	fs.FileInfo
 	name string

@@ -28,15 +28,15 @@ type handle struct {
 	file     File
 	readerAt io.ReaderAt
 	writerAt io.WriterAt
-	raw      syscall.RawConn // of a file that may be sent through a relay
-	system   bool            // a file of the system, which itself serializes writes
+	raw      syscall.RawConn // set if the file may be sent through a relay
+	system   bool            // a system file: the system serializes its writes
 	dir      *listing        // of a directory
 	opened   time.Time
 
 	// Under the session's lock.
-	ops     requestList // requests in order of arrival that are not done
+	ops     requestList // unfinished requests, in order of arrival
 	active  int         // position in the session's list of handles with ops, from 1
-	waiting int         // how many of ops have not started
+	waiting int         // number of ops that have not started
 	closing bool        // CLOSE has arrived: nothing may follow it
 	turns   turns
 
@@ -46,7 +46,7 @@ type handle struct {
 	writeError atomic.Pointer[error]
 }
 
-// newFileHandle returns a handle of a file that stays open.
+// newFileHandle returns a handle for a file that stays open.
 func newFileHandle(file File, r *request) *handle {
 	h := newBriefHandle(file, r)
 	raw := systemFile(file)
@@ -56,8 +56,8 @@ func newFileHandle(file File, r *request) *handle {
 	return h
 }
 
-// newBriefHandle returns a handle of a file that is used once and closed. It does not ask what the
-// file is, which is a system call for each file.
+// newBriefHandle returns a handle for a file that is used once and closed. It does not query the
+// file's type, which saves a system call per file.
 func newBriefHandle(file File, r *request) *handle {
 	h := &handle{file: file, path: r.path, place: r.place, flags: r.flags, opened: time.Now()}
 	if h.flags&wire.OpenRead != 0 {
@@ -71,7 +71,7 @@ func newBriefHandle(file File, r *request) *handle {
 
 // sums has the file hashed as it passes.
 func (h *handle) sums() {
-	h.raw = nil // what goes through a relay is not seen
+	h.raw = nil // bytes in a relay cannot be hashed
 	h.turns.sum = whole.New()
 	if h.flags&wire.OpenAppend != 0 { // offsets say nothing
 		h.turns.sum.Break()
@@ -97,7 +97,7 @@ func systemFile(file File) syscall.RawConn {
 }
 
 // failWrites records a failed write. Later writes on the handle fail the same way, and so does
-// CLOSE. A handle that is not open for writing has nothing to lose.
+// CLOSE. A handle that is not open for writing is left alone.
 func (h *handle) failWrites(err error) {
 	if h.flags&wire.OpenWrite != 0 {
 		h.writeError.CompareAndSwap(nil, &err)
@@ -117,9 +117,9 @@ var (
 	errGivenUp = errors.New("the client gave it up")
 )
 
-// incomplete returns why the file is to be abandoned, if it is: a write failed, or there was no
-// CLOSE, and why. A file that was only read, to its end, is complete all the same: clients hang up
-// then.
+// incomplete returns the reason to abandon the file, or nil: a failed write, or the reason why
+// there was no CLOSE. A file that was only read, to its end, is complete all the same: some clients
+// hang up then.
 func (h *handle) incomplete(unclosed error) error {
 	reason := h.failed()
 	if reason == nil && (h.flags&wire.OpenWrite != 0 || !h.sawEnd.Load()) {
@@ -137,8 +137,8 @@ func (h *handle) abandon(reason error) {
 	}
 }
 
-// handleTable maps keys to handles. The lower half of a key is a slot, the upper half counts the
-// slot's uses, so that a handle is invalid after its CLOSE.
+// handleTable maps keys to handles. A key's lower half is a slot, its upper half counts the slot's
+// uses, so that a handle is invalid after CLOSE.
 type handleTable struct {
 	slots []handleSlot
 	free  []uint16
@@ -225,7 +225,7 @@ type turns struct {
 	mu   sync.Mutex
 	sent uint64               // of the latest request to be answered
 	held map[uint64]heldReply // by their turns
-	sum  *whole.Sum           // of what has been answered; nil unless it is wanted
+	sum  *whole.Sum           // over the answered requests; nil unless wanted
 }
 
 // heldReply is a reply whose turn has not come.
@@ -242,8 +242,8 @@ type piece struct {
 	own    *buffer.Block // that data lies in, if it is not the reply
 }
 
-// piece returns what is to be hashed of a request. What was written is taken from the request: it
-// stays until its turn, and counts against the session's budget.
+// piece returns the data of a request that is to be hashed. Written data is taken from the request:
+// it stays until its turn, and counts against the session's budget.
 func (r *request) piece(long *buffer.Block) (p piece) {
 	h := r.handle
 	switch {
@@ -265,7 +265,7 @@ func (s *session) pass(t *turns, p piece) {
 	s.releasePacket(p.own)
 }
 
-// tell tells the sum, if there is one, what happens to the file besides.
+// tell tells the sum, if any, about other events of the file.
 func (t *turns) tell(what func(sum *whole.Sum)) {
 	if t.sum == nil {
 		return
@@ -292,7 +292,7 @@ func (s *session) deliver(r *request, short []byte, long *buffer.Block) {
 			t.held = map[uint64]heldReply{}
 		}
 		t.held[r.turn] = heldReply{bytes.Clone(short), long, p}
-		if r.op == opWrite && p.own == nil { // its data does not stay, or was not written
+		if r.op == opWrite && p.own == nil { // its data is not kept, or was not written
 			t.sum.Break()
 		}
 		return

@@ -17,7 +17,7 @@ import (
 )
 
 // hashes are the algorithms of check-file (draft-ietf-secsh-filexfer-extensions-00, section 3,
-// except BLAKE3). The draft's md5 and sha1 are for clients that know nothing else; they do not
+// except BLAKE3). The draft's md5 and sha1 serve clients that know nothing better; they do not
 // protect against attackers.
 var hashes = [...]struct {
 	name string
@@ -94,8 +94,8 @@ func (s *session) hashRange(r *request) (reply wire.CheckFileReply, err error) {
 	return reply, err
 }
 
-// knownHash returns the hash of a stretch that an open file has, by the first algorithm of the list
-// by which there is one.
+// knownHash returns the hash that an open file knows of a range, by the first listed algorithm for
+// which it knows one.
 func (r *request) knownHash() (algorithm string, sum []byte, err error) {
 	err = errors.ErrUnsupported
 	if r.handle == nil || r.blockSize != 0 || r.handle.flags&wire.OpenRead == 0 ||
@@ -138,11 +138,11 @@ func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func()
 	return source, func() { file.Close() }, nil
 }
 
-// maxHashes is how many bytes of hashes a reply can hold.
+// maxHashes is the number of bytes of hashes that fit in a reply.
 const maxHashes = wire.MaxPacket - 1024
 
-// maxHashed limits what one request may hash. A hole takes no space on disk, but takes as long to
-// hash as anything else.
+// maxHashed limits the bytes that one request hashes. A hole takes no disk space, but as long to
+// hash as data.
 const maxHashed = 1 << 40
 
 var errLongHash = &StatusError{Code: wire.Failure,
@@ -150,8 +150,8 @@ var errLongHash = &StatusError{Code: wire.Failure,
 
 var errManyHashes = &StatusError{Code: wire.Failure, Message: "more hashes than fit into a reply"}
 
-// hashBlocks hashes a range block by block, or as one. It reads through the buffer in which the
-// reply is built afterwards.
+// hashBlocks hashes a range block by block, or as one. It reads into the buffer in which the reply
+// is built afterwards.
 func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byte, error) {
 	left := r.length
 	if left == 0 || left > math.MaxInt64-r.offset {
@@ -178,8 +178,7 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 		if err != nil && err != io.EOF {
 			return nil, err
 		}
-		// An empty range has one hash, that of nothing; beyond the end of the file there are no
-		// blocks.
+		// An empty range has one hash, of no bytes; beyond the end of the file there are no blocks.
 		if n > 0 || len(sums) == 0 {
 			if len(sums)+h.Size() > maxHashes {
 				return nil, errManyHashes

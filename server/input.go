@@ -15,8 +15,8 @@ const (
 	// small enough for an idle session.
 	inputSize = 16 << 10
 
-	// mediumPacket is the longest packet that is read together with others, into a large buffer.
-	// Clients that do not know limits@openssh.com send such writes by the dozen.
+	// mediumPacket is the longest packet read together with others, into a large buffer. Clients
+	// that do not know limits@openssh.com send such writes by the dozen.
 	mediumPacket = 64 << 10
 )
 
@@ -51,9 +51,9 @@ func (in *input) ready() bool {
 	return uint64(len(have)) >= wire.LengthSize+uint64(binary.BigEndian.Uint32(have))
 }
 
-// next returns the next packet, without its length field. A long packet comes with the buffer that
-// holds it, which the caller must release, even after an error; any other stays valid until the
-// next call. The error is io.EOF if the stream ended between two packets.
+// next returns the next packet, without its length field. A long packet comes with its own buffer,
+// which the caller must release, even after an error; any other stays valid until the next call.
+// The error is io.EOF if the stream ended between two packets.
 func (in *input) next() (packet []byte, own *buffer.Block, err error) {
 	if in.large != nil && in.start == in.end && in.last < inputSize {
 		in.drop()

@@ -132,7 +132,7 @@ func (l *listing) lookUp(s *session, uid, gid uint32) {
 }
 
 // appendLongName appends a line as ls -l prints it: draft-02, section 7, suggests that form, and
-// some clients print what they are sent. Widths are those of OpenSSH's server.
+// some clients print the line as it is. Widths match OpenSSH's server.
 func appendLongName(b []byte, name string, attrs *wire.Attrs, links uint64, user, group string,
 	now time.Time) []byte {
 	b = appendMode(b, attrs.Permissions)

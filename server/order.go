@@ -65,13 +65,13 @@ func (r *request) writesTo(h *handle) bool {
 	return r.op == opWrite || r.op == opCopyData && r.target == h
 }
 
-// mostApart is how far apart requests may write to a file at the same time. A client that writes in
-// order is never further ahead of what it has written before, so that a file that is stored in parts
-// (S3's have 5 MiB at least) need not end one before the last WRITE to it has been executed.
+// mostApart limits how far apart two requests may write to a file at once. A client that writes in
+// order then never runs further ahead of an earlier WRITE, so that a file stored in parts (S3's
+// have at least 5 MiB) need not end a part before the last WRITE to it has been executed.
 const mostApart = 4 << 20
 
-// overlaps reports whether two requests write to the same part of h, gain nothing by running at the
-// same time, or write too far apart.
+// overlaps reports whether two requests write to the same part of h, gain nothing by running at
+// once, or write too far apart.
 func (r *request) overlaps(e *request, h *handle) bool {
 	if h.system || h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
 		return true
@@ -127,22 +127,22 @@ func placeOf(name string) string {
 	return path.Clean(name)
 }
 
-// touches reports whether a request on paths concerns a place.
+// touches reports whether a request's paths concern a place.
 func (r *request) touches(place string) bool {
 	return touches(r.place, place) || r.place2 != "" && touches(r.place2, place)
 }
 
-// touchesRequest reports whether two requests on paths touch the same.
+// touchesRequest reports whether two requests on paths concern the same place.
 func (r *request) touchesRequest(e *request) bool {
 	return r.touches(e.place) || e.place2 != "" && r.touches(e.place2)
 }
 
-// schedule holds the requests that are not done, and decides which may start.
+// schedule holds the unfinished requests, and decides which may start.
 type schedule struct {
 	paths        requestList // requests on paths
 	pathsWaiting int
 	active       []*handle // handles with requests
-	turn         int       // where among them the last search ended
+	turn         int       // index in active where the last search ended
 	waiting      int       // requests that have not started
 	running      int
 }
@@ -210,7 +210,7 @@ func (s *schedule) doneOn(h *handle, r *request) {
 	h.active = 0
 }
 
-// all returns every request, those on two handles twice.
+// all returns every request; a request on two handles appears twice.
 func (s *schedule) all() []*request {
 	all := slices.Clone(s.paths.all())
 	for _, h := range s.active {
@@ -259,8 +259,8 @@ func (s *schedule) pathMayStart(r *request, i int) bool {
 	return true
 }
 
-// firstOn returns the first request on h that has not started, if it may start. Requests on one
-// handle start in order.
+// firstOn returns the first unstarted request on h, if it may start. Requests on one handle start
+// in order.
 func (s *schedule) firstOn(h *handle, room int) *request {
 	if h.waiting == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 type output struct {
 	w    io.Writer
 	pool *Pool
-	sent func(charged, short int) // called with what was written or dropped, see session.sent
+	sent func(charged, short int) // called with the sizes written or dropped, see session.sent
 
 	mu      sync.Mutex
 	stage   *buffer.Block   // collects short replies
@@ -28,7 +28,7 @@ type output struct {
 // errOutputClosed is returned for replies after the end of the session.
 var errOutputClosed = errors.New("sftp server: the session is over")
 
-// shortReply is the most that goes through the stage; longer replies come in a buffer of their own.
+// shortReply is the longest reply for the stage; longer ones come in their own buffer.
 const shortReply = 1 << 10
 
 // put queues a short reply, which it copies. It does not write.
@@ -50,7 +50,7 @@ func (o *output) put(reply []byte) {
 	o.size += len(reply)
 }
 
-// long reports whether enough is queued that adding more would not make the write cheaper.
+// long reports whether so much is queued that adding more would not make the write cheaper.
 func (o *output) long() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +123,7 @@ func (o *output) takeAll() (batch []*buffer.Block) {
 	return batch
 }
 
-// wrote ends what takeAll began.
+// wrote ends a write that takeAll began.
 func (o *output) wrote(batch []*buffer.Block, err error) {
 	o.spare = batch
 	o.writing = false

@@ -10,8 +10,8 @@ import (
 
 // Policy restricts how a session may use a backend. The zero Policy allows everything.
 type Policy struct {
-	// ReadOnly refuses every request that could change something. A file can still be opened for
-	// reading, unless that would create it.
+	// ReadOnly refuses every request that could change something. Opening a file for reading still
+	// works, unless that would create it.
 	ReadOnly bool
 
 	// Allowed, if not empty, names the only operations that are allowed. Denied names operations
@@ -19,8 +19,7 @@ type Policy struct {
 	// cannot be denied.
 	//
 	// Denying write, read, setstat, fsetstat, rename, check-file or statvfs denies every request
-	// that would do the same: without write, nothing is truncated or copied into a file, by
-	// whatever request.
+	// with the same effect: without write, no request truncates a file or copies into one.
 	Allowed, Denied []string
 
 	// Umask removes permission bits from new files and directories, in addition to the process's
@@ -33,20 +32,20 @@ type Policy struct {
 	// User is the name of the logged-in user, whose "~name" is Home as well.
 	User string
 
-	// Quota, if not nil, limits what lies below Home. It is for backends that serve nothing else to
+	// Quota, if not nil, limits the files below Home. It suits backends that serve nothing else to
 	// the same user.
 	Quota *Quota
 
-	// MaxFileSize limits how large a file can be made; 0 means no limit. A larger one that is there
-	// can be read.
+	// MaxFileSize limits the size to which a file can be made; 0 means no limit. Larger existing
+	// files can be read.
 	MaxFileSize int64
 
-	// Uploads and Downloads, if not nil, have what clients may still send and fetch, in bytes of
-	// contents. What the server copies or hashes by itself does not count.
+	// Uploads and Downloads, if not nil, have the bytes of contents that clients may still send and
+	// fetch. Bytes that the server copies or hashes by itself do not count.
 	Uploads, Downloads Account
 }
 
-// operation is what a request asks for, whether a packet type or an extended request.
+// operation is a kind of request, whether a packet type or an extended request.
 type operation uint8
 
 const (
@@ -91,14 +90,14 @@ const (
 	operationCount
 )
 
-// effect is what a request does, as far as several requests do the same. A set has a bit for each.
+// effect is something that several kinds of requests do. A set has a bit for each.
 type effect uint8
 
 const (
-	readsContents  effect = 1 << iota // or what is computed from them
+	readsContents  effect = 1 << iota // or values computed from them
 	writesContents                    // or changes the size
 	hashesContents                    // tells whether contents are equal to others
-	setsAttributes                    // besides those that everything new has
+	setsAttributes                    // other than a new file's usual ones
 	renames
 	describesDisk
 )
@@ -111,8 +110,8 @@ var operationTable = [operationCount]struct {
 	extension string // the name of the extended request
 	version   string // as VERSION offers it; "" means "1"
 	writes    bool   // always changes something; OPEN is judged by its flags
-	does      effect // always; [request.does] adds what depends on the request
-	denies    effect // what every request is denied with this one
+	does      effect // always; [request.does] adds effects that depend on the request
+	denies    effect // effects that are denied along with this request
 }{
 	opUnknown:         {name: "unknown"},
 	opOpen:            {name: "open", wireType: wire.TypeOpen},
@@ -191,7 +190,7 @@ func Operations() []string {
 	return names
 }
 
-// openDoes returns what OPEN does.
+// openDoes returns OPEN's effects.
 func openDoes(flags uint32, attrs *wire.Attrs) (does effect) {
 	if flags&wire.OpenTruncate != 0 {
 		does |= writesContents
@@ -202,7 +201,7 @@ func openDoes(flags uint32, attrs *wire.Attrs) (does effect) {
 	return does
 }
 
-// makeDoes returns what is done to something new, whose mode is part of making it.
+// makeDoes returns the effects of creating a file; setting its mode is part of creating it.
 func makeDoes(attrs *wire.Attrs) effect {
 	if attrs.Flags&(wire.AttrUIDGID|wire.AttrACModTime) != 0 {
 		return setsAttributes
@@ -210,7 +209,7 @@ func makeDoes(attrs *wire.Attrs) effect {
 	return 0
 }
 
-// sizeDoes returns what setting attributes does besides that.
+// sizeDoes returns the further effects of setting attributes.
 func sizeDoes(attrs *wire.Attrs) effect {
 	if attrs.Has(wire.AttrSize) {
 		return writesContents
@@ -218,7 +217,7 @@ func sizeDoes(attrs *wire.Attrs) effect {
 	return 0
 }
 
-// does returns what a request does that depends on its arguments.
+// does returns the effects of a request that depend on its arguments.
 func (r *request) does() effect {
 	switch r.op {
 	case opOpen:
@@ -231,8 +230,8 @@ func (r *request) does() effect {
 	return 0
 }
 
-// forbidden returns the operations and the effects that a policy forbids. A list of what is allowed
-// forbids the effects that nothing on it has.
+// forbidden returns the operations and the effects that a policy forbids. A list of allowed
+// operations forbids the effects that none of them has.
 func (p *Policy) forbidden() (operations operationSet, effects effect, err error) {
 	allowed, err := parseOperations(p.Allowed)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The two sizes of buffers: one for requests and replies as most clients make them (32 KiB of data
-// and its header), and one for the longest possible packet with room to read a little further.
+// The two sizes of buffers: one for the usual requests and replies (32 KiB of data and its header),
+// and one for the longest possible packet with room to read a little further.
 const (
 	smallBuffer = buffer.Medium
 	largeBuffer = buffer.Packet
 
-	// lookahead is how much is read beyond the end of a long packet, so that the next one's
-	// beginning comes with the same system call.
+	// lookahead is the number of bytes read beyond a long packet, so that the next one's beginning
+	// comes with the same system call.
 	lookahead = 4 << 10
 )
 
@@ -23,10 +23,10 @@ var _ [largeBuffer - wire.LengthSize - wire.MaxPacket - lookahead]struct{}
 // frees after a while without use. The zero Pool is ready for use.
 type Pool struct{ blocks buffer.Pool }
 
-// Out returns how many bytes are lent.
+// Out returns the number of bytes lent.
 func (p *Pool) Out() int64 { return p.blocks.Out() }
 
-// Kept returns how many bytes are free but not released.
+// Kept returns the number of bytes that are free but not released.
 func (p *Pool) Kept() int64 { return p.blocks.Kept() }
 
 // lease lends a buffer of at least n bytes; n is at most largeBuffer.

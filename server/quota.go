@@ -15,12 +15,12 @@ import (
 // directories and links. Sessions that write there share one. It is safe for concurrent use.
 //
 // The directory is walked and counted when the count is first needed, unless an [Account] has the
-// count already; from then on the count follows what sessions do. Changes made by other programs
-// are not seen until Recount. A hole in a file counts as if it were filled; a file with several
-// names counts once (see [Linked]); a file removed while open counts until it is closed.
+// count already; from then on the count follows the sessions' changes. Changes made by other
+// programs are not seen until Recount. A hole in a file counts as if it were filled; a file with
+// several names counts once (see [Linked]); a file removed while open counts until it is closed.
 //
-// While the backend makes a change, only changes of the same name or file wait for it, and those
-// of what lies below a directory that is being moved.
+// While the backend makes a change, only changes of the same name or file wait for it, and changes
+// below a directory that is being moved.
 type Quota struct {
 	account Account
 	counted atomic.Bool
@@ -52,7 +52,7 @@ func (q *Quota) Usage() (bytes, files int64) {
 	return now.Bytes, now.Files
 }
 
-// limit lowers the free space of a file system to what the quota leaves.
+// limit lowers the free space of a file system to the quota's.
 func (q *Quota) limit(reply *wire.StatVFSReply) {
 	now := q.account.Usage()
 	if now.MaxBytes > 0 && reply.FragmentSize > 0 {
@@ -70,13 +70,13 @@ func (q *Quota) limit(reply *wire.StatVFSReply) {
 }
 
 // Recount counts the tree below dir again, after other programs have changed it. Writers wait for
-// it, readers do not. After an error the old count stays. What other servers that share the account
-// change meanwhile may count wrongly.
+// it, readers do not. After an error the old count stays. Changes that other servers sharing the
+// account make meanwhile may be counted wrongly.
 func (q *Quota) Recount(ctx context.Context, backend FS, dir string) error {
 	return q.count(ctx, backend, dir, true)
 }
 
-// ready counts the tree unless that has been done.
+// ready counts the tree unless that is already done.
 func (q *Quota) ready(ctx context.Context, v *View) error {
 	if q.counted.Load() {
 		return nil
@@ -84,7 +84,7 @@ func (q *Quota) ready(ctx context.Context, v *View) error {
 	return q.count(WithBeneath(ctx, ""), v.fs, v.home, false)
 }
 
-// count does what Recount does; again is false for a count that is needed once.
+// count works like Recount; again is false if any existing count will do.
 func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) error {
 	leave, err := q.changes.enter(ctx, true, "/")
 	if err != nil {
@@ -134,7 +134,7 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 	return nil
 }
 
-// beginCount does what BeginCount does, for any account.
+// beginCount works like BeginCount, for any account.
 func (q *Quota) beginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
 	if countable, ok := q.account.(Countable); ok {
 		return countable.BeginCount(ctx)
@@ -152,13 +152,13 @@ type quotaWalk struct {
 	hidden HiddenLister // or nil
 	open   map[any]*quotaFile
 	met    map[*quotaFile]bool // of open
-	seen   map[any]bool        // files with several names that were counted
+	seen   map[any]bool        // counted files with several names
 }
 
-// maxWalk is how deep a quota counts: paths to anything deeper are too long for a request.
+// maxWalk is the depth to which a quota counts: deeper paths are too long for a request.
 const maxWalk = maxPath / 2
 
-// countBelow counts what is in a directory.
+// countBelow counts a directory's entries and everything below them.
 func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 	depth int) (bytes, files int64, err error) {
 	var below []string
@@ -193,7 +193,7 @@ func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 	return bytes, files, ctx.Err()
 }
 
-// identified returns a file's info with its identity, if the backend tells it.
+// identified returns a file's info with its identity, if the backend knows it.
 func (w *quotaWalk) identified(ctx context.Context, info fs.FileInfo, name string) fs.FileInfo {
 	if l, ok := w.lister.(Lstater); ok {
 		if found, err := l.Lstat(ctx, name); err == nil && found.Mode().IsRegular() {
@@ -203,7 +203,7 @@ func (w *quotaWalk) identified(ctx context.Context, info fs.FileInfo, name strin
 	return info
 }
 
-// list lists a directory, with what clients do not see.
+// list lists a directory, including entries that clients do not see.
 func (w *quotaWalk) list(ctx context.Context, dir string) iter.Seq2[fs.FileInfo, error] {
 	shown := withoutDots(w.lister.List(ctx, dir))
 	if w.hidden == nil {
@@ -220,8 +220,8 @@ func (w *quotaWalk) list(ctx context.Context, dir string) iter.Seq2[fs.FileInfo,
 	}
 }
 
-// sizeOf returns what a file counts for: its size, or what pending writes have reserved if that is
-// more.
+// sizeOf returns the size that a file counts for: its own, or the one that pending writes have
+// reserved if that is larger.
 func (w *quotaWalk) sizeOf(info fs.FileInfo, name string) int64 {
 	key := identityOf(info, name)
 	if linkCount(info) > 1 {

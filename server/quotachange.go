@@ -9,15 +9,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A grip is what is at a path. If that is a regular file, it is locked.
+// A grip is the file found at a path. A regular file is locked.
 type grip struct {
 	info fs.FileInfo
 	err  error
 	file *quotaFile
 }
 
-// grip takes hold of what is at one or two paths. The caller has entered a change of them. It also
-// locks the file also, which has a handle, unless that is nil.
+// grip takes hold of the files at one or two paths. The caller has entered a change of them. Unless
+// also is nil, it locks that file, which has a handle, too.
 func (q *Quota) grip(stat func(name string) (fs.FileInfo, error), also *quotaFile,
 	names ...string) (grips []grip, release func()) {
 	for {
@@ -62,7 +62,7 @@ func (q *Quota) release(f *quotaFile) {
 	q.files.leave(f)
 }
 
-// holds reports whether what was found out before a file was locked is true now. Others may have
+// holds reports whether the findings from before a file was locked are still true. Others may have
 // changed it meanwhile by another name.
 func (q *Quota) holds(g *grip, name string, before uint64,
 	stat func(name string) (fs.FileInfo, error)) bool {
@@ -86,9 +86,9 @@ func (q *Quota) holds(g *grip, name string, before uint64,
 	return true
 }
 
-// enter waits for the changes that concern these names, and counts the tree unless that has been
-// done. moves is for a change after which other paths may lead elsewhere: where there are links or
-// "..", those may be any.
+// enter waits for the changes that concern these names, and counts the tree unless that is already
+// done. moves marks a change after which other paths may lead elsewhere: with links or "..", any
+// path may.
 func (v *View) enter(ctx context.Context, moves bool, names ...string) (leave func(), err error) {
 	if err := v.quota.ready(ctx, v); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (v *View) enter(ctx context.Context, moves bool, names ...string) (leave fu
 	if !v.uploadsAtomically() {
 		return v.quota.changes.enter(ctx, moves, names...)
 	}
-	// Two uploads of one file are two files, which only the name connects.
+	// Two uploads of one file are two files, connected only by the name.
 	for {
 		real := v.realPaths(ctx, names)
 		if leave, err = v.quota.changes.enter(ctx, moves, real...); err != nil ||
@@ -110,7 +110,7 @@ func (v *View) enter(ctx context.Context, moves bool, names ...string) (leave fu
 	}
 }
 
-// realPaths resolves paths as far as that is possible.
+// realPaths resolves the paths that can be resolved.
 func (v *View) realPaths(ctx context.Context, names []string) (real []string) {
 	for _, name := range names {
 		if resolved, err := v.realPath(ctx, name); err == nil {
@@ -121,8 +121,8 @@ func (v *View) realPaths(ctx context.Context, names []string) (real []string) {
 	return real
 }
 
-// enterWith enters a change and takes hold of the files that have the names themselves. It enters a
-// change that moves if something there is a link, or a directory and directories move.
+// enterWith enters a change and takes hold of the files at the names, without following links. The
+// change moves if one of them is a link, or a directory and directories is set.
 func (v *View) enterWith(ctx context.Context, directories bool,
 	names ...string) (grips []grip, leave func(), err error) {
 	lstat := func(name string) (fs.FileInfo, error) { return v.lstat(ctx, name) }
@@ -227,8 +227,8 @@ func (v *View) quotaRmdir(ctx context.Context, name string, remove func() error)
 	})
 }
 
-// gone subtracts what has lost this name. The system keeps the contents of an open file until it is
-// closed, and so does the count.
+// gone subtracts the file that has lost this name. The system keeps an open file's contents until
+// it is closed, and so does the count.
 func (q *Quota) gone(g *grip) {
 	q.account.Settle(0, -1)
 	f := g.file
@@ -272,9 +272,9 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	return nil
 }
 
-// sourceReplaced subtracts what had the old name if an upload that was to replace it has done so
-// before it was renamed: another file has the name then, or the new one. Where files are known by
-// their names, the last handle of one counts what there is.
+// sourceReplaced subtracts the file that had the old name if an upload replaced it before it was
+// renamed: another file then has the name, or the new one. Where files are known by their names, a
+// file's last handle corrects the count.
 func (v *View) sourceReplaced(ctx context.Context, source *grip, oldName, newName string,
 	renamed bool) {
 	name := oldName
@@ -314,8 +314,8 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 		func() (fs.FileInfo, error) { return stat(name) })
 }
 
-// resize runs a change that includes a file's size, and may fail in another part. The caller has
-// locked the file.
+// resize runs a change that includes a file's size, and may fail in another part. The caller holds
+// the file's lock.
 func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize func() error,
 	stat func() (fs.FileInfo, error)) error {
 	if size > 1<<62 {
@@ -327,7 +327,7 @@ func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize fu
 			return err
 		}
 	}
-	counted := max(f.size, now) // what is cut off is free once it is gone
+	counted := max(f.size, now) // the part cut off is free only once it is gone
 	err := resize()
 	if err != nil {
 		now = f.size
@@ -370,7 +370,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	file, err := open()
 	if err != nil {
 		release()
-		// it may have been created anyway
+		// The file may have been created anyway.
 		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
 			q.account.Settle(-charged, -1)
 		}
@@ -388,7 +388,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		q.superseded(before, name, stat)
 		release()
 		f = q.files.lock(key)
-		if f.handles == 0 && !isNew && v.uploadsAtomically() { // beside one that it is to replace
+		if f.handles == 0 && !isNew && v.uploadsAtomically() { // next to a file that it will replace
 			if err := q.account.Reserve(ctx, 0, 1); err != nil {
 				q.release(f)
 				end(file, Abandoned)
@@ -398,7 +398,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		if !f.known {
 			f.known, f.size = true, charged
 		}
-		// Somebody may have removed it since it was opened, and subtracted it.
+		// It may have been removed since it was opened, and subtracted.
 		if now, err := v.statOpen(ctx, file, name); err == nil && v.uploadsAtomically() &&
 			linkCount(now) == 0 {
 			f.unlinked = true
@@ -416,7 +416,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		append: flags&wire.OpenAppend != 0}, nil
 }
 
-// superseded subtracts a file that had a name, and has lost it to another that was opened.
+// superseded subtracts a file that has lost its name to the one that was opened.
 func (q *Quota) superseded(before *grip, name string,
 	stat func(name string) (fs.FileInfo, error)) {
 	if before.file == nil {
@@ -427,8 +427,8 @@ func (q *Quota) superseded(before *grip, name string,
 	}
 }
 
-// sizeOf returns what a file that has just been opened counts for. Where a file is known by its
-// name, the old contents may stay until the new ones are complete, and count as long.
+// sizeOf returns the size that a file just opened counts for. Where a file is known by its name,
+// the old contents may stay until the new ones are complete, and count until then.
 func (v *View) sizeOf(ctx context.Context, info fs.FileInfo, key any, before *grip) (size int64) {
 	if info.Mode().IsRegular() {
 		size = info.Size()
@@ -451,8 +451,8 @@ func (v *View) statOpen(ctx context.Context, file File, name string) (fs.FileInf
 	return v.fs.Stat(ctx, name)
 }
 
-// sizeOpen returns the size of an open file, or -1 if it is not the file that says so: its name may
-// be that of another.
+// sizeOpen returns the size of an open file, or -1 if only its name could tell: that may belong to
+// another file.
 func sizeOpen(file File) int64 {
 	if stater, ok := file.(FileStater); ok {
 		if info, err := stater.Stat(); err == nil {

@@ -9,36 +9,36 @@ import (
 )
 
 // quotaFiles holds the files that are open for writing or being changed, by identity: a name does
-// not say which file it is, since others may lead there as well.
+// not identify a file, since others may lead to it, too.
 type quotaFiles struct {
 	mu    sync.Mutex
 	all   map[any]*quotaFile
-	made  uint64 // how many there have been
+	made  uint64 // how many were ever made
 	ended uint64 // how many are gone
 }
 
 // quotaFile is a file with any number of handles and names.
 type quotaFile struct {
-	number uint64 // of those made
+	number uint64 // its place in quotaFiles.made
 
 	// Under the lock of quotaFiles.
 	key   any
 	users int // handles, and changes under way
 
 	// mu is held while the size or the last name changes, by the backend as well, so that the count
-	// follows in the same order. Only a rename takes two, that of the lower number first.
+	// follows in the same order. Only a rename takes two, the lower number first.
 	mu       sync.Mutex
 	known    bool // size is known
 	size     int64
 	handles  int
 	unlinked bool // its last name is gone
 
-	// The writes that are under way may come after a truncation.
+	// The writes in flight may come after a truncation.
 	ends     []int64 // where they end
-	appended int64   // their bytes, of those at the end of the file, wherever that is
+	appended int64   // bytes of the appending ones
 }
 
-// use returns the file with a key, which is known until it is left.
+// use returns the file with a key, and counts a user; leave ends the use.
 func (q *quotaFiles) use(key any) *quotaFile {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,7 +55,7 @@ func (q *quotaFiles) use(key any) *quotaFile {
 	return f
 }
 
-// hold adds a user to a file that has one already.
+// hold adds a user to a file that already has one.
 func (q *quotaFiles) hold(f *quotaFile) *quotaFile {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -107,7 +107,7 @@ func (q *quotaFiles) unlink(f *quotaFile) {
 	q.all[f] = f
 }
 
-// moved follows files that are known only by their paths.
+// moved renames files that are known only by their paths.
 func (q *quotaFiles) moved(oldName, newName string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,7 +121,7 @@ func (q *quotaFiles) moved(oldName, newName string) {
 	}
 }
 
-// lockAll locks all files. None may be added meanwhile.
+// lockAll locks all files. The caller ensures that none is added meanwhile.
 func (q *quotaFiles) lockAll() (all map[any]*quotaFile, unlock func()) {
 	q.mu.Lock()
 	all = maps.Clone(q.all)
@@ -142,7 +142,7 @@ func lockInOrder(files []*quotaFile) {
 	}
 }
 
-// atLeast returns how large a file of the given size may be after the writes under way.
+// atLeast returns the size that a file of the given size may have after the writes in flight.
 func (f *quotaFile) atLeast(size int64) int64 {
 	for _, end := range f.ends {
 		size = max(size, end)

@@ -64,8 +64,7 @@ func (f *quotedFile) written(offset, length int64) {
 	}
 }
 
-// WriteAt keeps the reservation if a write fails, since how much was written is not known until
-// Close.
+// WriteAt keeps the reservation if a write fails: the amount written is unknown until Close.
 func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 	writer, ok := f.File.(io.WriterAt)
 	if !ok {
@@ -89,7 +88,7 @@ func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
 	}
 	stater, ok := source.(FileStater)
 	if !ok {
-		return 0, errors.ErrUnsupported // the session reserves for each piece
+		return 0, errors.ErrUnsupported // the session copies piece by piece
 	}
 	info, err := stater.Stat()
 	if err != nil {
@@ -164,7 +163,7 @@ func (f *quotedFile) end(how Ending) (err error) {
 func (f *quotedFile) endOnce(how Ending) (err error) {
 	q, file := f.v.quota, f.f
 	defer q.files.leave(file)
-	var at grip // what it may replace
+	var at grip // the file that it may replace
 	release := file.mu.Unlock
 	ender, ends := f.File.(FileEnder)
 	if ends {
@@ -207,30 +206,28 @@ func (f *quotedFile) endOnce(how Ending) (err error) {
 	return err
 }
 
-// replaced subtracts the file whose name this one has got. at is what was there before.
+// replaced subtracts the file whose name this one took over. at is the file there before.
 func (f *quotedFile) replaced(gone fs.FileInfo, at *grip) {
 	q := f.v.quota
 	if at.file != nil && identityOf(gone, f.name) == q.files.keyOf(at.file) {
 		q.gone(at)
-	} else { // a link, or what another program has just put there
+	} else { // a link, or a file that another program has just put there
 		q.account.Settle(0, -1)
 	}
 }
 
-// lastLook is how long a backend may take to tell what has become of a file; the session may be
-// over.
+// lastLook limits how long a backend may take to describe an ended file; the session may be over.
 const lastLook = 10 * time.Second
 
-// look describes a file when a handle ends.
+// look describes a file after a handle has ended.
 func (f *quotedFile) look(name string) (fs.FileInfo, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), lastLook)
 	defer cancel()
 	return f.v.fs.Stat(WithBeneath(ctx, ""), name)
 }
 
-// kept returns the size of a file that is known by its name, and of which the last handle has
-// ended. It may have appeared only now, and of one that was given up all, some or nothing may be
-// left.
+// kept returns the size of a file that is known by its name, after its last handle has ended. It
+// may have appeared only now, and an abandoned file may be kept wholly, in part or not at all.
 func (f *quotedFile) kept(name string) int64 {
 	info, err := f.look(name)
 	switch {

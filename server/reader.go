@@ -42,7 +42,7 @@ func (d *reader) begin() {
 	d.read()
 }
 
-// greet answers INIT. Like OpenSSH's server it announces its own version whatever the client's is.
+// greet answers INIT. Like OpenSSH's server it ignores the client's version and announces its own.
 func (s *session) greet(packet []byte) error {
 	t, _, body, err := wire.ParseHeader(packet)
 	if err != nil || t != wire.TypeInit {
@@ -103,8 +103,8 @@ func (d *reader) read() {
 }
 
 // admit parses a packet and schedules its request; inline reports whether the reader should run it.
-// A request with r.bad set is to be refused, and any other goes to a worker. The reader counts as
-// busy until it calls finishAdmit.
+// A request with r.bad set must be refused; any other goes to a worker. The reader counts as busy
+// until it calls finishAdmit.
 func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline bool, err error) {
 	s := d.session
 	t, id, body, err := wire.ParseHeader(packet)
@@ -163,7 +163,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 	return nil, false, nil
 }
 
-// finishAdmit completes what admit began, and reports whether this reader continues reading.
+// finishAdmit ends what admit began, and reports whether this reader continues.
 func (d *reader) finishAdmit(r *request, inline bool) bool {
 	s := d.session
 	s.mu.Lock()
@@ -183,7 +183,7 @@ func (d *reader) finishAdmit(r *request, inline bool) bool {
 	}
 	d.in.drop()
 	s.mu.Unlock()
-	// send the reply, which may have waited for replies that now come from the new reader
+	// Send the reply, which may have waited for replies that now come from the new reader.
 	s.flush()
 	s.mu.Lock()
 	next := s.take()
@@ -197,7 +197,7 @@ func (d *reader) finishAdmit(r *request, inline bool) bool {
 	return false
 }
 
-// enterBusy starts the watch over something that may take long. The caller holds the lock.
+// enterBusy marks the reader busy and starts the watch over it. The caller holds the lock.
 func (s *session) enterBusy(d *reader) {
 	s.reading = d
 	s.busy = true
@@ -265,7 +265,7 @@ func (s *session) parse(r *request, t wire.Type, body []byte) error {
 	return s.view.permitTo(r.op, r.does())
 }
 
-// identify finds out what a request asks for, and returns the rest of its packet.
+// identify determines a request's operation, and returns the rest of its packet.
 func (r *request) identify(t wire.Type, body []byte) ([]byte, error) {
 	if r.op = operationByType[t]; t != wire.TypeExtended {
 		return body, nil
@@ -303,7 +303,7 @@ func (s *session) attach(r *request) error {
 	if err := r.permitOnHandles(); err != nil {
 		r.path = r.handle.path // for the log
 		if r.op == opWrite || r.op == opCopyData {
-			cmp.Or(r.target, r.handle).failWrites(err) // what misses a write must not look complete
+			cmp.Or(r.target, r.handle).failWrites(err) // a file that misses a write must not look complete
 		}
 		r.handle, r.target = nil, nil
 		return err
@@ -317,7 +317,7 @@ func (s *session) attach(r *request) error {
 	return nil
 }
 
-// permitOnHandles asks the rules of the files that a request is about.
+// permitOnHandles checks the rules of a request's open files.
 func (r *request) permitOnHandles() error {
 	if r.op == opCopyData {
 		if err := permitCopyFrom(r.handle.file); err != nil {
@@ -328,8 +328,8 @@ func (r *request) permitOnHandles() error {
 	return permitOn(r.handle.file, r.op, r.does())
 }
 
-// noteRefused records on its handle that a request is refused: it goes no further. A file that
-// misses a write must not look complete. The caller holds the lock.
+// noteRefused records a refused request on its handle: it goes no further. A file that misses a
+// write must not look complete. The caller holds the lock.
 func (s *session) noteRefused(r *request) {
 	h := s.findHandle(r.key)
 	if h == nil {

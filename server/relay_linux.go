@@ -14,9 +14,9 @@ const relayLeast = 16 << 10
 
 // relay is a pipe of our own through which file contents reach a client's pipe without being
 // copied: the kernel puts the file's pages into our pipe, and moves them on once their number is
-// known and the header has been sent. If somebody writes to the file before the client has read,
-// the client sees that, as if it had asked later; so relays are for handles opened only for
-// reading. One goroutine uses a relay at a time.
+// known and the header has been sent. If the file is written to before the client has read, the
+// client sees the new data, as if it had asked later; so relays are only for handles opened only
+// for reading. One goroutine uses a relay at a time.
 type relay struct {
 	fds    [2]int // reading and writing end of our pipe
 	client syscall.RawConn
@@ -29,8 +29,8 @@ type relay struct {
 	send1  func(fd uintptr) bool
 }
 
-// newRelay returns a relay to a client's pipe, or nil if that is no pipe or no suitable pipe can be
-// made.
+// newRelay returns a relay to a client's pipe, or nil if client is no pipe or no suitable pipe can
+// be made.
 func newRelay(client *os.File) *relay {
 	raw, err := client.SyscallConn()
 	if err != nil {
@@ -60,7 +60,7 @@ func (y *relay) close() {
 	unix.Close(y.fds[1])
 }
 
-// load moves up to n bytes at offset of a file into the relay, and returns how many.
+// load moves up to n bytes at offset of a file into the relay, and returns the number moved.
 func (y *relay) load(file syscall.RawConn, offset int64, n int) (int, error) {
 	y.offset, y.left, y.err = offset, n, nil
 	if err := file.Control(y.load1); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// classify returns the kind of event for an error, and what refused the request; ok is false for
-// errors that are no refusal.
+// classify returns the kind of event for an error, and who refused the request; ok is false for
+// errors that are not refusals.
 func classify(err error) (kind EventKind, by string, ok bool) {
 	status, _ := errors.AsType[*StatusError](err)
 	switch {
@@ -27,8 +27,8 @@ func classify(err error) (kind EventKind, by string, ok bool) {
 	return "", "", false
 }
 
-// Denier returns what denied a request that failed with err: "policy", "quota", "limit" or
-// "backend", as in [Event]; or "" if nothing did.
+// Denier returns the denier of a request that failed with err: "policy", "quota", "limit" or
+// "backend", as in [Event]; or "" if nothing denied it.
 func Denier(err error) string {
 	_, by, _ := classify(err)
 	return by
@@ -61,7 +61,7 @@ func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attr
 func treeChanged(o operation, name, to string, attrs *wire.Attrs) Event {
 	e := Event{Kind: TreeChanged, Request: o.String(), Path: name, To: to}
 	if attrs != nil {
-		set := *attrs // who gets the event may keep it
+		set := *attrs // the receiver may keep it
 		e.Attrs = &set
 	}
 	return e
@@ -74,7 +74,7 @@ func (v *View) Reporting(r *Reporter) *View {
 	return &reporting
 }
 
-// closed returns the event of the file's end, if it ends well.
+// closed returns the event for the file's successful end.
 func (h *handle) closed() Event {
 	e := Event{Kind: FileClosed, Path: h.path, Transfer: &h.moved, Took: time.Since(h.opened)}
 	e.Read, e.Written = h.moved.Moved()

@@ -28,7 +28,7 @@ type request struct {
 	key, targetKey   uint32  // the client's handles for them
 	path, path2      string
 	place, place2    string   // the paths' places in the order of requests
-	beneath          *beneath // set if no link is followed beneath a directory
+	beneath          *beneath // set if no link may be followed beneath a directory
 	text             string   // a list of algorithms, a user's name, a link's target
 	flags            uint32
 	blockSize        uint32 // of check-file, or the shortest length of chunks
@@ -39,13 +39,13 @@ type request struct {
 	data             []byte        // contents for WRITE; lies in own, or in the reader's input
 	own              *buffer.Block // the buffer that the packet came in
 
-	reply     *buffer.Block // lent before the request starts, if its reply needs one
+	reply     *buffer.Block // lent before the request starts, if the reply needs one
 	charge    int           // reply's share of the session's budget
-	changes   bool          // it changes something that a request on the path could see
+	changes   bool          // it makes a change that a request on the path could see
 	running   bool
 	shortName bool     // the extension was called check-file
 	wrote     bool     // all of data has been written
-	repeated  bool     // fails like an earlier one on its handle, which has been logged
+	repeated  bool     // fails like an earlier one on its handle, already logged
 	next      *request // in the session's list of spare requests
 }
 
@@ -164,8 +164,8 @@ func (r *request) checkPath(v *View, name string) string {
 	return v.Path(name)
 }
 
-// readName reads a string that is short enough and contains no NUL, which backends would take for
-// the string's end.
+// readName reads a string, and refuses a long one or one with a NUL, which backends would take for
+// its end.
 func (r *request) readName(in *wire.Reader) string {
 	name := in.Bytes()
 	if len(name) > maxPath {

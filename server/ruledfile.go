@@ -11,20 +11,19 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ErrTooLarge refuses what would make a file larger than [Policy].MaxFileSize.
+// ErrTooLarge refuses requests that would make a file larger than [Policy].MaxFileSize.
 var ErrTooLarge = &StatusError{Code: wire.Failure,
 	Message: "the file would be larger than the server accepts"}
 
-// ruledFile is a File with the rules of its view: the view's limits, which it keeps, and what is
-// allowed on its handle, for which who has the handle asks permitOn. It has every method that a
-// File may have.
+// ruledFile is a File with the rules of its view: it enforces the view's limits, and the handle's
+// owner asks permitOn which operations are allowed. It has every method that a File may have.
 type ruledFile struct {
 	File
 	v      *View
 	append bool
 }
 
-// ruled returns a file with the view's rules, if it has any that a session does not see to.
+// ruled returns a file with the view's rules, if it has any that a session does not enforce.
 func (v *View) ruled(file File, flags uint32) File {
 	if file == nil || !v.inner && v.maxFileSize == 0 {
 		return file
@@ -80,7 +79,7 @@ func (f *ruledFile) CopyFrom(ctx context.Context, source File, from, length,
 	if !ok || !ruled || !sameFS(other.v.fs, f.v.fs) {
 		return 0, errors.ErrUnsupported // the session reads and writes
 	}
-	if f.v.maxFileSize > 0 { // what there is to copy, and not what was asked for, has to fit
+	if f.v.maxFileSize > 0 { // the bytes that exist, not those requested, must fit
 		info, err := other.Stat()
 		if err != nil {
 			return 0, errors.ErrUnsupported
@@ -93,7 +92,7 @@ func (f *ruledFile) CopyFrom(ctx context.Context, source File, from, length,
 	return copier.CopyFrom(ctx, other.File, from, length, to)
 }
 
-// sameFS reports whether two backends are one. Those that cannot be compared are not.
+// sameFS reports whether two backends are the same. Incomparable ones are not.
 func sameFS(a, b FS) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

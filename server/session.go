@@ -39,7 +39,7 @@ type Options struct {
 	// session its own.
 	Work *Work
 
-	// DraftSymlinks is for clients that send the two paths of SYMLINK in the order of draft-02,
+	// DraftSymlinks suits clients that send the two paths of SYMLINK in the order of draft-02,
 	// section 6.10, the link's own path first. Nearly all send the target first, as OpenSSH does.
 	DraftSymlinks bool
 
@@ -47,34 +47,33 @@ type Options struct {
 	Activity *Activity
 
 	// Events, if not nil, gets an event for each file, change and refusal, before any limit. It is
-	// called by several goroutines at once, and the request that it is about waits for it.
+	// called by several goroutines at once, and the request concerned waits for it.
 	Events func(Event)
 
 	// Gate, if not nil, is asked before changes.
 	Gate Gate
 
-	// Hashes is that of [Reporter].
+	// Hashes is [Reporter].Hashes.
 	Hashes bool
 
-	// Logger gets the same events as lines, and those about refusals only up to a limit; nil logs
-	// nothing.
+	// Logger gets the same events as lines, limited for refusals; nil logs nothing.
 	Logger *slog.Logger
 }
 
 // Limits that need no option: they cost little memory, and no honest client comes near them.
 const (
 	maxPending      = 4096      // requests that have arrived and are not done
-	maxPendingPaths = 256       // those of them that name paths
+	maxPendingPaths = 256       // of these, requests that name paths
 	maxShort        = 256 << 10 // bytes of short replies that the client has not taken
 	maxSpares       = 128       // requests kept for reuse
 	maxIdlers       = 4         // workers kept for reuse, see session.idlers
 )
 
-// patience is how long the reader may take for one request before another reader takes over; the
-// actual delay is between one and two times this.
+// patience is the time that the reader may take for one request before another reader takes over;
+// the actual delay is between one and two times this.
 const patience = 2 * time.Millisecond
 
-// afterSlow is how many requests are handed out at once after one that took longer than patience.
+// afterSlow is the number of requests handed out at once after one that took longer than patience.
 const afterSlow = 256
 
 // session is one conversation with a client.
@@ -99,7 +98,7 @@ type session struct {
 	parallel bool // there is more than one processor
 
 	mu        sync.Mutex
-	room      sync.Cond // there may be room for what the reader holds
+	room      sync.Cond // there may be room for the reader's packet
 	over      sync.Cond // the session may be over
 	schedule  schedule
 	handles   handleTable
@@ -117,10 +116,10 @@ type session struct {
 	closed    bool    // the session is being ended
 	ended     bool    // nothing more will be sent
 	err       error
-	handedOut int // how many requests to hand out before the reader runs some itself again
+	handedOut int // requests to hand out before the reader runs some itself again
 
 	// State of the watch over the reader.
-	reading  *reader // who reads
+	reading  *reader // the current reader
 	busy     bool
 	watching bool
 	progress uint64
@@ -235,7 +234,7 @@ func (s *session) wait() error {
 	return s.err
 }
 
-// writerGrace is how long a session that ends waits for a Write to the closed stream. On some
+// writerGrace is the time that an ending session waits for a Write to the closed stream. On some
 // streams, including standard output, Close does not interrupt a Write; it is then left alone, and
 // touches nothing when it returns.
 const writerGrace = time.Second
@@ -279,7 +278,7 @@ func (s *session) end(err error) {
 	s.stream.Close()
 }
 
-// flush sends what is ready.
+// flush sends the queued replies.
 func (s *session) flush() {
 	if err := s.out.flush(); err != nil && err != errOutputClosed {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
@@ -298,8 +297,8 @@ func (s *session) sent(charge, short int) {
 }
 
 // leasePacket waits for room for a long packet; nil means that the session is over. It leaves room
-// for one reply: packets may wait for a READ that came before them on their handle, and would wait
-// for ever if they held all of the memory that it needs.
+// for one reply: packets may wait for an earlier READ on their handle, and would wait forever if
+// they held all the memory that it needs.
 func (s *session) leasePacket(n int) *buffer.Block {
 	charge := bufferSize(n)
 	s.mu.Lock()
@@ -385,7 +384,7 @@ func (s *session) work(w *worker, r *request) {
 		s.schedule.done(r)
 		s.finish(r)
 		if r = s.take(); r != nil {
-			s.addWorker() // what made this one ready may have made more ready
+			s.addWorker() // more may have become ready along with it
 		} else {
 			s.leaveWork()
 			if s.workers < maxIdlers {
@@ -426,15 +425,15 @@ func (s *session) recycle(r *request) {
 }
 
 // Activity records whether the backend is busy with requests of some sessions. Code that closes
-// idle connections uses it to recognize work that takes long and moves no data over the connection,
-// such as copying a large file on the server. The zero Activity is ready for use; it is safe for
-// concurrent use.
+// idle connections uses it to recognize long work that moves no data over the connection, such as
+// copying a large file on the server. The zero Activity is ready for use; it is safe for concurrent
+// use.
 type Activity struct {
 	running atomic.Int64
 	last    atomic.Int64
 }
 
-// Running returns how many requests the backend is working on.
+// Running returns the number of requests that the backend is working on.
 func (a *Activity) Running() int { return int(a.running.Load()) }
 
 // Last returns when a request last ended, or the beginning of 1970 if none has.

@@ -14,18 +14,18 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The requests [wire.ExtPutFiles] and [wire.ExtGetFiles], which docs/small-files.md describes. What
-// they do to each file are the steps that a client would take by single requests, each of which the
-// policy, the rules of the file, the quota, the gate and the events see as ever.
+// The requests [wire.ExtPutFiles] and [wire.ExtGetFiles], which docs/small-files.md describes. They
+// take the same steps for each file as a client's single requests would, each subject to the
+// policy, the rules of the file, the quota, the gate and the events as usual.
 
-// roomPerFile is what the answer about a file may take besides its contents: a status with a short
-// message, or the attributes.
+// roomPerFile is the space for a file's answer besides its contents: a status with a short message,
+// or the attributes.
 const roomPerFile = 96
 
-// beginning is more than the reply has before the first answer.
+// beginning is more than the length of the reply before the first answer.
 const beginning = 64
 
-// statusSize is what comes before a file's contents, if its status is OK.
+// statusSize is the length of an OK status, which precedes a file's contents.
 const statusSize = 4 + 4 + 4
 
 // The answers about the most files fit in the buffer for a reply.
@@ -39,12 +39,12 @@ var (
 	errOtherSize = &StatusError{Code: wire.Failure, Message: "the file has another size"}
 )
 
-// onFiles reports whether requests are about several small files. They are not ordered among
-// themselves, as each file is replaced at once.
+// onFiles reports whether a request concerns several small files. Such requests are not ordered
+// among themselves, as each file is replaced at once.
 func (o operation) onFiles() bool { return o == opPutFiles || o == opGetFiles }
 
-// takesSteps reports whether the backend opens files, and the policy allows the steps of a request
-// for several.
+// takesSteps reports whether the backend opens files, and the policy allows these steps of a
+// request for several files.
 func (v *View) takesSteps(steps ...operation) bool {
 	for _, o := range steps {
 		if v.permit(o) != nil {
@@ -55,8 +55,8 @@ func (v *View) takesSteps(steps ...operation) bool {
 	return ok
 }
 
-// parseFiles checks all files of a request, which are parsed again when it runs. The order of
-// requests takes it for one about the directory that has all of them.
+// parseFiles checks all files of a request, which are parsed again when it runs. For the order of
+// requests its place is the directory above all of them.
 func (r *request) parseFiles(v *View, in *wire.Reader) {
 	r.data, r.changes = in.Rest(), r.op == opPutFiles
 	n, room := 0, beginning
@@ -86,7 +86,7 @@ func (r *request) parseFiles(v *View, in *wire.Reader) {
 		}
 		name = r.checkPath(v, r.checkName(name))
 		if strings.Count(name, "/") >= strings.Count(r.path, "/") {
-			r.path = name // the one that may take longest, and that the log names
+			r.path = name // the longest to resolve, and the one that is logged
 		}
 		dir := path.Dir(placeOf(name))
 		for n > 0 && dir != r.place && !strings.HasPrefix(dir, r.place+"/") && r.place != "/" {
@@ -119,11 +119,11 @@ func validTemporary(v *View, f *wire.PutFile) bool {
 	}
 }
 
-// sideBySide is how many files of a request are worked on at once if they are slow.
+// sideBySide is the number of files of a request that are worked on at once if they are slow.
 const sideBySide = 4
 
-// each calls f for each of n files. If one of them takes long, as with a bucket, the rest need not
-// wait for each other.
+// each calls f for each of n files. If one of them takes long, as with a bucket, the rest run side
+// by side.
 func each(n int, f func(i int)) {
 	next := 0
 	for slow := false; next < n && !slow; next++ {
@@ -162,7 +162,7 @@ func (w *worker) putFiles(ctx context.Context, s *session, r *request) {
 	w.send(s, r, wire.FinishFiles(reply))
 }
 
-// shortStatus returns a status with as much of its message as has room.
+// shortStatus returns a status with as much of its message as fits.
 func shortStatus(err error) wire.FileStatus {
 	status := statusOf(err)
 	if status.Code == wire.OK {
@@ -177,7 +177,7 @@ func shortStatus(err error) wire.FileStatus {
 func (w *worker) getFiles(ctx context.Context, s *session, r *request) {
 	type place struct {
 		wire.GetFile
-		memory []byte // in the reply, no earlier than where the contents are sent from
+		memory []byte // in the reply, no earlier than the place of the contents there
 		answer wire.GotFile
 	}
 	var files []place
@@ -186,7 +186,7 @@ func (w *worker) getFiles(ctx context.Context, s *session, r *request) {
 	for rest := r.data; len(rest) > 0; {
 		var f place
 		rest, _ = f.Parse(rest)
-		f.memory = memory[:f.Size+1] // with one byte more, to see that it ends
+		f.memory = memory[:f.Size+1] // one byte more, to see the file's end
 		memory = memory[f.Size+roomPerFile:]
 		files = append(files, f)
 	}
@@ -202,7 +202,7 @@ func (w *worker) getFiles(ctx context.Context, s *session, r *request) {
 	w.send(s, r, wire.FinishFiles(reply))
 }
 
-// A step is a request on one file that a request for several stands for.
+// A step is a request on one file, as part of a request for several.
 type step struct {
 	s *session
 	request
@@ -239,8 +239,8 @@ func (t *step) unreserve() {
 	t.s.handles.unreserve()
 }
 
-// may asks the policy and the rules of the file about another operation on it, which then is the
-// one that the log names.
+// may asks the policy and the rules of the file about another operation on it, and makes it the one
+// to be logged.
 func (t *step) may(o operation) error {
 	t.op = o
 	if err := t.s.view.permitTo(o, t.does()); err != nil {
@@ -249,8 +249,8 @@ func (t *step) may(o operation) error {
 	return permitOn(t.handle.file, o, t.does())
 }
 
-// putFile writes one file under its temporary name, if it has one, and renames it. Nothing is left
-// of what fails, or nothing that anybody sees.
+// putFile writes one file under its temporary name, if it has one, and renames it. A failure leaves
+// nothing behind, or nothing visible.
 func (s *session) putFile(ctx context.Context, f *wire.PutFile) error {
 	v, renamed := s.view, f.Temporary != ""
 	t := &step{s, request{op: opOpen, path: v.Path(f.Path), attrs: f.Created,
@@ -309,8 +309,8 @@ func (t *step) fill(f *wire.PutFile) error {
 	return err
 }
 
-// remove removes the temporary file, which a client may do that may not remove anything else: it
-// could not have made it visible to anybody.
+// remove removes the temporary file, even if the client may not remove anything else: it could not
+// have made the file visible to anybody.
 func (t *step) remove(ctx context.Context) {
 	v := t.s.view
 	remover, ok := v.fs.(Remover)
@@ -325,7 +325,7 @@ func (t *step) remove(ctx context.Context) {
 	v.changed(err, opRemove, t.path, "", nil)
 }
 
-// getFile reads one file, if it is a regular file that leaves the last byte of memory free.
+// getFile reads one file, if it is regular and leaves the last byte of memory free.
 func (s *session) getFile(ctx context.Context, name string, memory []byte) (answer wire.GotFile) {
 	t := &step{s, request{op: opOpen, path: s.view.Path(name), flags: wire.OpenRead}}
 	err := s.ctx.Err()
@@ -346,7 +346,7 @@ func (s *session) getFile(ctx context.Context, name string, memory []byte) (answ
 	return answer
 }
 
-// readWhole reads a file into memory that has room for one byte more than it should have.
+// readWhole reads a file into memory that has room for one byte more than the file should have.
 func (t *step) readWhole(p []byte) ([]byte, error) {
 	if err := t.may(opRead); err != nil {
 		return nil, err

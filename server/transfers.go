@@ -10,7 +10,7 @@ import (
 // ErrTransferQuota refuses to move more bytes than [Policy].Uploads or [Policy].Downloads allow.
 var ErrTransferQuota = &StatusError{Code: wire.Failure, Message: "transfer quota exceeded"}
 
-// NewAccount returns an account in memory. A limit of 0 is none.
+// NewAccount returns an account in memory. A limit of 0 means none.
 func NewAccount(maxBytes, maxFiles int64) Account {
 	return &counter{now: Usage{MaxBytes: maxBytes, MaxFiles: maxFiles}}
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// View is a backend with a policy applied. It answers every request; those for which the backend
+// View is a backend with a policy applied. It answers every request; requests for which the backend
 // has no method fail with errors.ErrUnsupported. It is safe for concurrent use.
 type View struct {
 	fs         FS
 	walks      bool // fs resolves paths itself
-	takesTurns bool // fs takes turns while it does
+	takesTurns bool // fs takes turns while resolving
 	home       string
 	user       string
 	readOnly   bool
 	umask      uint32
 	quota      *Quota
-	inner      bool // it is within another, and its rules hold for handles, too
+	inner      bool // it is part of another view, and its rules apply to handles, too
 	forbidden  operationSet
-	withheld   effect    // what no request may do
+	withheld   effect    // effects that no request may have
 	reports    *Reporter // of changes to the tree; may be nil
 
 	maxFileSize        int64
@@ -76,7 +76,7 @@ func (v *View) Path(name string) string {
 // permit returns an error if the policy forbids an operation.
 func (v *View) permit(o operation) error { return v.permitTo(o, 0) }
 
-// permitTo permits, or denies, an operation that does more than it always does.
+// permitTo permits, or denies, an operation with more effects than it always has.
 func (v *View) permitTo(o operation, more effect) error {
 	row := &operationTable[o]
 	if v.forbidden.has(o) || v.withheld&(row.does|more) != 0 {
@@ -168,7 +168,7 @@ func (v *View) Upload(ctx context.Context, name string) (fs.FileInfo, error) {
 	return v.fs.(AtomicUploader).Upload(ctx, name)
 }
 
-// masked applies the umask to the mode of something about to be created; without a mode in attrs it
+// masked applies the umask to the mode of a file about to be created; without a mode in attrs it
 // uses the given one.
 func (v *View) masked(attrs wire.Attrs, mode uint32) wire.Attrs {
 	if !attrs.Has(wire.AttrPermissions) {
@@ -188,8 +188,8 @@ func method[T any](v *View, o operation) (backend T, err error) {
 	return backend, err
 }
 
-// change runs a change of names by the interface that the operation needs, if the policy and the
-// gate allow it, and reports it. name, to and attrs are for the report.
+// change runs a change of names through the interface that the operation needs, if the policy and
+// the gate allow it, and reports it. name, to and attrs are for the report.
 func change[T any](v *View, o operation, name, to string, attrs *wire.Attrs,
 	run func(backend T) error) error {
 	backend, err := method[T](v, o)
@@ -412,7 +412,7 @@ func (v *View) limitStatVFS(reply wire.StatVFSReply) wire.StatVFSReply {
 	return reply
 }
 
-// HomeDir returns a user's home; "" is the user of the session.
+// HomeDir returns a user's home; "" means the session's user.
 func (v *View) HomeDir(ctx context.Context, user string) (string, error) {
 	if user == "" || user == v.user {
 		return v.home, nil
@@ -432,7 +432,7 @@ func (v *View) ownerNames(ctx context.Context, uids,
 	return nil, nil, errUnsupported
 }
 
-// extensions lists what VERSION offers: extensions that the backend supports and the policy allows.
+// extensions lists VERSION's extensions: those that the backend supports and the policy allows.
 func (v *View) extensions() []wire.ExtensionPair {
 	var list []wire.ExtensionPair
 	offer := func(name, version string) {
@@ -453,7 +453,7 @@ func (v *View) extensions() []wire.ExtensionPair {
 	return list
 }
 
-// serves reports whether the backend has what an extension needs.
+// serves reports whether the backend supports an extension.
 func (v *View) serves(o operation) (ok bool) {
 	switch o {
 	case opPosixRename:
@@ -475,7 +475,7 @@ func (v *View) serves(o operation) (ok bool) {
 		ok = v.takesSteps(opOpen, opRead, opFstat)
 	case opBeneath:
 		_, ok = v.fs.(Beneather)
-	case opUploads: // whoever has no other way to give an upload up needs temporary names
+	case opUploads: // without opAbandon, clients need temporary names
 		ok = v.uploadsAtomically() && v.permit(opAbandon) == nil
 		if tree, composed := v.fs.(*Folders); ok && composed {
 			ok = tree.allow(opUploads, opAbandon)
@@ -486,8 +486,8 @@ func (v *View) serves(o operation) (ok bool) {
 	return ok
 }
 
-// ViewFile is an open file as a view allows it: each method checks the policy, and the backend's
-// file cannot be reached. Its methods may be called concurrently; Close comes last.
+// ViewFile is an open file behind a view: each method checks the policy, and the backend's file is
+// out of reach. Its methods may be called concurrently; Close comes last.
 type ViewFile struct {
 	view   *View
 	ctx    context.Context
@@ -497,9 +497,8 @@ type ViewFile struct {
 	writer io.WriterAt
 }
 
-// Open opens a file as [Opener] does. ctx also applies to what is done with the file later. It
-// fails with errors.ErrUnsupported if the backend's file cannot be read or written as flags
-// require.
+// Open opens a file as [Opener] does. ctx also applies to later operations on the file. It fails
+// with errors.ErrUnsupported if the backend's file cannot be read or written as flags require.
 func (v *View) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (*ViewFile, error) {
 	flags = openFlags(flags)
@@ -524,9 +523,9 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 
 // Create opens a file to be written from its beginning, or creates it. Existing contents stay until
 // they are overwritten: the file may be the very one that the client is reading, under another name
-// or on another host, and truncating it first would lose it. Truncate removes what is left at the
-// end. Only if the backend cannot do that, or keeps the contents until the new ones are complete,
-// is the file emptied here.
+// or on another host, and truncating it first would lose it. Truncate removes the rest at the end.
+// Only if the backend cannot do that, or keeps the contents until the new ones are complete, is the
+// file truncated here.
 func (v *View) Create(ctx context.Context, name string, attrs wire.Attrs) (*ViewFile, error) {
 	flags := uint32(wire.OpenWrite | wire.OpenCreate)
 	if _, ok := v.fs.(Setstater); !ok || v.uploadsAtomically() {
@@ -535,7 +534,7 @@ func (v *View) Create(ctx context.Context, name string, attrs wire.Attrs) (*View
 	return v.Open(ctx, name, flags, attrs)
 }
 
-// permit asks the view, and the rules of the file.
+// permit checks the policy of the view and the rules of the file.
 func (f *ViewFile) permit(o operation, more effect) error {
 	if err := f.view.permitTo(o, more); err != nil {
 		return err
@@ -580,7 +579,7 @@ func (f *ViewFile) Stat() (fs.FileInfo, error) {
 	return f.view.statOpen(f.ctx, f.file, f.name)
 }
 
-// Setstat changes attributes. The policy must allow that both by handle and by path.
+// Setstat changes attributes. The policy must allow that by handle as well as by path.
 func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 	for _, o := range []operation{opSetstat, opFsetstat} {
 		if err := f.permit(o, sizeDoes(&attrs)); err != nil {
@@ -590,7 +589,7 @@ func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 	return f.view.changed(f.setstat(attrs), opFsetstat, f.name, "", &attrs)
 }
 
-// Truncate removes what lies beyond size, as opening the file with wire.OpenTruncate would have;
+// Truncate removes the contents beyond size, as opening the file with wire.OpenTruncate would have;
 // the policy need only allow writing.
 func (f *ViewFile) Truncate(size int64) error {
 	if err := f.permit(opWrite, 0); err != nil {
@@ -613,8 +612,8 @@ func (f *ViewFile) setstat(attrs wire.Attrs) error {
 // Close closes the file, and returns the backend's error.
 func (f *ViewFile) Close() error { return f.file.Close() }
 
-// Abandon is called instead of Close on a file that the client did not complete, for the reason
-// given; see [FileAbandoner] and [Ending].
+// Abandon is called instead of Close on a file that the client did not complete, with the reason;
+// see [FileAbandoner] and [Ending].
 func (f *ViewFile) Abandon(reason error) error {
 	if f.writer == nil {
 		return f.file.Close()

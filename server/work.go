@@ -11,9 +11,9 @@ import (
 )
 
 // Work limits operations that take much processor time, over all sessions that share it: hashing,
-// and resolving paths in hundreds of steps. The number that run at once is one less than there
-// are processors, and users take turns, however many sessions and requests each has. The zero Work
-// is ready for use; it is safe for concurrent use.
+// and resolving paths in hundreds of steps. One fewer than there are processors run at once, and
+// users take turns, however many sessions and requests each has. The zero Work is ready for use; it
+// is safe for concurrent use.
 type Work struct {
 	mu      sync.Mutex
 	running int
@@ -27,9 +27,9 @@ type waiter struct {
 	turn    chan struct{}
 }
 
-// begin waits for a turn of user's, for a request or nil. Of the requests on one handle, that with
-// the lowest offset comes first: a client that asks for several parts of a file ahead needs them in
-// that order.
+// begin waits for user's turn; r may be nil. Of the requests on one handle, the one with the lowest
+// offset comes first: a client that asks ahead for several parts of a file needs them in that
+// order.
 func (w *Work) begin(ctx context.Context, user string, r *request) error {
 	w.mu.Lock()
 	if w.running < max(1, runtime.GOMAXPROCS(0)-1) {
@@ -87,7 +87,7 @@ func (w *Work) end() {
 	close(next.turn)
 }
 
-// inOrder puts the last waiter in its place. The places of a handle's requests remain the same.
+// inOrder moves the last waiter to its place. A handle's requests keep their places as a group.
 func inOrder(all []waiter) []waiter {
 	last := len(all) - 1
 	for i, o := range slices.Backward(all) {
@@ -113,7 +113,7 @@ func (v *View) WithWork(ctx context.Context, w *Work) context.Context {
 	})
 }
 
-// longPath is the number of elements from which resolving a path counts as expensive.
+// longPath is the number of elements above which resolving a path counts as expensive.
 const longPath = 100
 
 // takesLong reports whether a request's paths are so long that it needs a turn.

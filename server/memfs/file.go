@@ -32,7 +32,7 @@ func (s *space) take(n int64) error {
 	return nil
 }
 
-// chunkSize is the size of the pieces in which contents are stored; holes have no pieces.
+// chunkSize is the size of the chunks in which contents are stored; holes have none.
 const chunkSize = 64 << 10
 
 // content is a file's contents.
@@ -47,8 +47,8 @@ type content struct {
 	gone    bool      // no name is left
 }
 
-// state returns the size, and when the content was last written, or the zero time if its node's
-// time is newer.
+// state returns the size, and the time of the last write, or the zero time if the node's own time
+// is newer.
 func (c *content) state() (size int64, touched time.Time) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -138,8 +138,8 @@ func (c *content) truncate(size int64) {
 	c.touched = time.Now()
 }
 
-// unlink records that no name is left, and closed that a handle was closed; the last of them frees
-// the content.
+// unlink records that no name is left, and closed that a handle was closed; the last call frees the
+// content.
 func (c *content) unlink() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,12 +104,12 @@ func (n *node) describe(name string) *info {
 	return i
 }
 
-// maxLinks is how many links a path may lead through, as on Linux.
+// maxLinks limits the links that a path may lead through, as on Linux.
 const maxLinks = 40
 
-// place is where a path leads: a node, nil if there is none, and the directory and name under which
-// it is or would be. The directory is nil if the path does not end in a name: at the top, in "." or
-// in "..".
+// place is the end of a path: a node, nil if none exists, and the directory and name under which it
+// is or would be. The directory is nil if the path does not end in a name: at the top, in "." or in
+// "..".
 type place struct {
 	dir   *node
 	base  string
@@ -120,8 +120,8 @@ type place struct {
 // WalksPaths implements server.PathWalker.
 func (f *FS) WalksPaths() {}
 
-// find resolves a path as a kernel does. If the last element is a link it is followed if follow is
-// set, or before a trailing slash; see parent for where that is not wanted.
+// find resolves a path as a kernel does. A link in the last element is followed if follow is set,
+// or before a trailing slash; parent never follows it.
 func (f *FS) find(name string, follow bool) (p place, err error) {
 	p, err = f.walk(name, follow, false)
 	if err == nil && p.slash && p.node != nil && !p.node.mode.IsDir() {
@@ -130,8 +130,8 @@ func (f *FS) find(name string, follow bool) (p place, err error) {
 	return p, err
 }
 
-// parent finds where something is to be made, removed or renamed: a link in the last element is not
-// followed.
+// parent finds the place where a name is to be made, removed or renamed: a link in the last element
+// is not followed.
 func (f *FS) parent(name string) (place, error) { return f.walk(name, false, true) }
 
 func (f *FS) walk(name string, follow, parent bool) (p place, err error) {
@@ -180,7 +180,7 @@ func (f *FS) walk(name string, follow, parent bool) (p place, err error) {
 	return p, nil
 }
 
-// existing finds something that must exist.
+// existing finds a node that must exist.
 func (f *FS) existing(name string, follow bool) (*node, string, error) {
 	p, err := f.find(name, follow)
 	if err == nil && p.node == nil {
@@ -189,7 +189,7 @@ func (f *FS) existing(name string, follow bool) (*node, string, error) {
 	return p.node, p.base, err
 }
 
-// removable finds the parent of something that must exist, and is not the top, "." or "..".
+// removable finds the place of a node that must exist, and is not the top, "." or "..".
 func (f *FS) removable(name string) (place, error) {
 	p, err := f.parent(name)
 	switch {
@@ -204,7 +204,7 @@ func (f *FS) removable(name string) (place, error) {
 	return p, err
 }
 
-// absent finds the parent of something that must not exist. Only a directory may be made at a path
+// absent finds the parent of a name that must not exist. Only a directory may be made at a path
 // that ends in a slash.
 func (f *FS) absent(name string, directory bool) (dir *node, base string, err error) {
 	p, err := f.parent(name)
@@ -224,7 +224,7 @@ func (f *FS) put(dir *node, base string, n *node) {
 	dir.mtime = time.Now()
 }
 
-// take removes a name. A file that has no other name and is not open is freed.
+// take removes a name. A file without another name that is not open is freed.
 func (f *FS) take(dir *node, base string) {
 	n := dir.children[base]
 	delete(dir.children, base)

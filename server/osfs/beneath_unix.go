@@ -13,16 +13,16 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// errLinkBeneath is the error for a path that would have to follow a link.
+// errLinkBeneath is the error for a path that leads through a link.
 var errLinkBeneath = &server.StatusError{Code: wire.PermissionDenied,
 	Message: "a symbolic link is in the way, and is not followed"}
 
 // WalksBeneath implements server.Beneather.
 func (f *FS) WalksBeneath() {}
 
-// beneath calls op with the tree for a request. If that must not follow links beneath a directory,
-// it is a tree whose root is that directory, opened once, so that swapping directories for links at
-// the same time cannot lead it elsewhere. The steps of a request for several files share it.
+// beneath calls op with the tree for a request. If the request must not follow links beneath a
+// directory, the tree's root is that directory, opened once, so that swapping directories for links
+// meanwhile cannot lead it elsewhere. The steps of a request for several files share it.
 func (t tree) beneath(ctx context.Context, op func(t tree) error) error {
 	top, ok := server.Beneath(ctx)
 	if !ok || t.above != "" {

@@ -19,16 +19,16 @@ type file struct {
 	name string
 }
 
-// appendFile is a file open for appending. os.File refuses WriteAt on those, so it uses Write; the
-// server sends one write at a time.
+// appendFile is a file open for appending. os.File refuses WriteAt on such files, so it uses Write;
+// the server sends one write at a time.
 type appendFile struct{ *file }
 
 func (f appendFile) WriteAt(p []byte, _ int64) (int, error) { return f.Write(p) }
 
 // Open implements server.Opener.
 //
-// The setuid, setgid and sticky bits are left out of a new file's mode, as of a new directory's:
-// clients that want them must set them afterwards.
+// The setuid, setgid and sticky bits are left out of the mode of new files and directories: clients
+// that want them must set them afterwards.
 func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
 	if f.tree.atomic() && flags&wire.OpenWrite != 0 {
@@ -51,7 +51,7 @@ func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	return file.opened(flags&wire.OpenAppend != 0), nil
 }
 
-// opened returns the handle of a file, one for appending if appends is set.
+// opened returns a handle for the file, for appending if appends is set.
 func (f *file) opened(appends bool) server.File {
 	if appends {
 		return appendFile{f}
@@ -86,8 +86,8 @@ func openFlags(flags uint32) (flag int) {
 	return flag
 }
 
-// openOrCreate opens a file and reports whether it created it, if attributes beyond the mode depend
-// on that.
+// openOrCreate opens a file. It reports whether it created the file if attributes beyond the mode
+// depend on that.
 func (f *FS) openOrCreate(ctx context.Context, name string, flag int,
 	attrs wire.Attrs) (opened *os.File, created bool, err error) {
 	perm := attrs.Permissions & 0o777

@@ -12,23 +12,23 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// hiddenPrefix begins the names of unfinished uploads. It has no letter that Unicode has a second
-// time, as it has the s and the k, which file systems that ignore case take for the same.
+// hiddenPrefix begins the names of unfinished uploads. It has no letter with a second form in
+// Unicode, such as s and k, which file systems that ignore case take for the same.
 const hiddenPrefix = ".upload-"
 
 // hiddenLength is the length of such a name. The rest is hexadecimal.
 const hiddenLength = len(hiddenPrefix) + 2*16
 
 // hiddenName returns the name, in the same directory, of the unfinished upload of a file. It is a
-// hash, since the file's name may be as long as names may be, and the same for every server and
-// after a restart.
+// hash, since the file's name may have the maximum length, and the same for every server and after
+// a restart.
 func hiddenName(base string) string {
 	sum := sha256.Sum256([]byte(base))
 	return hiddenPrefix + hex.EncodeToString(sum[:16])
 }
 
-// isHidden reports whether a file system may take a name for that of an unfinished upload. Some
-// ignore case, and HFS+ some code points as well; so whatever is not ASCII is left out here.
+// isHidden reports whether a file system may take a name for an unfinished upload's. Some ignore
+// case, and HFS+ some code points as well; so all non-ASCII bytes are skipped here.
 func isHidden(name string) bool {
 	if len(name) < hiddenLength {
 		return false
@@ -63,11 +63,11 @@ var (
 	errBusy = errors.New("the file is being uploaded through another server, or another user's directory")
 )
 
-// readPatience is how long a client that wants to read a file waits for its upload to end. Mounts
-// send OPEN before the CLOSE that came before it: they answer close(2) first.
+// readPatience is the time that an OPEN for reading waits for the file's upload to end. Mounts send
+// such an OPEN before the upload's CLOSE: they answer close(2) first.
 const readPatience = time.Second
 
-// unfinishedError reports an upload under way, and can wait for its end.
+// unfinishedError reports an upload in progress, and can wait for its end.
 type unfinishedError struct {
 	error
 	done <-chan struct{}

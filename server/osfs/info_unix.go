@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// info describes a file by what the system says about it.
+// info describes a file by the system's data.
 type info struct {
 	name string
 	st   unix.Stat_t

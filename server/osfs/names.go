@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// namesKept is how long an owner's name is cached, and namesMost how many are: a client may ask for
-// any number.
+// namesKept limits how long owners' names are cached, and namesMost their number: a client may ask
+// for any number.
 const (
 	namesKept = time.Minute
 	namesMost = 1024
@@ -25,9 +25,9 @@ type names struct {
 	groups map[uint32]string
 }
 
-// OwnerNames implements server.OwnerNamer. Only who is served the whole system is told names, as
-// where sshd confines users (ChrootDirectory): others could ask for each number, and learn all
-// accounts of the machine.
+// OwnerNames implements server.OwnerNamer. Only clients of the whole file system are told names;
+// others, as under sshd's ChrootDirectory, could ask for each number, and learn all accounts of the
+// machine.
 func (f *FS) OwnerNames(_ context.Context, uids,
 	gids []uint32) (users, groups []string, err error) {
 	if !f.tree.isHost() {
@@ -48,8 +48,8 @@ func (f *FS) OwnerNames(_ context.Context, uids,
 	return users, groups, nil
 }
 
-// HomeDir implements server.HomeDirer. Clients can see home directories only if the whole system is
-// served.
+// HomeDir implements server.HomeDirer. Clients can see home directories only if the whole file
+// system is served.
 func (f *FS) HomeDir(_ context.Context, name string) (string, error) {
 	if !f.tree.isHost() {
 		return "", fs.ErrNotExist

@@ -81,7 +81,7 @@ func (f *FS) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
 	return f.tree.stat(ctx, name, false)
 }
 
-// listBatch is how many entries are read at once.
+// listBatch is the number of entries read at once.
 const listBatch = 128
 
 // List implements server.Lister.
@@ -100,7 +100,7 @@ func (f *FS) ListHidden(ctx context.Context, name string) iter.Seq2[fs.FileInfo,
 	return f.listSome(ctx, name, true)
 }
 
-// listSome lists what is hidden, or what is not.
+// listSome lists the hidden entries, or the others.
 func (f *FS) listSome(ctx context.Context, name string,
 	hidden bool) iter.Seq2[fs.FileInfo, error] {
 	return func(yield func(fs.FileInfo, error) bool) {

@@ -30,7 +30,7 @@ func openRoot(dir string) (*root, error) {
 	}
 	r := rootOf(file)
 	if r.isRemoved() {
-		return r, nil // its file system does not count names
+		return r, nil // its file system does not count links
 	}
 	if path, err := filepath.Abs(dir); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
@@ -53,8 +53,8 @@ func (r *root) close() error {
 	return r.file.Load().Close()
 }
 
-// renewed is called when something was not found below old, and reports whether to look again,
-// since another directory is there now.
+// renewed is called when a name was not found below old, and reports whether to look again, because
+// another directory has taken old's place.
 func (r *root) renewed(old *os.File, err error) bool {
 	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESTALE) &&
 		!errors.Is(err, os.ErrClosed) {
@@ -90,8 +90,8 @@ func (r *root) isRemoved() bool {
 // isGone reports whether the directory has been removed and may be made again.
 func (r *root) isGone() bool { return r != nil && r.path != "" && r.isRemoved() }
 
-// openWithoutLinks opens a directory by its path, and refuses links: whoever may remove the served
-// directory must not choose what is served in its place.
+// openWithoutLinks opens a directory by its path, and refuses links: a user who may remove the
+// served directory must not choose the one served in its place.
 func openWithoutLinks(path string) (*os.File, error) {
 	fd, err := openAt(unix.AT_FDCWD, "/", openDirectory, 0)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweepDepth limits how many directories a sweep has open.
+// sweepDepth limits the directories that a sweep has open.
 const sweepDepth = 200
 
-// Sweep removes what is left of uploads that nobody has gone on with for an age: abandoned ones,
-// and those of servers that died. An age of 7 days leaves clients time to come back. It reads all
+// Sweep removes the leftovers of uploads that have not been resumed for an age: abandoned ones, and
+// those of servers that died. An age of 7 days leaves clients time to come back. It reads all
 // directories of a tree made by [NewAtomic], and does nothing in others.
 func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 	if !f.tree.atomic() {
@@ -29,8 +29,8 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 	return f.tree.uploads.sweep(ctx, top, time.Now().Add(-age), 0)
 }
 
-// sweep sweeps an open directory and those below it, and closes it. What cannot be read is left
-// out.
+// sweep sweeps an open directory and those below it, and closes it. It skips unreadable
+// directories.
 func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time, depth int) error {
 	defer dir.Close()
 	for {
@@ -63,8 +63,7 @@ func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time, dep
 	}
 }
 
-// sweepUpload removes a hidden file that has not changed since a time. That is the time of the last
-// change of any kind, since clients can set the other one.
+// sweepUpload removes a hidden file whose ctime is before a time: clients can set the mtime.
 func (u *uploads) sweepUpload(dir int, hidden string, before time.Time) error {
 	st, err := statAt(dir, hidden)
 	if err == nil && time.Unix(st.Ctim.Unix()).Before(before) {

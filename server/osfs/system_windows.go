@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// identified is a file's info with what Windows tells of an open file only, and quotas need:
-// without it, a file that gets another name while it is open would count as two.
+// identified is a file's info with the data that Windows has only for open files, and quotas need:
+// without it, a file renamed while open would count as two.
 type identified struct {
 	fs.FileInfo
 	data windows.ByHandleFileInformation
@@ -28,7 +28,7 @@ func (i identified) FileIdentity() any {
 func (i identified) LinkCount() uint64 { return uint64(i.data.NumberOfLinks) }
 
 // A junction leads elsewhere, as a symbolic link does, and its text can be read as a link's. Go has
-// no mode for it but that of an irregular file.
+// only an irregular file's mode for it.
 type junction struct{ fs.FileInfo }
 
 // Mode implements fs.FileInfo.
@@ -46,7 +46,7 @@ func markJunction(info fs.FileInfo) fs.FileInfo {
 	return info
 }
 
-// listed is a file's info from a listing. Opening each file of a listing would take long.
+// listed is a file's info from a listing. Opening each listed file would take long.
 type listed struct{ fs.FileInfo }
 
 // FileIdentity implements server.Linked.
@@ -62,7 +62,7 @@ func markListed(info fs.FileInfo) fs.FileInfo {
 	return listed{info}
 }
 
-// identify adds a file's identity to its info, if the system tells.
+// identify adds a file's identity to its info, if the system knows it.
 func identify(info fs.FileInfo, file *os.File) fs.FileInfo {
 	data, err := localfs.HandleInfo(file)
 	if err != nil {

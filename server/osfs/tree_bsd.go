@@ -17,7 +17,7 @@ const (
 )
 
 // withSlash returns the last element of a path that ends in a slash. These systems would follow a
-// link there, so that the slash stays behind once it has been seen to be right.
+// link there, so it checks that the element is a directory and drops the slash.
 func withSlash(dir int, element string) (string, error) {
 	st, err := statAt(dir, element)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {

@@ -17,12 +17,12 @@ const (
 	openAny = unix.O_PATH
 )
 
-// withSlash returns the last element of a path that ends in a slash. What makes, removes or renames
-// something does not follow a link there.
+// withSlash returns the last element of a path that ends in a slash. System calls that make, remove
+// or rename do not follow a link there.
 func withSlash(_ int, element string) (string, error) { return element + "/", nil }
 
-// openWithin opens the directory that path leads to below dir, through no link. Before Linux 5.6,
-// and in some containers, it fails.
+// openWithin opens the directory at path below dir, and refuses links. Before Linux 5.6, and in
+// some containers, it fails.
 func openWithin(dir int, path string) (fd int, err error) {
 	err = retry(func() error {
 		fd, err = unix.Openat2(dir, path, &unix.OpenHow{
@@ -38,7 +38,7 @@ func renameNoReplace(from int, old string, to int, base string) error {
 	return unix.Renameat2(from, old, to, base, unix.RENAME_NOREPLACE)
 }
 
-// chmodAt is fchmodat(2); before Linux 6.6 that could not leave links alone.
+// chmodAt calls fchmodat(2), which before Linux 6.6 could not leave links alone.
 func chmodAt(dir int, base string, mode uint32, flags int) error {
 	err := unix.Fchmodat(dir, base, mode, flags)
 	if err != unix.EOPNOTSUPP || flags == 0 {
@@ -59,8 +59,8 @@ func chmodAt(dir int, base string, mode uint32, flags int) error {
 	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
 }
 
-// futimes is futimens(3). Before Linux 5.8 it needs /proc, which is slower, and missing in some
-// containers.
+// futimes works like futimens(3). Before Linux 5.8 it needs /proc, which is slower, and missing in
+// some containers.
 func futimes(fd int, atime, mtime time.Time) error {
 	err := unix.UtimesNanoAt(fd, "", []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()),
 		unix.NsecToTimespec(mtime.UnixNano())}, unix.AT_EMPTY_PATH)

@@ -79,9 +79,9 @@ var (
 	errNotDirectory = syscall.ENOTDIR // which is answered as NO_SUCH_FILE, as sftp-server does
 )
 
-// local converts a client's clean absolute path to a name below the top. What Windows would take
-// for another name ("f.", `d\f`) or a device becomes a name with a NUL, which every call refuses:
-// an upload of "f." must not replace "f", and requests about one file are put in order by its name.
+// local converts a client's clean absolute path to a name below the top. A name that Windows would
+// take for another one ("f.", `d\f`) or a device gets a NUL, which every call refuses: an upload of
+// "f." must not replace "f", and requests about one file are ordered by its name.
 func (t tree) local(name string) string {
 	name = strings.TrimPrefix(name, "/")
 	if name == "" {
@@ -124,7 +124,7 @@ func (t tree) stat(_ context.Context, name string, follow bool) (fs.FileInfo, er
 	}
 	file, err := t.OpenFile(t.local(name), os.O_RDONLY, 0)
 	if err != nil {
-		return info, nil // it exists all the same
+		return info, nil // it exists anyway
 	}
 	defer file.Close()
 	if opened, err := file.Stat(); err == nil && opened.Mode().IsRegular() {
@@ -239,7 +239,7 @@ func (t tree) rename(_ context.Context, oldName, newName string) error {
 	from, to := t.local(oldName), t.local(newName)
 	if below := from + string(filepath.Separator); len(to) > len(below) &&
 		strings.EqualFold(to[:len(below)], below) {
-		// Wine removes what has the new name before it finds that this is impossible.
+		// Wine removes the file at the new name before it finds that this is impossible.
 		return &fs.PathError{Op: "rename", Path: oldName, Err: syscall.EINVAL}
 	}
 	old, oldErr := t.Lstat(from)
@@ -272,10 +272,10 @@ func (t tree) renameNew(_ context.Context, oldName, newName string) error {
 	return t.Rename(from, to)
 }
 
-// maxLinks is how many links realPath follows.
+// maxLinks limits the links that realPath follows.
 const maxLinks = 40
 
-// realPath resolves links. What may not be followed is left as written.
+// realPath resolves links. Links that may not be followed are left as written.
 func (t tree) realPath(ctx context.Context, name string) (string, error) {
 	resolved, rest := "/", strings.TrimPrefix(name, "/")
 	for links := 0; rest != ""; {

@@ -23,11 +23,11 @@ import (
 // kernel.
 type tree struct {
 	root    *root
-	above   string   // what paths begin with if no link is followed below root
+	above   string   // prefix of paths, if no link is followed below root
 	uploads *uploads // if files appear when they are complete
 }
 
-// openList is for opening a directory to list it.
+// openList is the flag for opening a directory to list it.
 const openList = unix.O_DIRECTORY
 
 // WalksPaths implements server.PathWalker.
@@ -88,9 +88,9 @@ func named(what, name string, err error) error {
 	return err
 }
 
-// lookUp calls op for what name refers to: with a directory, a name there, and how to treat a link
-// of that name. follow is about links in the last element. An op that a signal interrupts is
-// repeated, here and in toParent.
+// lookUp calls op for the file that name refers to: with a directory, a name there, and the flags
+// for a link of that name. follow applies to a link in the last element. An op that a signal
+// interrupts is repeated, here and in toParent.
 func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
 	return t.beneath(ctx, func(t tree) error { return t.lookUpIn(ctx, what, name, follow, op) })
@@ -113,7 +113,7 @@ func (t tree) lookUpIn(ctx context.Context, what, name string, follow bool,
 			}
 			err := try(base)
 			if err == unix.ENOENT && t.uploads != nil {
-				// A client may go on with an unfinished upload, and looks for it first.
+				// A client may resume an unfinished upload, and looks for it first.
 				err = try(hiddenName(base))
 				if err == unix.ENOENT { // it may have got its name in the meantime
 					err = try(base)
@@ -124,8 +124,8 @@ func (t tree) lookUpIn(ctx context.Context, what, name string, follow bool,
 	})
 }
 
-// change looks up a name whose attributes are to change: op is not called for a link that is to be
-// followed.
+// change looks up a name whose attributes are to change: it does not call op for a link that is to
+// be followed.
 func (t tree) change(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
 	return t.lookUp(ctx, what, name, follow, func(dir int, base string, flags int) error {
@@ -140,7 +140,7 @@ func (t tree) change(ctx context.Context, what, name string, follow bool,
 	})
 }
 
-// toParent calls op with the directory that holds the last element of name, and that element.
+// toParent calls op with the directory of the last element of name, and that element.
 func (t tree) toParent(ctx context.Context, what, name string,
 	op func(dir int, base string) error) error {
 	return t.beneath(ctx, func(t tree) error {
@@ -161,7 +161,7 @@ func (t tree) open(ctx context.Context, name string, flag int, perm uint32) (fil
 	return file, err
 }
 
-// openPath opens a file like open, but does not look into the context for [server.Beneath].
+// openPath opens a file like open, but ignores [server.Beneath].
 func (t tree) openPath(ctx context.Context, name string, flag int, perm uint32) (*os.File, error) {
 	flag |= unix.O_NONBLOCK
 	if t.root == nil {
@@ -240,7 +240,7 @@ func control(file *os.File, op func(fd int) error) error {
 }
 
 // readDir describes the next entries of an open directory, relative to that directory. It leaves
-// out those that vanish meanwhile.
+// out entries that vanish meanwhile.
 func readDir(dir *os.File, n int) (list []fs.FileInfo, err error) {
 	names, err := dir.Readdirnames(n)
 	failed := control(dir, func(fd int) error {
@@ -258,7 +258,7 @@ func readDir(dir *os.File, n int) (list []fs.FileInfo, err error) {
 	return list, cmp.Or(failed, err)
 }
 
-// dots describes the directory name and its parent, leaving out what cannot be read.
+// dots describes the directory name and its parent, unless it cannot be read.
 func (t tree) dots(ctx context.Context, name string) (list []fs.FileInfo) {
 	for _, dots := range []string{".", ".."} {
 		if i, err := t.stat(ctx, name+"/"+dots, false); err == nil {
@@ -367,7 +367,7 @@ func (t tree) link(ctx context.Context, oldName, newName string) error {
 	})
 }
 
-// rename is rename(2).
+// rename renames like rename(2).
 func (t tree) rename(ctx context.Context, oldName, newName string) error {
 	return t.twoParents(ctx, oldName, newName, func(from int, old string, to int,
 		base string) error {
@@ -380,9 +380,9 @@ func (t tree) renameNew(ctx context.Context, oldName, newName string) error {
 	return t.twoParents(ctx, oldName, newName, renameFresh)
 }
 
-// renameFresh renames to a name that must not exist. On file systems that cannot refuse to replace
-// it does as OpenSSH does: it links the new name, which fails if that exists, and then removes the
-// old one.
+// renameFresh renames to a name that must not exist. Where the file system cannot refuse to
+// replace, it works like OpenSSH: it links the new name, which fails if that exists, and then
+// removes the old one.
 func renameFresh(from int, old string, to int, base string) error {
 	err := renameNoReplace(from, old, to, base)
 	if err != unix.EINVAL && err != unix.ENOSYS {
@@ -404,8 +404,8 @@ func renameFresh(from int, old string, to int, base string) error {
 	return unix.Renameat(from, old, to, base)
 }
 
-// twoParents does what toParent does for two names. Most renames stay in one directory, which is
-// then looked up once.
+// twoParents works like toParent, for two names. Most renames stay in one directory, which is then
+// looked up once.
 func (t tree) twoParents(ctx context.Context, oldName, newName string,
 	op func(from int, old string, to int, base string) error) error {
 	rename := func(from int, old string, to int, base string) error {

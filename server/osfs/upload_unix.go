@@ -17,11 +17,11 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// upload is a file that clients do not see until it is complete.
+// upload is a file that is hidden from clients until it is complete.
 //
-// Several handles may write to it. Those opened without CREAT send parts of a file that another one
-// has begun: it is complete when one is closed and no such handle is open any more. One opened with
-// CREAT is not waited for: its client may have lost the connection, and go on with the upload over
+// Several handles may write to it. Handles opened without CREAT are parts of a file that another
+// handle has begun: it is complete when one is closed and no part is open any more. A handle opened
+// with CREAT is not waited for: its client may have lost the connection, and resume the upload over
 // another one, before the server knows.
 type upload struct {
 	all      *uploads
@@ -29,21 +29,21 @@ type upload struct {
 	dir      int      // a descriptor of the directory
 	base     string
 	id       identity
-	replaces bool          // there is a file of that name
-	alone    bool          // none may have come when the upload is complete
-	done     chan struct{} // closed when others no longer find it
+	replaces bool          // a file of that name exists
+	alone    bool          // no file may have that name when the upload is complete
+	done     chan struct{} // closed when the upload can no longer be found
 
 	mu        sync.Mutex
 	handles   int
-	parts     int   // of these, those opened without CREAT
+	parts     int   // of these, opened without CREAT
 	closed    bool  // a handle was closed
 	over      bool  // it has its name, or was removed
 	published bool  // it has its name
-	synced    bool  // its client wants it to outlast a power failure
+	synced    bool  // its client has asked for fsync
 	lost      error // the answer to CLOSE once it was removed
 }
 
-// begin makes the hidden file. old is the file that it is to replace, or nil.
+// begin makes the hidden file. old is the file that it will replace, or nil.
 func (up *upload) begin(dir int, perm uint32, old *unix.Stat_t) error {
 	hidden := hiddenName(up.base)
 	fd, err := openAt(dir, hidden, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, perm)
@@ -51,7 +51,7 @@ func (up *upload) begin(dir int, perm uint32, old *unix.Stat_t) error {
 		return err
 	}
 	st, err := lockHidden(fd, dir, hidden)
-	if err != nil { // somebody has found it before it was locked
+	if err != nil { // another process found it before it was locked
 		unix.Close(fd)
 		if err == errBusy {
 			err = errAgain
@@ -71,8 +71,8 @@ func (up *upload) begin(dir int, perm uint32, old *unix.Stat_t) error {
 	return err
 }
 
-// resemble gives a new file the mode and the group of the one it is to replace, and root's also the
-// owner. A group that the server is not in is lost.
+// resemble gives a new file the mode and the group of the file it will replace, and as root the
+// owner, too. A group that the server is not in is lost.
 func resemble(fd int, st, old *unix.Stat_t) error {
 	if st.Uid != old.Uid || st.Gid != old.Gid {
 		err := unix.Fchown(fd, int(old.Uid), int(old.Gid))
@@ -117,9 +117,8 @@ func (up *upload) join(part bool) error {
 	return nil
 }
 
-// publish gives the file its name: everybody sees it from then on. It is the only place where that
-// happens. It describes the file that is replaced, if there is one and replaced is not nil. The
-// caller holds the lock.
+// publish gives the file its name, and so makes it visible; nothing else does. It describes the
+// replaced file, if any, in replaced unless that is nil. The caller holds the lock.
 func (up *upload) publish(replaced *fs.FileInfo) error {
 	if err := up.flush(); err != nil {
 		return err
@@ -164,8 +163,8 @@ func (up *upload) syncName() error {
 	return named("fsync", up.base, retry(func() error { return unix.Fsync(fd) }))
 }
 
-// flush returns the error that closing the file would: network file systems report then that data
-// was lost. The file itself stays open, since the lock must last until it has its name.
+// flush returns the error that closing the file would return: network file systems report lost data
+// then. The file itself stays open, since the lock must last until it has its name.
 func (up *upload) flush() error {
 	return control(up.file, func(fd int) error {
 		other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -176,7 +175,7 @@ func (up *upload) flush() error {
 	})
 }
 
-// finish ends the upload for those who look for it. The caller holds the lock.
+// finish ends the upload, so that it is no longer found. The caller holds the lock.
 func (up *upload) finish() {
 	up.over = true
 	up.all.mu.Lock()
@@ -185,7 +184,7 @@ func (up *upload) finish() {
 	close(up.done)
 }
 
-// remove removes an upload under way.
+// remove removes an upload in progress.
 func (up *upload) remove(lost error) error {
 	up.mu.Lock()
 	defer up.mu.Unlock()
@@ -221,7 +220,7 @@ func (up *upload) end(part bool, how server.Ending, gone *fs.FileInfo) (err erro
 		return err
 	}
 	if !up.over {
-		// Where clients see another file they could not go on with this one.
+		// If another file has the name, clients could not resume this upload.
 		hidden := hiddenName(up.base)
 		if now, _ := up.all.find(up.dir, hidden); now == up &&
 			(up.replaces || how == server.Discarded) {
@@ -250,11 +249,11 @@ type uploadFile struct {
 	part   bool
 }
 
-// Close implements io.Closer: the file appears. After an error it has not.
+// Close implements io.Closer: the file appears, unless Close fails.
 func (f *uploadFile) Close() error { return f.upload.end(f.part, server.Closed, nil) }
 
 // Abandon implements server.FileAbandoner: the file does not appear. A new one is kept for the
-// client to go on with.
+// client to resume.
 func (f *uploadFile) Abandon() error { return f.upload.end(f.part, server.Abandoned, nil) }
 
 // Replaces implements server.FileEnder.
@@ -272,7 +271,7 @@ func (f *uploadFile) End(how server.Ending) (gone fs.FileInfo, err error) {
 	return gone, err
 }
 
-// Sync implements server.FileSyncer. The name, which comes later, is committed with it.
+// Sync implements server.FileSyncer. The name, made later, is then committed, too.
 func (f *uploadFile) Sync() error {
 	err := f.File.Sync()
 	if err == nil {

@@ -14,12 +14,12 @@ import (
 )
 
 // uploads are the unfinished uploads of a tree whose files appear when they are closed. Each is a
-// file beside the one that it is to become, with a name that clients cannot use. Who writes to it
-// holds a lock of the system on it, which ends with the process: a file without a lock is what was
-// left of an upload. Whoever holds the lock, and has seen that the name still belongs to what he
-// locked, may rename and remove it.
+// file next to its future place, with a name that clients cannot use. Its writer holds a system
+// lock on it, which ends with the process: a file without a lock is the leftover of an upload. The
+// holder of the lock, once it has checked that the name still belongs to the locked file, may
+// rename and remove it.
 type uploads struct {
-	self uint32 // the user that files made belong to
+	self uint32 // the owner of new files
 
 	mu   sync.Mutex
 	open map[identity]*upload
@@ -32,10 +32,10 @@ func identify(st *unix.Stat_t) identity { return identity{uint64(st.Dev), uint64
 
 const exclusive = wire.OpenCreate | wire.OpenExclusive
 
-// errAgain means that somebody else has completed or removed what was found.
+// errAgain means that the file found has been completed or removed meanwhile.
 var errAgain = unix.EAGAIN
 
-// opened is a file opened for writing: an upload, or else a file where it is.
+// opened is a file opened for writing: an upload, or else a file in place.
 type opened struct {
 	upload  *upload
 	part    bool // see upload
@@ -43,8 +43,8 @@ type opened struct {
 	file    *os.File
 }
 
-// openAt opens a file for writing: hidden if it is new or to be replaced, and otherwise where it
-// is. flags are those of OPEN. It follows no link.
+// openAt opens a file for writing: hidden if it is new or to be replaced, and otherwise in place.
+// flags are those of OPEN. It follows no link.
 func (u *uploads) openAt(dir int, base string, flags, perm uint32) (o opened, err error) {
 	for i := range 10 {
 		o, err = u.tryOpen(dir, base, flags, perm)
@@ -84,9 +84,9 @@ func (u *uploads) tryOpen(dir int, base string, flags, perm uint32) (o opened, e
 	return opened{upload: up, part: flags&wire.OpenCreate == 0}, err
 }
 
-// existing decides how a file is changed that exists and has been opened. One that is emptied is
-// replaced by a new one. Who then opens it without CREAT, which our own client does to send parts
-// of it over other connections, gets the new one. What is only changed is changed where it is.
+// existing decides how to change an existing file, which has been opened. A truncated file is
+// replaced by a new one. Opening it then without CREAT, as our own client does to send parts over
+// other connections, opens the new one. Other changes are made in place.
 func (u *uploads) existing(dir int, base string, file *os.File, flags uint32) (o opened,
 	err error) {
 	switch {
@@ -104,12 +104,13 @@ func (u *uploads) existing(dir int, base string, file *os.File, flags uint32) (o
 	return o, err
 }
 
-// replace begins an upload that is to replace a file. It empties the file instead, and returns nil,
-// if that has other names or another owner, which would be lost, or nothing can be made beside it.
+// replace begins an upload that will replace a file. It truncates the file instead, and returns
+// nil, if that has other names or another owner, which would be lost, or no file can be made next
+// to it.
 func (u *uploads) replace(dir int, base string, file *os.File) (*upload, error) {
 	var st unix.Stat_t
 	err := control(file, func(fd int) error { return unix.Fstat(fd, &st) })
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG { // a pipe, say, which is never emptied
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG { // a pipe, say, which is never truncated
 		return nil, err
 	}
 	if st.Nlink == 0 { // it has been replaced or removed
@@ -134,7 +135,7 @@ func (u *uploads) replace(dir int, base string, file *os.File) (*upload, error) 
 	return nil, file.Truncate(0)
 }
 
-// replacing joins the upload under way that is to replace a file, if there is one.
+// replacing joins the upload in progress that will replace a file, if there is one.
 func (u *uploads) replacing(dir int, base string) (*upload, error) {
 	up, err := u.find(dir, hiddenName(base))
 	if up == nil || err != nil {
@@ -143,14 +144,14 @@ func (u *uploads) replacing(dir int, base string) (*upload, error) {
 	return up, up.join(true)
 }
 
-// lockHidden locks a hidden file, and returns errAgain if the name does not belong to it any more.
+// lockHidden locks a hidden file, and returns errAgain if the name no longer belongs to it.
 func lockHidden(fd, dir int, hidden string) (st unix.Stat_t, err error) {
 	err = retry(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
 	if err == unix.EWOULDBLOCK {
 		return st, errBusy
 	}
 	if err != nil && err != unix.ENOLCK && err != unix.ENOTSUP && err != unix.ENOSYS {
-		return st, err // where there are no locks, one server has to do
+		return st, err // without locks, only one server may serve the tree
 	}
 	if err = retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return st, err
@@ -162,14 +163,13 @@ func lockHidden(fd, dir int, hidden string) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// resume opens what there is of a file that has no name yet: an upload under way, or what was left
-// of one.
+// resume opens a file that has no name yet: an upload in progress, or the leftover of one.
 func (u *uploads) resume(dir int, base string, flags uint32) (*upload, error) {
 	hidden := hiddenName(base)
 	alone := flags&exclusive == exclusive
 	if alone || flags&wire.OpenTruncate != 0 {
-		// A client that has lost its connection begins again before the server has noticed. Only
-		// one that wants the name for itself does not take it from another.
+		// A client that has lost its connection may begin again before the server notices, so it
+		// takes over the name, except with EXCL.
 		switch err := u.drop(dir, hidden, !alone, errSuperseded); {
 		case err == nil, err == unix.ENOENT && flags&wire.OpenCreate != 0:
 			return nil, errAgain
@@ -209,8 +209,8 @@ func (u *uploads) resume(dir int, base string, flags uint32) (*upload, error) {
 	return up, nil
 }
 
-// find returns the upload under way that a hidden name belongs to, or nil if it is what was left of
-// one, or of another server.
+// find returns the upload in progress that a hidden name belongs to, or nil if it is a leftover, or
+// another server's upload.
 func (u *uploads) find(dir int, hidden string) (*upload, error) {
 	st, err := statAt(dir, hidden)
 	if err != nil {
@@ -221,14 +221,14 @@ func (u *uploads) find(dir int, hidden string) (*upload, error) {
 	return u.open[identify(&st)], nil
 }
 
-// ended is closed, as done is when an upload has ended.
+// ended is a closed channel, like done after the end of an upload.
 var ended = func() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
 }()
 
-// unfinished returns the error for who wants to read a file of which there is an upload.
+// unfinished returns the error for reading a file that is being uploaded.
 func (u *uploads) unfinished(dir int, base string) error {
 	switch up, err := u.find(dir, hiddenName(base)); {
 	case err == unix.ENOENT: // it has just got its name, or was removed
@@ -239,8 +239,8 @@ func (u *uploads) unfinished(dir int, base string) error {
 	return errUnfinished
 }
 
-// drop removes a hidden file. One that is being written is removed only if take is set: its client
-// gets lost as the answer to CLOSE.
+// drop removes a hidden file. A file being written is removed only if take is set: its client gets
+// lost as the answer to CLOSE.
 func (u *uploads) drop(dir int, hidden string, take bool, lost error) error {
 	up, err := u.find(dir, hidden)
 	switch {
@@ -251,12 +251,12 @@ func (u *uploads) drop(dir int, hidden string, take bool, lost error) error {
 	case up != nil:
 		return errBusy
 	}
-	// NFS locks only what is open for writing, but a client may have made the file read-only.
+	// NFS locks only files open for writing, but a client may have made the file read-only.
 	fd, err := openAt(dir, hidden, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err == unix.EACCES {
 		fd, err = openAt(dir, hidden, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	}
-	if err == unix.EACCES { // nobody could go on with it
+	if err == unix.EACCES { // nobody could resume it
 		return unix.Unlinkat(dir, hidden, 0)
 	}
 	if err != nil {
@@ -273,7 +273,7 @@ func (u *uploads) drop(dir int, hidden string, take bool, lost error) error {
 	}
 }
 
-// vacant returns an error if there is an upload of the name at which something else is to be made.
+// vacant returns an error if an upload exists of the name at which something else is to be made.
 // Renaming is different: clients give files their final names that way.
 func (u *uploads) vacant(dir int, base string) error {
 	if u != nil && existsAt(dir, hiddenName(strings.TrimSuffix(base, "/"))) {
@@ -282,10 +282,10 @@ func (u *uploads) vacant(dir int, base string) error {
 	return nil
 }
 
-// settle gives an upload its name that a client is about to rename after it has closed a handle.
-// Handles that are still open belong to connections that the client has lost: it has sent their
-// parts again, and the server has not noticed yet. What the client renames is what it has closed,
-// and not the file that was to be replaced.
+// settle publishes an upload that a client is about to rename after closing a handle. Handles still
+// open belong to connections that the client has lost: it has sent their parts again, and the
+// server has not noticed yet. The client means to rename the file that it has closed, not the one
+// that was to be replaced.
 func (u *uploads) settle(dir int, base string) error {
 	if u == nil {
 		return nil
@@ -302,8 +302,8 @@ func (u *uploads) settle(dir int, base string) error {
 	return up.publish(nil)
 }
 
-// renamed is called with the result of renaming something. An upload of a file that has now come by
-// another way is given up, and what was left of one is not to turn up when that file is gone.
+// renamed is called with the result of a rename. It drops any upload of the new name: the file has
+// now come another way, and a leftover must not turn up when that file is gone.
 func (u *uploads) renamed(err error, from int, old string, to int, base string) error {
 	switch {
 	case u == nil:
@@ -315,8 +315,8 @@ func (u *uploads) renamed(err error, from int, old string, to int, base string) 
 	return err
 }
 
-// unlinked is called with the result of removing a file. If there was none, the upload of one is
-// removed; if there was one, only what was left of an upload.
+// unlinked is called with the result of removing a file. If no file existed, it removes the upload,
+// in progress or not; otherwise only a leftover.
 func (u *uploads) unlinked(err error, dir int, base string) error {
 	switch {
 	case u == nil:
@@ -328,8 +328,8 @@ func (u *uploads) unlinked(err error, dir int, base string) error {
 	return err
 }
 
-// emptied removes what was left of uploads from a directory that holds nothing else, so that it can
-// be removed as clients expect of an empty one. It reports whether it has.
+// emptied removes the leftovers of uploads from a directory that holds nothing else, so that it can
+// be removed like an empty one, as clients expect. It reports whether it has.
 func (u *uploads) emptied(dir int, base string) bool {
 	if u == nil {
 		return false

@@ -17,18 +17,19 @@ import (
 )
 
 const (
-	// maxLinks is how many links a path may lead through, as on Linux.
+	// maxLinks limits the links that a path may lead through, as on Linux.
 	maxLinks = 40
 
-	// maxSteps limits how many directories one path may make us open. Only paths through many long
-	// links come near it; they fail like those with too many links.
+	// maxSteps limits the directories that one path may make us open. Only paths through many long
+	// links come near it; they fail like paths with too many links.
 	maxSteps = 1 << 15
 
-	// turnSteps is how many steps a path may take before it waits for its turn, and in each turn.
+	// turnSteps is the number of steps that a path may take before waiting for a turn, and in a
+	// turn.
 	turnSteps = 128
 
-	// maxHeld is how many directories a walk keeps open, so that it can go up without starting
-	// over.
+	// maxHeld is the number of directories that a walk keeps open, so that it can go up without
+	// starting over.
 	maxHeld = 16
 )
 
@@ -42,7 +43,7 @@ var errEscapes = &server.StatusError{Code: wire.PermissionDenied,
 type walk struct {
 	pace
 	absolute bool // absolute links start at the root; otherwise they are refused
-	create   bool // the path may be that of a file to be created
+	create   bool // the path may name a file to be created
 	unlinked bool // no link is followed
 	hides    bool // the names of unfinished uploads are refused
 
@@ -51,7 +52,7 @@ type walk struct {
 	held  []int    // the last directories of names, open
 
 	rest   string // of the path
-	client int    // how many bytes at the end of rest came from the client rather than from links
+	client int    // bytes at the end of rest that came from the client rather than from links
 	links  int
 }
 
@@ -81,9 +82,9 @@ func (w *walk) dir() int {
 	return w.held[len(w.held)-1]
 }
 
-// next takes the next element off the path. last means that nothing but slashes follows, and slash
-// that some do. link reports whether the element came from a link. Names that neither clients nor
-// links may use are an error.
+// next takes the next element off the path. last means that at most slashes follow, and slash that
+// some do. link reports whether the element came from a link. Names that neither clients nor links
+// may use are an error.
 func (w *walk) next() (element string, last, slash, link bool, err error) {
 	w.rest = strings.TrimLeft(w.rest, "/")
 	link = len(w.rest) > w.client
@@ -118,7 +119,7 @@ func (w *walk) stride() {
 	w.client = len(w.rest)
 }
 
-// needsStep reports whether element is more than the name of a directory.
+// needsStep reports whether element needs more than entering a directory.
 func (w *walk) needsStep(element string) bool {
 	return element == "" || element == "." || element == ".." || w.hides && isHidden(element)
 }
@@ -146,7 +147,7 @@ func (p *pace) step() error {
 	return p.ctx.Err()
 }
 
-// pause ends the turn. It must precede everything that may wait for anything but the file system.
+// pause ends the turn. It must precede any wait for anything but the file system.
 func (p *pace) pause() {
 	if p.end != nil {
 		p.end()
@@ -154,8 +155,8 @@ func (p *pace) pause() {
 	}
 }
 
-// enter goes one element further, following links. If element is a link its target is put before
-// the rest of the path.
+// enter goes one element further, following links. The target of a link is put before the rest of
+// the path.
 func (w *walk) enter(element string, slash, link bool) error {
 	switch element {
 	case "", ".":
@@ -265,9 +266,9 @@ func (w *walk) up(link bool) error {
 	return nil
 }
 
-// lookUp calls op for what the path refers to: with its directory and its name there, or with the
-// directory itself and ".". op must not follow links, and returns ELOOP for one that is to be
-// followed; like the kernel, lookUp always follows a link before a trailing slash.
+// lookUp calls op for the file at the path: with its directory and its name there, or with the
+// directory itself and ".". op must not follow links, and returns ELOOP for a link to be followed;
+// like the kernel, lookUp always follows a link before a trailing slash.
 func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 	w.stride()
 	for {
@@ -314,9 +315,9 @@ func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 	}
 }
 
-// toParent calls op for a path whose last element is to be made, removed or renamed: with the
-// directory that holds it, and the element as written. The kernel refuses all of these for "." and
-// ".." without looking.
+// toParent calls op to make, remove or rename the last element of the path: with the element's
+// directory, and the element as written. The kernel refuses all of these for "." and ".." without
+// looking.
 func (w *walk) toParent(op func(dir int, base string) error) error {
 	w.stride()
 	for {

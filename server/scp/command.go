@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Command is what a client of the old protocol asks for: the arguments of the scp that it expects
+// Command is a client's command line in the old protocol: the arguments of the scp that it expects
 // to start.
 type Command struct {
 	Source      bool // -f: files go to the client
@@ -20,8 +20,8 @@ type Command struct {
 
 // Word is an argument as a shell would parse it.
 type Word struct {
-	Pattern string // as path.Match has it: what was quoted is escaped
-	Glob    bool   // something in it is special to path.Match
+	Pattern string // for path.Match: quoted characters are escaped
+	Glob    bool   // it has characters special to path.Match
 	Tilde   bool   // begins with an unquoted "~"
 }
 
@@ -37,13 +37,12 @@ func (w Word) Literal() string {
 	return b.String()
 }
 
-// ErrNotSCP means that a command is not scp's.
+// ErrNotSCP means that a command is not scp.
 var ErrNotSCP = errors.New("not an scp command")
 
 // Parse parses a command line as a shell would: words, both kinds of quotes, backslashes. There is
-// no shell, so everything else that one could do (variables, substitution, pipes, lists,
-// redirection) is an error, and nothing is ever run. If the command is not scp, the error is
-// ErrNotSCP.
+// no shell, so its other features (variables, substitution, pipes, lists, redirection) are errors,
+// and nothing is ever run. If the command is not scp, the error is ErrNotSCP.
 func Parse(line string) (*Command, error) {
 	words, err := split(line)
 	if len(words) == 0 || path.Base(words[0].Literal()) != "scp" {
@@ -92,7 +91,7 @@ func (c *Command) flags(letters string) error {
 		case 'd':
 			c.IsDirectory = true
 		case 'v', 'q':
-			// How much the other scp would print on its terminal.
+			// verbosity of the other scp's output
 		default:
 			return fmt.Errorf("scp: unknown option -%c", letter)
 		}
@@ -100,7 +99,7 @@ func (c *Command) flags(letters string) error {
 	return nil
 }
 
-// special are the characters that make a shell do more than read a word.
+// special are the characters to which a shell gives a meaning beyond words.
 const special = "$`;&|<>()\n\r\x00"
 
 // splitter splits a line.
@@ -140,7 +139,7 @@ func split(line string) ([]Word, error) {
 	return s.words, nil
 }
 
-// quoted reads what stands in quotes and returns its length.
+// quoted reads the text within quotes and returns its length.
 func (s *splitter) quoted(rest string, quote byte) (int, error) {
 	s.inWord = true
 	for i := 0; i < len(rest); i++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxMatches bounds how many paths a pattern may match.
+// maxMatches limits the paths that a pattern may match.
 const maxMatches = 100_000
 
 // expand returns the paths that an argument stands for. As in a shell, a pattern without a match
@@ -33,7 +33,7 @@ func (s *session) expand(w Word) ([]string, error) {
 	return found, nil
 }
 
-// expandElement expands one element of a pattern in each of some directories.
+// expandElement expands one element of a pattern in each of the directories.
 func (s *session) expandElement(dirs []string, element string) (found []string, err error) {
 	if !strings.ContainsAny(element, `*?[`) {
 		for _, dir := range dirs {
@@ -45,7 +45,7 @@ func (s *session) expandElement(dirs []string, element string) (found []string, 
 		var names []string
 		for entry, err := range s.view.List(s.ctx, dir) {
 			if err != nil {
-				break // what is no directory, or not for this user, holds no matches
+				break // no directory, or not for this user: no matches
 			}
 			ok, err := path.Match(element, entry.Name())
 			if err != nil {

@@ -1,7 +1,7 @@
-// Package scp serves the protocol that scp used before SFTP, and that scp -O still uses.
+// Package scp serves the protocol that scp used before SFTP, and scp -O still uses.
 //
-// The client sends the command line of an scp that the server is to run, and then talks to that
-// scp. Here the line is parsed and never run, and files are served by the backend that serves SFTP.
+// The client sends the command line of an scp to run on the server, and then talks to that scp.
+// Here the line is parsed and never run, and files are served by the backend that serves SFTP.
 package scp
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/usftp/usftp/server/internal/whole"
 )
 
-// bufferSize is what is read and written at once. With larger ones system calls take so long that
-// the runtime hands the processor to other goroutines, which costs more than the calls saved.
+// bufferSize is the number of bytes read and written at once. With more, system calls take so long
+// that the runtime hands the processor to other goroutines, which costs more than it saves.
 const bufferSize = 63 << 10
 
 // session is one session of the protocol.
@@ -65,12 +65,12 @@ func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command
 	return err
 }
 
-// fatal is an error after which the two sides are no longer in step.
+// fatal is an error after which client and server are out of step.
 type fatal struct{ text string }
 
 func (f *fatal) Error() string { return "scp: " + f.text }
 
-// fail tells the client what went wrong with one file; the session continues.
+// fail reports the failure of one file, and tells the client; the session continues.
 func (s *session) fail(name string, cause error) error {
 	s.failed(name, cause)
 	return s.tell(name, cause)
@@ -91,7 +91,7 @@ func (s *session) tell(name string, cause error) error {
 		oneLine(shown.Message(cause))))
 }
 
-// failed reports what failed or was denied.
+// failed reports a failure or denial.
 func (s *session) failed(name string, cause error) {
 	e := server.Event{Kind: server.CopyFailed, Request: "scp -t", Path: name, Err: cause}
 	if s.command.Source {
@@ -153,7 +153,7 @@ func (s *session) answer() (ok bool, err error) {
 	return false, &fatal{"the client gave up: " + text}
 }
 
-// ask sends a line and reads the answer to it.
+// ask sends a line and reads the answer.
 func (s *session) ask(line string) (ok bool, err error) {
 	if err := s.say(line); err != nil {
 		return false, err
@@ -173,7 +173,7 @@ func (s *session) line() (string, error) {
 	return string(line[:len(line)-1]), nil
 }
 
-// lost translates an end of the stream where more was expected.
+// lost translates a premature end of the stream.
 func lost(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -188,12 +188,12 @@ func (s *session) scratch() []byte {
 	return s.buffer
 }
 
-// transfer is a file on its way.
+// transfer is a file being copied.
 type transfer struct {
 	name   string
 	upload bool
 	moved  server.Transfer
-	sum    *whole.Sum // nil unless it is wanted
+	sum    *whole.Sum // nil unless wanted
 	sha256 string
 	began  time.Time
 }
@@ -209,8 +209,8 @@ func (s *session) begin(name string, upload bool) *transfer {
 	return t
 }
 
-// ended reports that a file was copied, or with a reason that it was not copied completely, and
-// returns the reason.
+// ended reports that a file was copied or, with a reason, that it is incomplete, and returns the
+// reason.
 func (s *session) ended(t *transfer, reason error) error {
 	if reason != nil {
 		s.report(t, server.FileAbandoned, reason)
@@ -235,7 +235,7 @@ func (t *transfer) event(kind server.EventKind, reason error) server.Event {
 	return e
 }
 
-// hash hashes what has passed, if that is all of the file.
+// hash records the hash of the bytes that passed, if they are the whole file.
 func (t *transfer) hash(file *server.ViewFile) {
 	t.sha256 = t.sum.Hex(func() int64 {
 		info, err := file.Stat()
@@ -259,7 +259,7 @@ func (s *session) resolve(w Word, name string) (string, error) {
 	return s.view.Path(cmp.Or(name, ".")), nil
 }
 
-// join appends a name to a path without cleaning it: the backend decides what ".." means.
+// join appends a name to a path without cleaning it: the backend gives ".." its meaning.
 func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
 var errNotRegular = errors.New("not a regular file")

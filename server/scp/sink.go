@@ -41,7 +41,7 @@ type header struct {
 	times wire.Attrs // from a T line before it, or none
 }
 
-// attrs returns what is to be set at the end: the times, and the mode if asked for.
+// attrs returns the attributes to set at the end: the times, and the mode if asked for.
 func (h *header) attrs(mode bool) wire.Attrs {
 	attrs := h.times
 	if mode {
@@ -51,7 +51,7 @@ func (h *header) attrs(mode bool) wire.Attrs {
 	return attrs
 }
 
-// receive takes what goes into target until the directory, or the session, ends.
+// receive receives files into target until the directory, or the session, ends.
 func (s *session) receive(target string, isDir bool, depth int) error {
 	var times wire.Attrs
 	for {
@@ -94,7 +94,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 	}
 }
 
-// next reads a line; "" is the end, which is allowed only between files.
+// next reads a line; "" means the end, which is allowed only between files.
 func (s *session) next(depth int) (string, error) {
 	if _, err := s.in.Peek(1); err == io.EOF && depth == 0 {
 		return "", nil
@@ -199,14 +199,14 @@ func (s *session) receiveFile(name string, head *header) error {
 	return s.ok()
 }
 
-// abandon gives up a file that has not come completely, and returns the reason.
+// abandon abandons an incomplete file, and returns the reason.
 func (s *session) abandon(file *server.ViewFile, came *transfer, reason error) error {
 	file.Abandon(reason)
 	return s.ended(came, reason)
 }
 
-// errUnread is why a file was abandoned that the client could not read to its end: scp then sends
-// zeros.
+// errUnread is the reason to abandon a file that the client could not read to its end: scp then
+// sends zeros.
 var errUnread = errors.New("the client could not read all of the file")
 
 // receiveContents reads exactly size bytes. After a failed write it reads and discards the rest, so

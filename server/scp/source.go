@@ -142,8 +142,8 @@ var errUncarried = errors.New("a name that the protocol cannot carry")
 
 var errShrank = errors.New("the file became shorter while it was read")
 
-// sendContents sends exactly the announced size. Unreadable parts are sent as zeros and reported
-// afterwards.
+// sendContents sends exactly the announced size. Unreadable parts are sent as zeros and then
+// reported.
 func (s *session) sendContents(file io.ReaderAt, size int64,
 	went *transfer) (readErr, err error) {
 	buffer := s.scratch()

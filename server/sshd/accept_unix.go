@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// outOfFiles reports whether accepting failed for lack of descriptors or memory, or because a
-// client left too soon.
+// outOfFiles reports whether Accept failed for lack of descriptors or memory, or because a client
+// left too soon.
 func outOfFiles(err error) bool {
 	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 		syscall.ECONNABORTED} {

@@ -10,24 +10,24 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Admission says when and from where a user may log in. The zero Admission allows everything.
+// Admission limits when and from where a user may log in. The zero Admission allows everything.
 type Admission struct {
 	// Disabled refuses all logins.
 	Disabled bool
 
-	// Expires, if not zero, is when logins begin to be refused.
+	// Expires, if not zero, is the time from which logins are refused.
 	Expires time.Time
 
-	// From, if not empty, are the only networks from which logins are accepted. IPv4 addresses
-	// are never of a network of IPv6.
+	// From, if not empty, lists the only networks from which logins are accepted. An IPv4 address
+	// never belongs to an IPv6 network.
 	From []netip.Prefix
 }
 
-// ErrNotAdmitted is matched by the errors of logins that [Admission] refuses, and of those by users
-// whose files cannot be served.
+// ErrNotAdmitted is matched by the errors of logins that [Admission] refuses, and of logins by
+// users whose files cannot be served.
 var ErrNotAdmitted = errors.New("the user may not log in")
 
-// notAdmitted is why a user is kept out.
+// notAdmitted is the reason why a user is kept out.
 type notAdmitted struct{ error }
 
 func (n notAdmitted) Is(target error) bool { return target == ErrNotAdmitted }
@@ -54,10 +54,9 @@ func (a *Admission) check(address netip.Addr, now time.Time) error {
 	return nil
 }
 
-// admit finds a user. Before anything that the client sends is examined, it decides whether the
-// user may log in at all. For one who is kept out it returns no entry, so that the client is
-// answered as for a user who does not exist, in the same time; refused says to the server's log
-// what it was.
+// admit finds a user. Before any secret from the client is examined, it decides whether the user
+// may log in at all. For a user who is kept out it returns no entry, so that the answer is the same
+// as for an unknown user, in the same time; refused is the reason, for the server's log.
 func (d *Directory) admit(conn ssh.ConnMetadata) (e *entry, refused error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -19,17 +19,17 @@ import (
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
-// accessKey is the key under which a login passes its Access to the connection, and provedKey that
-// under which it says how the client has proved who it is.
+// accessKey is the key under which a login passes its Access to the connection, and provedKey the
+// key for its proof.
 type (
 	accessKey struct{}
 	provedKey struct{}
 )
 
-// proof is how a client has proved who it is.
+// proof is a client's proof of identity.
 type proof struct{ method, key string }
 
-// proofBy returns the proof by a key or, with its own key, a certificate.
+// proofBy returns the proof by a key, or by the key within a certificate.
 func proofBy(key ssh.PublicKey) proof {
 	if certificate, ok := key.(*ssh.Certificate); ok {
 		key = certificate.Key
@@ -104,14 +104,14 @@ type punished struct{ error }
 
 func (p punished) Unwrap() error { return p.error }
 
-// attempts records how a client has tried to log in. What a client may name is held until its login
+// attempts records a client's login attempts. Names from a client would be held until its login
 // ends, so only known methods are recorded by name.
 type attempts struct {
 	reports  *server.Reporter
 	user     string
 	methods  []string // failed ones, each listed once
 	punished bool     // at least one has been counted
-	refused  error    // why the user is not let in at all, or nil
+	refused  error    // why the user is kept out altogether, or nil
 }
 
 // knownMethods are those of RFC 4252, RFC 4256 and RFC 4462.
@@ -140,9 +140,9 @@ func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfi
 	return &own
 }
 
-// weight returns what a connection that ended without a login counts for. Wrong passwords have
+// weight returns the weight of a connection that ended without a login. Wrong passwords have
 // already been counted one by one. Clients with several keys try them all, so keys count once, and
-// so does whatever else was tried: a question left unanswered, a method that we do not have.
+// so does any other attempt: a question left unanswered, a method that we do not have.
 func (a *attempts) weight(conn *connection, err error) float64 {
 	switch {
 	case a.punished, !conn.heard.Load(): // the latter may be a load balancer's check
@@ -164,9 +164,9 @@ func (s *Server) delay(answer time.Duration) {
 
 var errUserBanned = errors.New("passwords of this user from this address are refused for now")
 
-// refuses reports whether a password is not even looked at, since too many of this user have been
-// wrong from there. Keys still are: nobody guesses them, and who has one is not to be shut out by
-// others behind the same address who guess.
+// refuses reports whether a password is refused unchecked, since too many of this user's have been
+// wrong from there. Keys are still checked: nobody guesses them, and a key's owner must not be shut
+// out by others guessing behind the same address.
 func (s *Server) refuses(config *Config, end net.Addr, user string) bool {
 	address := addressOf(end)
 	if config.Exempt(address) || config.Safe(address) || !s.userBanned(Network(address), user) {
@@ -182,8 +182,8 @@ func (s *Server) userBanned(network netip.Prefix, user string) bool {
 }
 
 // blame counts a failed login against the user at its address, and against the address, and returns
-// how long to delay the answer. Of a user who is banned there it counts for little, so that a
-// program that has the wrong key or password and tries forever does not shut out all others.
+// the delay for the answer. If the user is banned there it counts for little, so that a program
+// that retries forever with a wrong key or password does not shut out all others.
 func (s *Server) blame(config *Config, end net.Addr, user string, weight float64) time.Duration {
 	address := addressOf(end)
 	if config.Exempt(address) || weight == 0 {
@@ -218,7 +218,7 @@ func (s *Server) count(config *Config, end net.Addr, source Source, weight float
 const safeDelay = time.Second
 
 // strangers returns the reporter for a connection before its login. Its lines are limited by
-// address and in total, since there is no end of addresses.
+// address and in total, since addresses are unlimited.
 func (s *Server) strangers(config *Config, end net.Addr) *server.Reporter {
 	log := lograte.ByLine(config.Logger.With("remote", end.String()), s.allLines)
 	if address := addressOf(end); !config.Exempt(address) {
@@ -227,8 +227,8 @@ func (s *Server) strangers(config *Config, end net.Addr) *server.Reporter {
 	return &server.Reporter{Events: about(config.Events, end, ""), Logger: log}
 }
 
-// about returns a function that completes events with who they are about and passes them on. The
-// log's lines have that from their logger.
+// about returns a function that adds address and user to events and passes them on. Log lines get
+// both from their logger.
 func about(events func(server.Event), end net.Addr, user string) func(server.Event) {
 	if events == nil {
 		return nil

@@ -18,9 +18,9 @@ import (
 // (sshd(8), AUTHORIZED_KEYS FILE FORMAT).
 //
 // The options from, expiry-time, cert-authority and principals are honoured. Options that only
-// restrict what is not served anyway are accepted: restrict, no-pty, permitopen and others.
-// With OpenSSH a key with command= may run only that command; no commands are run here, so the key
-// is refused, with a warning. As with OpenSSH, so is a line with an unknown option.
+// restrict features that are not served anyway are accepted: restrict, no-pty, permitopen and
+// others. With OpenSSH a key with command= may run only that command; no commands are run here, so
+// the key is refused, with a warning. As with OpenSSH, so is a line with an unknown option.
 type AuthorizedKeys struct {
 	keys     []authorizedKey
 	Warnings []string // refused lines and why, with file and line number
@@ -35,7 +35,7 @@ type authorizedKey struct {
 	principals []string
 }
 
-// Len returns how many keys there are.
+// Len returns the number of keys.
 func (a *AuthorizedKeys) Len() int { return len(a.keys) }
 
 // ReadAuthorizedKeys reads a file. A missing file is an error. It does not check who could change
@@ -92,7 +92,7 @@ func parseAuthorizedKey(line []byte) (k authorizedKey, err error) {
 	return k, nil
 }
 
-// harmless are options that restrict or allow what is not served at all.
+// harmless are options about features that are not served at all.
 var harmless = []string{
 	"restrict", "no-pty", "pty", "no-port-forwarding", "port-forwarding", "no-agent-forwarding",
 	"agent-forwarding",
@@ -162,7 +162,7 @@ var (
 )
 
 // Check returns nil if key, or the authority of key if it is a certificate for user, is authorized
-// to log in from address now, and otherwise why not. Revocation is checked by a [Directory].
+// to log in from address now, and otherwise the reason. Revocation is checked by a [Directory].
 func (list *AuthorizedKeys) Check(user string, key ssh.PublicKey, address netip.Addr) error {
 	if certificate, ok := key.(*ssh.Certificate); ok {
 		if err := verifyCertificate(certificate); err != nil {
@@ -172,7 +172,7 @@ func (list *AuthorizedKeys) Check(user string, key ssh.PublicKey, address netip.
 	return list.check(user, key, address, nil, time.Now())
 }
 
-// check does what Check does for a certificate whose signature has been verified, or a key.
+// check works like Check, for a key or a certificate whose signature has been verified.
 func (list *AuthorizedKeys) check(user string, key ssh.PublicKey, address netip.Addr,
 	revoked *RevocationList, now time.Time) error {
 	wanted := key

@@ -10,30 +10,29 @@ import (
 )
 
 // Bans keeps out networks whose logins fail too often: an IPv4 address, or an IPv6 /64, the least
-// that a customer has. Of one network, a user who fails too often comes first. Several servers may
-// share one. It is safe for concurrent use.
+// that a customer has. Within a network, a user with too many failures is banned first. Several
+// servers may share one. It is safe for concurrent use.
 type Bans interface {
-	// Banned reports whether a source is kept out now; it need not say so of a user of a network
-	// that is. It is asked for each connection while others wait, so it must answer from memory.
+	// Banned reports whether a source is kept out now; it need not report a user whose network is.
+	// It is called for each connection while others wait, so it must answer from memory.
 	Banned(source Source) bool
 
-	// Failed counts a failed login, which weighs 1, or a part of that for a connection that did not
-	// try. It returns what the rules say: how long to delay the answer to the client and, if the
-	// source is banned from now on, for how long. The client waits for it; if the server ends, ctx
-	// does.
+	// Failed counts a failed login, which weighs 1, or less for a connection that did not try. By
+	// the rules, it returns the delay of the answer to the client and, if the source is banned from
+	// now on, the length of the ban. The client waits for it; if the server ends, ctx does.
 	Failed(ctx context.Context, source Source, weight float64, rules *BanRules) (delay,
 		ban time.Duration)
 }
 
-// A Source is where logins come from: a network, and the user that they name. Without a user it
-// stands for the network, whoever is named.
+// A Source is the origin of logins: a network, and the user that they name. Without a user it
+// stands for the network and any user.
 type Source struct {
 	Network netip.Prefix
 	User    string
 }
 
-// longestName limits the names that are held against a network; who uses longer ones is counted by
-// the network alone.
+// longestName limits the user names that are counted with a network; logins with longer ones count
+// against the network alone.
 const longestName = 128
 
 // String returns the source as a text for [ParseSource].
@@ -44,7 +43,7 @@ func (s Source) String() string {
 	return s.Network.String() + " " + strconv.QuoteToASCII(s.User)
 }
 
-// ParseSource parses what String has made.
+// ParseSource parses String's result.
 func ParseSource(text string) (s Source, err error) {
 	network, user, named := strings.Cut(text, " ")
 	if s.Network, err = netip.ParsePrefix(network); err == nil && named {
@@ -53,25 +52,25 @@ func ParseSource(text string) (s Source, err error) {
 	return s, err
 }
 
-// BanRules say when somebody is banned, and for how long. What is 0 has its default.
+// BanRules decide when a source is banned, and for how long. Fields that are 0 have their defaults.
 type BanRules struct {
-	// UserFailures is how many logins as one user from one address may fail before passwords of
-	// this user from there are refused: 10 by default. Keys are still accepted.
+	// UserFailures is the number of logins as one user from one address that may fail before
+	// passwords of this user from there are refused: 10 by default. Keys are still accepted.
 	UserFailures int
 
-	// AddressFailures is how many logins from one address may fail, as whatever users, before the
-	// address is banned: 50 by default.
+	// AddressFailures is the number of logins from one address that may fail, as any users, before
+	// the address is banned: 50 by default.
 	AddressFailures int
 
-	// First is how long the first ban lasts, a minute by default. Each further failure doubles it,
+	// First is the length of the first ban, a minute by default. Each further failure doubles it,
 	// up to Longest, which is an hour by default.
 	First, Longest time.Duration
 
-	// Forget is how long it takes for one failed login to be forgotten: 2 minutes by default.
+	// Forget is the time after which one failed login is forgotten: 2 minutes by default.
 	Forget time.Duration
 }
 
-// WithDefaults returns the rules with what is 0 filled in, as [Bans] get them.
+// WithDefaults returns the rules with defaults for fields that are 0, as [Bans] get them.
 func (r BanRules) WithDefaults() BanRules {
 	setDefault(&r.UserFailures, 10)
 	setDefault(&r.AddressFailures, 50)
@@ -87,11 +86,11 @@ const (
 	firstDelay   = 100 * time.Millisecond
 	longestDelay = 5 * time.Second
 
-	// guardMost limits how many sources are remembered.
+	// guardMost limits the sources that are remembered.
 	guardMost = 20_000
 )
 
-// Penalty returns what a [Bans] answers for failed logins that together weigh so much.
+// Penalty returns a [Bans]'s answer to failed logins with this total weight.
 func (r *BanRules) Penalty(source Source, failures float64) (delay, ban time.Duration) {
 	delay = longestDelay
 	if doubled := max(int(failures)-1, 0); doubled < 10 {
@@ -101,7 +100,7 @@ func (r *BanRules) Penalty(source Source, failures float64) (delay, ban time.Dur
 	if source.User != "" {
 		free = r.UserFailures
 	}
-	// What is forgotten while somebody guesses adds no guess.
+	// Forgetting during an attack must not add guesses.
 	over := int(failures+0.5) - free
 	if over < 0 {
 		return delay, 0
@@ -113,12 +112,12 @@ func (r *BanRules) Penalty(source Source, failures float64) (delay, ban time.Dur
 	return delay, min(ban, r.Longest)
 }
 
-// What a failed login counts for.
+// Weights of a failed login.
 const (
 	wrongLogin = 1.0 // a wrong password, or a connection none of whose keys were accepted
 	timedOut   = 1.0 // a connection that kept its place until the timeout
 
-	// noLogin is for a connection that ended without trying to log in: a scanner, or a monitor that
+	// noLogin counts a connection that ended without trying to log in: a scanner, or a monitor that
 	// may come every few seconds forever.
 	noLogin = 1.0 / 50
 )
@@ -136,7 +135,7 @@ func NewBanList() *BanList {
 	return &BanList{now: time.Now, records: map[Source]*record{}}
 }
 
-// record is what is held against a source.
+// record holds the failures of a source.
 type record struct {
 	failures float64 // one is forgotten per forget
 	forget   time.Duration
@@ -173,14 +172,14 @@ func (b *BanList) Failed(_ context.Context, source Source, weight float64,
 	return delay, ban
 }
 
-// age forgets what has become too old.
+// age forgets old failures.
 func (r *record) age(now time.Time) {
 	r.failures = max(0, r.failures-now.Sub(r.seen).Seconds()/r.forget.Seconds())
 	r.seen = now
 }
 
 // makeRoom drops records without effect, and then arbitrary ones: an attacker with that many
-// addresses cannot be kept out by address, and must not fill the memory.
+// addresses cannot be banned by address, and must not fill the memory.
 func (b *BanList) makeRoom(now time.Time) {
 	if len(b.records) < guardMost {
 		return

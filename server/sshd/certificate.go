@@ -19,9 +19,9 @@ type Authorities struct {
 	Revoked *RevocationList // may be nil
 }
 
-// Check returns nil if certificate lets user log in from address now, and otherwise why not: it
+// Check returns nil if certificate lets user log in from address now, and otherwise the reason: it
 // must be signed by one of the authorities, be a user certificate for this user by name, be valid
-// now and not be revoked, and have no critical options other than a source-address that matches.
+// now and not revoked, and have no critical options other than a source-address that matches.
 func (a *Authorities) Check(user string, certificate *ssh.Certificate, address netip.Addr) error {
 	if err := verifyCertificate(certificate); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (a *Authorities) Check(user string, certificate *ssh.Certificate, address n
 	return a.check(user, certificate, address)
 }
 
-// check does what Check does for a certificate whose signature has been verified.
+// check works like Check, for a certificate whose signature has been verified.
 func (a *Authorities) check(user string, certificate *ssh.Certificate, address netip.Addr) error {
 	known := slices.ContainsFunc(a.Keys, func(key ssh.PublicKey) bool {
 		return bytes.Equal(key.Marshal(), certificate.SignatureKey.Marshal())
@@ -42,8 +42,8 @@ func (a *Authorities) check(user string, certificate *ssh.Certificate, address n
 
 var errUnknownAuthority = errors.New("the certificate's authority is unknown")
 
-// verifyCertificate verifies the signature of a certificate, whoever it names and whoever signed
-// it: the time that takes must not tell which users or authorities there are.
+// verifyCertificate verifies a certificate's signature, regardless of its names and its authority:
+// the time that takes must not reveal which users or authorities exist.
 func verifyCertificate(certificate *ssh.Certificate) error {
 	s := certificate.Signature
 	// As with OpenSSH's CASignatureAlgorithms: anyone who can find SHA-1 collisions can forge

@@ -28,7 +28,7 @@ type connection struct {
 	login    *Login // once the client has logged in, under the server's lock
 }
 
-// Read and Write record when something moved.
+// Read and Write record the time of the last byte.
 
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
@@ -48,7 +48,7 @@ func (c *connection) Write(p []byte) (int, error) {
 }
 
 // watchIdle closes the connection when nothing has moved for timeout and no request is running. A
-// client that has stopped taking what it is sent may get twice that time.
+// client that has stopped reading may get twice that time.
 func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) (stop func()) {
 	if timeout < 0 {
 		return func() {}
@@ -165,8 +165,8 @@ const (
 
 var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
 
-// open finds out whether the user may still log in, and what there is to see. Only now is the
-// client known to be the user, for whom a directory may be made.
+// open checks whether the user may still log in, and gets the user's files. Only now is the client
+// known to be the user, for whom a directory may be made.
 func (l *login) open() (err error) {
 	if l.access.Admit != nil {
 		if err := l.access.Admit(); err != nil {
@@ -209,7 +209,7 @@ func (s *Server) login(state *state, conn *connection,
 	return secure, err
 }
 
-// hangUp closes the connection once what has been written is on its way, which may take a second.
+// hangUp closes the connection once the bytes written are on their way, which may take a second.
 func (c *connection) hangUp() {
 	if secure := c.secure.Load(); secure != nil {
 		secure.Close()
@@ -217,10 +217,10 @@ func (c *connection) hangUp() {
 	c.Close()
 }
 
-// errDropped reports that a connection lost its place to another.
+// errDropped reports that a connection lost its place to another one.
 var errDropped = notServed("too slow while too many others were logging in")
 
-// notServed is why a connection was turned away before the handshake.
+// notServed is the reason why a connection was turned away before the handshake.
 type notServed string
 
 func (r notServed) Error() string { return string(r) }
@@ -257,7 +257,7 @@ func (l *login) serve(secure *transport.Conn, most int) {
 	sessions.Wait()
 }
 
-// refuse turns a channel down.
+// refuse rejects a channel.
 func (l *login) refuse(offered *transport.NewChannel, reason error) {
 	l.Report(server.Event{Kind: server.SessionRefused, Err: reason})
 	offered.Reject(ssh.ResourceShortage, reason.Error())
@@ -269,7 +269,7 @@ var (
 	errConnections = errors.New("too many connections of the user")
 )
 
-// enter takes a place for a session of the connection.
+// enter takes a place for a session on the connection.
 func (l *login) enter(most int) error {
 	s := l.server
 	s.mu.Lock()

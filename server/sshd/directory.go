@@ -13,20 +13,20 @@ import (
 	"github.com/usftp/usftp/server"
 )
 
-// User is somebody who may log in, and what they may do.
+// User is an account that may log in, with its rights.
 type User struct {
 	Name   string
 	FS     server.FS
 	Policy server.Policy
 
-	// Open, if FS is nil, returns it and Policy when the user has logged in. Its error ends the
+	// Open, if FS is nil, returns FS and Policy when the user has logged in. Its error ends the
 	// connection.
 	Open func() (server.FS, server.Policy, error)
 
-	// Admission says when and from where the user may log in.
+	// Admission limits when and from where the user may log in.
 	Admission Admission
 
-	// Keys are the user's own keys; nil if there are none.
+	// Keys are the user's own keys; nil means none.
 	Keys *AuthorizedKeys
 
 	// Bandwidth limits the user's bytes per second.
@@ -39,8 +39,8 @@ type User struct {
 	// see [Access].
 	Second func(conn ssh.ConnMetadata, code string) error
 
-	// Renew, if not nil, is asked after a right password. If it has to be changed it returns a
-	// function that does so, whose error may be an [*UnacceptablePassword].
+	// Renew, if not nil, is called after a right password. If that must be changed, Renew returns a
+	// function that changes it, whose error may be an [*UnacceptablePassword].
 	Renew func(old string) func(fresh string) error
 
 	// Outside leaves the user's passwords to [Accounts].Outside.
@@ -58,7 +58,7 @@ type Directory struct {
 	revoked     *RevocationList
 	limits      Limits
 	outside     Outside
-	guests      map[string]*entry // users of outside alone, whose limits count; not all of them
+	guests      map[string]*entry // users of outside alone, for their limits; not all
 }
 
 // entry is a user with the state shared by the user's logins.
@@ -66,7 +66,7 @@ type entry struct {
 	User
 	bandwidth Bandwidth
 	sessions  Sessions
-	guest     bool // of outside alone
+	guest     bool // known to outside alone
 }
 
 // Accounts are the contents of a Directory.
@@ -76,11 +76,11 @@ type Accounts struct {
 	Authorities *Authorities    // nil: no certificates except those that users' keys allow
 	Revoked     *RevocationList // nil: no keys are revoked
 	Limits      Limits          // nil: each Directory has its own
-	Outside     Outside         // nil: nobody else knows passwords
+	Outside     Outside         // nil: no outside passwords
 }
 
-// Limits makes the limits of users. Each is asked for again whenever a Directory is set, and may be
-// one that has been returned before.
+// Limits makes the limits of users. Each is requested again whenever a Directory is set, and may be
+// one that was returned before.
 type Limits interface {
 	Bandwidth(user string, rates Rates) Bandwidth
 	Sessions(user string, most int) Sessions
@@ -148,7 +148,7 @@ func (e *entry) access() *Access {
 		Sessions: e.sessions, Second: e.Second}
 }
 
-// access returns what a user may do, which holds as long as the user exists and may log in.
+// access returns a user's Access, which holds as long as the user exists and may log in.
 func (d *Directory) access(conn ssh.ConnMetadata, e *entry) *Access {
 	access := e.access()
 	access.Admit = func() error {
@@ -167,7 +167,7 @@ var errNoUser = errors.New("no such user")
 // certificates of the authorities.
 func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access, error) {
 	if certificate, ok := key.(*ssh.Certificate); ok {
-		// Before users are looked at: it takes long, and must take as long for all names.
+		// Before looking up the user: it takes long, and must take equally long for all names.
 		if err := verifyCertificate(certificate); err != nil {
 			return nil, err
 		}
@@ -187,8 +187,8 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 	return d.access(conn, e), nil
 }
 
-// checkKey returns nil if a key, or a certificate whose signature has been verified, lets the user
-// in. e is nil for an unknown user.
+// checkKey returns nil if a key, or a certificate whose signature has been verified, admits the
+// user. e is nil for an unknown user.
 func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -207,7 +207,7 @@ func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey)
 	return d.authorities.check(conn.User(), certificate, address)
 }
 
-// passwordPatience limits how long a login waits for its password to be checked when many are.
+// passwordPatience limits the time that a login waits for its password to be checked when many are.
 const passwordPatience = 20 * time.Second
 
 // Password checks a user's password, as Config.Password.
@@ -220,8 +220,8 @@ func (d *Directory) Password(conn ssh.ConnMetadata, password string) (*Access, e
 	ctx, cancel := context.WithTimeout(context.Background(), passwordPatience)
 	defer cancel()
 	err := errWrongPassword
-	if passwords != nil { // also if it is not there, so that others take no less time
-		name := "" // which nobody has: this takes as long as for a user who does not exist
+	if passwords != nil { // also without a hash of the user's, to take the same time
+		name := "" // nobody's name: takes as long as for a user who does not exist
 		if e != nil {
 			name = e.Name
 		}

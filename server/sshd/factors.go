@@ -15,7 +15,7 @@ type (
 		error)
 )
 
-// passwords returns the callbacks by which passwords come.
+// passwords returns the callbacks for passwords.
 func (s *Server) passwords(config *Config) (passwordCallback, interactiveCallback) {
 	check := func(conn ssh.ConnMetadata, method, password string) (*ssh.Permissions, error) {
 		return s.guess(config, conn, proof{method: method}, func() (*Access, error) {
@@ -36,7 +36,7 @@ func (s *Server) passwords(config *Config) (passwordCallback, interactiveCallbac
 			}
 			result, err := check(conn, "keyboard-interactive", password)
 			// Further questions follow in one conversation, as with PAM: not all clients begin
-			// another after a success in part.
+			// another after a partial success.
 			if more, ok := errors.AsType[*ssh.PartialSuccessError](err); ok {
 				return more.Next.KeyboardInteractiveCallback(conn, ask)
 			}
@@ -59,7 +59,7 @@ func question(ask ssh.KeyboardInteractiveChallenge, text string) (string, error)
 	return answers[0], nil
 }
 
-// guess decides about a secret that may have been guessed, and counts what is wrong.
+// guess decides about a secret that may have been guessed, and counts wrong ones.
 func (s *Server) guess(config *Config, conn ssh.ConnMetadata, by proof,
 	decide func() (*Access, error)) (*ssh.Permissions, error) {
 	who := by.held(conn.User())
@@ -70,7 +70,7 @@ func (s *Server) guess(config *Config, conn ssh.ConnMetadata, by proof,
 	result, err := s.permissions(config, by, access, err)
 	switch {
 	case errors.Is(err, ErrUndecided):
-		// Nobody is to be banned for what is down, and nobody learns anything meanwhile.
+		// Nobody must be banned for an outage, during which guessing reveals nothing.
 		s.delay(s.blame(config, conn.RemoteAddr(), "", noLogin))
 		err = punished{err}
 	case !succeeded(err):
@@ -80,11 +80,11 @@ func (s *Server) guess(config *Config, conn ssh.ConnMetadata, by proof,
 	return result, err
 }
 
-// afterKey ends the name against which wrong codes are held that come after a right key.
+// afterKey ends the name against which wrong codes after a right key are counted.
 const afterKey = ":code"
 
-// held returns the name against which a wrong secret is held. Codes after a key are apart: who has
-// the key is not to be shut out by others behind the same address who guess passwords.
+// held returns the name against which a wrong secret is counted. Codes after a key count apart:
+// others guessing passwords behind the same address must not shut out the key's owner.
 func (p proof) held(user string) string {
 	if strings.HasPrefix(p.method, "publickey,") {
 		return user + afterKey
@@ -92,8 +92,8 @@ func (p proof) held(user string) string {
 	return heldAgainst(user)
 }
 
-// heldAgainst returns the name against which a failure is held that is no code after a key, or ""
-// for a name that is kept for those: clients choose what they call themselves.
+// heldAgainst returns the name against which any other failure is counted, or "" for a name
+// reserved for codes after a key: clients choose their names.
 func heldAgainst(user string) string {
 	if strings.HasSuffix(user, afterKey) {
 		return ""
@@ -101,7 +101,7 @@ func heldAgainst(user string) string {
 	return user
 }
 
-// succeeded reports whether an attempt was right, if not enough.
+// succeeded reports whether an attempt was right, even if more is needed.
 func succeeded(err error) bool {
 	_, asked := errors.AsType[*transport.PasswordChangeError](err)
 	_, partial := errors.AsType[*ssh.PartialSuccessError](err)
@@ -109,8 +109,8 @@ func succeeded(err error) bool {
 	return err == nil || partial || renews || asked
 }
 
-// permissions returns how a decision becomes the result of a callback. Who has to give a code as
-// well has succeeded only in part (RFC 4252, section 5.1), and may go on with that alone.
+// permissions turns a decision into the result of a callback. If a code is needed as well, the
+// success is partial (RFC 4252, section 5.1), and only the code may follow.
 func (s *Server) permissions(config *Config, by proof, access *Access,
 	err error) (*ssh.Permissions, error) {
 	switch {
@@ -141,7 +141,7 @@ func (s *Server) second(config *Config, by proof, access *Access) interactiveCal
 			complete.Second = nil
 			return &complete, access.Second(conn, code)
 		})
-		// Only now: who has found out an old password is not to lock its owner out.
+		// Only now: a thief of an old password must not lock its owner out.
 		if next, ok := errors.AsType[*renewal](err); ok {
 			return s.renew(config, next, ask)
 		}

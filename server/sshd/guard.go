@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// guard limits the connections that are logging in, and turns away banned ones. IPv6 addresses
-// count by their /64, the least that a customer has.
+// guard limits the connections that are logging in, and refuses banned ones. IPv6 addresses count
+// by their /64, the least that a customer has.
 type guard struct {
 	now  func() time.Time
 	draw func(n int) int // a random number below n
@@ -21,7 +21,7 @@ type guard struct {
 	places map[netip.Prefix][]*place // held by connections that are logging in
 	taken  [2]int                    // places held by strangers, and by known addresses
 	queue  list.List                 // of *waiter: connections that wait for a place
-	queued map[netip.Prefix]int      // how many of them
+	queued map[netip.Prefix]int      // number of them
 }
 
 // place is held by a connection while it is logging in.
@@ -41,16 +41,16 @@ type waiter struct {
 	admitted chan struct{} // closed when it has the place
 }
 
-// loginLimits limit the connections that are logging in. start, rate and full are those of sshd's
-// MaxStartups.
+// loginLimits limit the connections that are logging in. start, rate and full are the numbers of
+// sshd's MaxStartups.
 type loginLimits struct {
 	start   int           // up to this many strangers, nobody is dropped
-	rate    int           // from there on, percentage of newcomers that displace somebody
-	full    int           // maximum of strangers; then every newcomer displaces somebody
+	rate    int           // from there on, percentage of newcomers that displace another
+	full    int           // maximum of strangers; then every newcomer displaces another
 	known   int           // additional places for known addresses
 	each    int           // maximum per address
-	stale   time.Duration // how long a place is safe
-	timeout time.Duration // how long to wait for a place
+	stale   time.Duration // time for which a place is safe
+	timeout time.Duration // maximum time to wait for a place
 	safe    bool          // the address is never banned
 }
 
@@ -76,8 +76,8 @@ func Network(address netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// How many connections may wait for a place to log in, in total and per address. Each costs a
-// descriptor and little else.
+// Maximum numbers of connections that wait for a place to log in, in total and per address. Each
+// costs a descriptor and little else.
 const (
 	maxQueued     = 2000
 	maxQueuedEach = 100
@@ -87,10 +87,10 @@ const (
 // returns the place. If there is no place, begin waits until the timeout.
 //
 // Honest bursts get through: a login takes a moment, and then passes its place on. Silent
-// connections do not keep others out: from limits.start strangers on, a newcomer may displace one
-// that has had its place for long; the more strangers there are, the more likely that is. The
-// victim belongs to the address with the most connections, if these are no fewer than the
-// newcomer's, so that attackers who open many lose their own.
+// connections do not keep others out: from limits.start strangers on, a newcomer may displace a
+// connection that has held its place for long, with a probability that grows with the number of
+// strangers. The victim belongs to the address with the most connections, if these are no fewer
+// than the newcomer's, so that attackers who open many lose their own.
 func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*place, string) {
 	p := &place{network: Network(address), drop: drop}
 	g.mu.Lock()
@@ -106,7 +106,7 @@ func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*pl
 	g.mu.Unlock()
 	timeout := time.NewTimer(limits.timeout)
 	defer timeout.Stop()
-	// By then somebody's place may no longer be safe.
+	// By then a place may no longer be safe.
 	again := time.NewTicker(max(limits.stale/4, time.Millisecond))
 	defer again.Stop()
 	for {
@@ -124,7 +124,7 @@ func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*pl
 	}
 }
 
-// tryAgain tries to begin for a waiter, which leaves the queue if it need not wait any longer.
+// tryAgain tries to begin for a waiter, which leaves the queue unless it must wait on.
 func (g *guard) tryAgain(w *waiter, element *list.Element, last bool) (reason string, wait bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,8 +148,8 @@ func (g *guard) leaveQueue(element *list.Element) {
 	}
 }
 
-// admit hands a place that has been given back to the first waiter who may have it. Waking all of
-// them for each place costs as much as they are: 9.7 ms for 2000. The caller holds the lock.
+// admit hands a returned place to the first waiter that may have it. Waking all of them for each
+// place would be slow: 9.7 ms for 2000. The caller holds the lock.
 func (g *guard) admit() {
 	for element := g.queue.Front(); element != nil; element = element.Next() {
 		w := element.Value.(*waiter)
@@ -162,8 +162,8 @@ func (g *guard) admit() {
 	}
 }
 
-// refusal returns why a connection can have no place without displacing another, or "". The caller
-// holds the lock.
+// refusal returns the reason why a connection cannot have a place without displacing another, or
+// "". The caller holds the lock.
 func (g *guard) refusal(p *place, limits *loginLimits) string {
 	if !limits.safe && g.bans.Banned(Source{Network: p.network}) {
 		return errBanned
@@ -197,7 +197,7 @@ func (g *guard) take(p *place) {
 	g.taken[p.known]++
 }
 
-// tryBegin gives a connection a place, or returns why there is none, and whether to wait for one.
+// tryBegin gives a connection a place, or returns the reason why not, and whether to wait for one.
 // The caller holds the lock.
 func (g *guard) tryBegin(p *place, limits *loginLimits) (reason string, wait bool) {
 	reason = g.refusal(p, limits)
@@ -217,8 +217,8 @@ func (g *guard) tryBegin(p *place, limits *loginLimits) (reason string, wait boo
 	return "", false
 }
 
-// drops decides whether a newcomer displaces somebody: never below start, with probability rate
-// there, and always when full, like sshd's should_drop_connection.
+// drops decides whether a newcomer displaces another connection: never below start, with
+// probability rate there, and always when full, like sshd's should_drop_connection.
 func (g *guard) drops(limits *loginLimits) bool {
 	over, room := g.taken[0]-limits.start, limits.full-limits.start
 	if over < 0 || room <= 0 {
@@ -228,8 +228,8 @@ func (g *guard) drops(limits *loginLimits) bool {
 }
 
 // stale returns a random stranger's place that has been held for at least age, of an address with
-// the most connections, waiting ones included; nil if there is none. An address with more
-// connections than the victim's never displaces it, one with as many only after three times age.
+// the most connections, waiting ones included; nil if none is. An address with more connections
+// than the victim's never displaces it, one with equally many only after three times age.
 func (g *guard) stale(newcomer *place, age time.Duration) *place {
 	demand := func(network netip.Prefix) int { return len(g.places[network]) + g.queued[network] }
 	own := demand(newcomer.network)

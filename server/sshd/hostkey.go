@@ -29,8 +29,8 @@ func makeKey() (ssh.Signer, crypto.PrivateKey, error) {
 }
 
 // LoadHostKeys reads host keys from files in OpenSSH's format. A missing file is created, readable
-// only by its owner, with a new key: for RSA (3072 bits) or ECDSA (P-256) if there is "rsa" or
-// "ecdsa" in its name, as in "host_rsa_key", and Ed25519 otherwise.
+// only by its owner, with a new key: for RSA (3072 bits) or ECDSA (P-256) if its name contains
+// "rsa" or "ecdsa", as in "host_rsa_key", and Ed25519 otherwise.
 func LoadHostKeys(names ...string) ([]ssh.Signer, error) {
 	var keys []ssh.Signer
 	for _, name := range names {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Sessions limits how many sessions exist at once. It is safe for concurrent use.
+// Sessions limits the number of concurrent sessions. It is safe for concurrent use.
 type Sessions interface {
-	// Begin takes a place for a session, and end gives it back. The client is told the error. If
-	// the connection ends, ctx does.
+	// Begin takes a place for a session, and end returns it. The client is told the error. If the
+	// connection ends, ctx does.
 	Begin(ctx context.Context) (end func(), err error)
 
-	// Most returns how many places there are: a user may have a connection for each, and 100 in any
+	// Most returns the number of places: a user may have a connection for each, and 100 in any
 	// case.
 	Most() int
 }
@@ -24,10 +24,10 @@ type Sessions interface {
 // SessionLimit is a Sessions in the memory of one server.
 type SessionLimit struct {
 	most int
-	used atomic.Int64 // not under a mutex, at which a thousand sessions would queue up
+	used atomic.Int64 // no mutex, at which a thousand sessions would queue up
 }
 
-// NewSessionLimit returns a limit of most sessions, but at least 1.
+// NewSessionLimit returns a limit of most sessions, at least 1.
 func NewSessionLimit(most int) *SessionLimit { return &SessionLimit{most: max(most, 1)} }
 
 // Most implements [Sessions].
@@ -50,8 +50,8 @@ func (l *SessionLimit) Begin(context.Context) (end func(), err error) {
 
 func (l *SessionLimit) end() { l.used.Add(-1) }
 
-// mostConnections returns how many connections the user may have: one for each session, and at
-// least userMost.
+// mostConnections returns the number of connections that the user may have: one for each session,
+// and at least userMost.
 func (a *Access) mostConnections() int {
 	if a.Sessions == nil {
 		return userMost
@@ -59,16 +59,15 @@ func (a *Access) mostConnections() int {
 	return max(userMost, a.Sessions.Most())
 }
 
-// Bandwidth limits the bytes per second sent, and separately those received. It is safe for
-// concurrent use.
+// Bandwidth limits the bytes per second sent and received, separately. It is safe for concurrent
+// use.
 type Bandwidth interface {
 	// Send and Receive wait until n more bytes may pass, or ctx ends, whose error they return.
 	Send(ctx context.Context, n int) error
 	Receive(ctx context.Context, n int) error
 }
 
-// Rates are bytes per second: those that are sent to a client, and those that are received from it.
-// 0 is no limit.
+// Rates are bytes per second sent to a client and received from it. 0 means no limit.
 type Rates struct{ Send, Receive int64 }
 
 // EachWay returns the same rate for both directions.
@@ -84,7 +83,7 @@ func NewRateLimit(rates Rates) *RateLimit {
 	return l
 }
 
-// Set changes the limit, also for those who wait, once they have waited.
+// Set changes the limit. Callers that are waiting finish that wait first.
 func (l *RateLimit) Set(rates Rates) {
 	l.sent.set(rates.Send)
 	l.received.set(rates.Receive)
@@ -96,12 +95,12 @@ func (l *RateLimit) Send(ctx context.Context, n int) error { return l.sent.wait(
 // Receive implements [Bandwidth].
 func (l *RateLimit) Receive(ctx context.Context, n int) error { return l.received.wait(ctx, n) }
 
-// bucket lets bytes through at a rate. Callers pay for their bytes by waiting, and for those of
-// earlier callers, too.
+// bucket lets bytes through at a rate. Callers wait for their own bytes and for those of earlier
+// callers.
 type bucket struct {
 	mu   sync.Mutex
-	rate int64     // 0 is no limit
-	free time.Time // when everything let through will have been paid for
+	rate int64     // 0 means no limit
+	free time.Time // when all waits for bytes let through will be over
 }
 
 func (b *bucket) set(rate int64) {
@@ -112,7 +111,7 @@ func (b *bucket) set(rate int64) {
 	}
 }
 
-// burst is how far a bucket may run ahead.
+// burst is the time by which a bucket may run ahead.
 const burst = 100 * time.Millisecond
 
 // wait waits until n more bytes may pass.
@@ -152,13 +151,12 @@ type throttled struct {
 func (t *throttled) Read(p []byte) (int, error) {
 	n, err := t.Channel.Read(p)
 	if n > 0 {
-		t.b.Receive(t.connected, n) // if the connection ends, the next read says how
+		t.b.Receive(t.connected, n) // if the connection ends, the next read fails
 	}
 	return n, err
 }
 
-// throttledPiece is the most that is let through at once: little enough to avoid bursts at a slow
-// rate.
+// throttledPiece is the maximum let through at once: small enough to avoid bursts at a slow rate.
 const throttledPiece = 32 << 10
 
 func (t *throttled) Write(p []byte) (done int, err error) {

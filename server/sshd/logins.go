@@ -9,14 +9,14 @@ import (
 
 // A Login is a connection that has logged in. Strings are as the client sent them.
 type Login struct {
-	ID       uint64 // its own in this server
+	ID       uint64 // unique within this server
 	User     string
 	Remote   string // the client's address, with its port
 	Client   string // its SSH version line
-	Method   string // of authentication that succeeded
-	Key      string // the fingerprint of the key that succeeded, if one did
+	Method   string // of successful authentication
+	Key      string // the fingerprint of the successful key, if any
 	Since    time.Time
-	Sessions int // that it has now
+	Sessions int // its present number
 }
 
 func (s *Server) loggedIn(conn *connection, login Login) {
@@ -42,8 +42,8 @@ func (s *Server) Logins() (all []Login) {
 	return all
 }
 
-// EndLogins closes the connections that have logged in and of which end says so, and returns how
-// many those are. What they do ends as if the clients had gone.
+// EndLogins closes the logged-in connections for which end returns true, and returns their number.
+// Their sessions end as if the clients had gone.
 func (s *Server) EndLogins(end func(Login) bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Server) EndLogins(end func(Login) bool) (n int) {
 
 var errEnded = errors.New("the connection was ended here")
 
-// causeOf returns why a session failed, in place of what it has seen of that.
+// causeOf returns the cause of a session's failure, in place of its symptom err.
 func (l *login) causeOf(err error) error {
 	if l.conn.ended.Load() {
 		return errEnded

@@ -11,16 +11,16 @@ import (
 	"github.com/usftp/usftp/server"
 )
 
-// Outside decides about a password of a user whose User.Outside is set, or who is in no list: known
-// tells which. It returns the user in the latter case. Of any other user it is not asked, so that
+// Outside decides about a password of a user whose User.Outside is set (known is true), or who is
+// in no list. It returns the user in the latter case. It is never asked about other users, so that
 // nobody else gets to see their passwords.
 type Outside func(conn ssh.ConnMetadata, known bool, password string) (*User, error)
 
-// ErrUndecided is wrapped by errors of those who could not find out whether to let somebody in,
-// which is not counted as a wrong password.
+// ErrUndecided is wrapped by errors that mean that no decision about a login was possible, which
+// does not count as a wrong password.
 var ErrUndecided = errors.New("undecided whether to let the user in")
 
-// ask asks about a password of a user who is known, unless e is nil.
+// ask asks outside about the password of a user, who is known unless e is nil.
 func (d *Directory) ask(outside Outside, conn ssh.ConnMetadata, e *entry,
 	password string) (*entry, error) {
 	user, err := outside(conn, e != nil, password)
@@ -43,17 +43,17 @@ func (d *Directory) ask(outside Outside, conn ssh.ConnMetadata, e *entry,
 	defer d.mu.Unlock()
 	e = newEntry(*user, d.guests[user.Name], d.limits)
 	e.guest = true
-	if d.limits == nil { // otherwise those remember what is shared
+	if d.limits == nil { // otherwise those remember the shared state
 		d.remember(e)
 	}
 	return e, nil
 }
 
-// mostGuests is how many users of outside are remembered, of whom there may be any number.
+// mostGuests limits the users of outside that are remembered: there may be any number of them.
 const mostGuests = 5000
 
 // remember keeps the limits of a user of outside for the user's other logins. If there are too many
-// it forgets those who have no sessions.
+// it forgets users without sessions.
 func (d *Directory) remember(e *entry) {
 	if d.guests == nil {
 		d.guests = map[string]*entry{}
@@ -67,8 +67,8 @@ func (d *Directory) remember(e *entry) {
 	d.guests[e.Name] = e
 }
 
-// evenOut waits until a whole second has passed since a moment: how long others need to refuse
-// somebody tells whether they know the user.
+// evenOut waits until a whole number of seconds has passed since began: the time that outside takes
+// to refuse a login tells whether it knows the user.
 func evenOut(began time.Time) {
 	time.Sleep(time.Second - time.Since(began)%time.Second)
 }

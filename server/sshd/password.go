@@ -18,7 +18,7 @@ import (
 )
 
 // passwordMemory limits, in KiB, the memory of all password checks in progress, and of each hash:
-// argon2id is designed to need much, and starting a login is free.
+// argon2id is designed to need much, and starting a login costs a client nothing.
 const passwordMemory = 256 << 10
 
 // Passwords are the hashes of users' passwords, from a file with a line "name:hash" for each, where
@@ -94,7 +94,7 @@ var errWrongPassword = errors.New("the password is wrong, or there is no such us
 // file. So timing does not reveal which users exist, even if costs are mixed. Checks are fastest if
 // all hashes have the same cost.
 func (p *Passwords) Check(ctx context.Context, user, password string) error {
-	// No more checks at once than there are processors.
+	// No more checks at once than processors.
 	need := int64(passwordMemory / runtime.GOMAXPROCS(0))
 	for _, hash := range p.costs {
 		need = max(need, int64(hash.cost().kib))
@@ -146,7 +146,7 @@ func (h bcryptHash) check(password []byte) bool {
 
 func (h bcryptHash) cost() hashCost { return hashCost{bcrypt: h.log, kib: 4} }
 
-// argon2Hash is a hash in the form that argon2's reference implementation prints.
+// argon2Hash is a hash in the format of argon2's reference implementation.
 type argon2Hash struct {
 	time, kib  uint32
 	threads    uint8

@@ -19,7 +19,7 @@ type addressPattern struct {
 	wildcard string
 }
 
-// parseAddressList parses a list. Host names are not looked up, since whoever controls an address
+// parseAddressList parses a list. Host names are not looked up, since the owner of an address
 // controls the name it claims. A pattern that could be a host name is an error.
 func parseAddressList(text string) (list addressList, err error) {
 	for item := range strings.SplitSeq(text, ",") {

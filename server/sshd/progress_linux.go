@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acknowledged returns how many bytes the client's system has acknowledged, and whether more are
+// acknowledged returns the bytes that the client's system has acknowledged, and whether more are
 // waiting. A Write returns once its last byte is in the system's buffer; over a slow link that can
 // be minutes after the previous Write, and minutes before the data arrives. Only the system sees
-// such a transfer move.
+// the progress of such a transfer.
 func acknowledged(conn net.Conn) (bytes uint64, waiting bool) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {

@@ -8,12 +8,12 @@ import (
 	transport "github.com/usftp/usftp/internal/ssh"
 )
 
-// UnacceptablePassword is why a new password will not do, as its user is told.
+// UnacceptablePassword is the reason, as told to the user, why a new password is refused.
 type UnacceptablePassword struct{ Reason string }
 
 func (u *UnacceptablePassword) Error() string { return u.Reason }
 
-// renewal is a login that is complete once its password has been changed.
+// renewal is a login that completes once its password has been changed.
 type renewal struct {
 	access *Access
 	by     proof
@@ -21,8 +21,8 @@ type renewal struct {
 
 func (r *renewal) Error() string { return "Your password has expired and has to be changed." }
 
-// mostRenewals is how many new passwords are looked at in one conversation. Each request to change
-// one that does not work counts as a failed attempt anyway.
+// mostRenewals limits the new passwords checked in one conversation. Each failed request to change
+// one counts as a failed attempt anyway.
 const mostRenewals = 3
 
 // passwordChange returns the callback for requests to change a password: RFC 4252, section 8.
@@ -36,7 +36,7 @@ func (s *Server) passwordChange(config *Config) func(conn ssh.ConnMetadata, old,
 		switch {
 		case err == nil:
 			return nil, errors.New("the password need not be changed")
-		case !ok: // also if a code is to come first
+		case !ok: // also if a code must come first
 			return result, err
 		}
 		result, err = s.renewed(config, next, string(fresh))

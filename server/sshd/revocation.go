@@ -17,7 +17,7 @@ import (
 // as written by ssh-keygen -k (PROTOCOL.krl), or from a list of public keys, one per line
 // (sshd_config(5), RevokedKeys). A nil list revokes nothing.
 type RevocationList struct {
-	keys   map[string]bool // by their form on the wire
+	keys   map[string]bool // by their wire format
 	sha1   map[string]bool
 	sha256 map[string]bool
 	// by the authority's wire format; "" stands for every authority
@@ -39,7 +39,7 @@ const (
 	krlVersion = 1
 )
 
-// The sections of PROTOCOL.krl, and those within certificates.
+// The sections of PROTOCOL.krl, and of its certificate sections.
 const (
 	krlCertificates = 1
 	krlKeys         = 2
@@ -55,8 +55,8 @@ const (
 	krlCAExtension  = 0x39
 )
 
-// ReadRevocationList reads a file. Any problem with it is an error: half a list would let in those
-// it should keep out.
+// ReadRevocationList reads a file. Any problem with it is an error: half a list would admit keys
+// that it should keep out.
 func ReadRevocationList(name string) (*RevocationList, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {

@@ -20,10 +20,10 @@ type login struct {
 	conn     *connection
 	access   *Access
 	sessions Sessions      // the user's
-	patience time.Duration // how long a session may have no program
+	patience time.Duration // maximum time that a session may have no program
 	fs       server.FS
 	policy   server.Policy
-	client   string // its version line
+	client   string // the client's version line
 	server.Reporter
 }
 
@@ -60,11 +60,11 @@ func (l *login) session(connected context.Context, offered *transport.NewChannel
 	}
 }
 
-// program is what a channel runs.
+// program serves a channel.
 type program func(connected context.Context, channel ssh.Channel)
 
-// program returns what a request asks for, or nil for what is not served, such as terminals. A
-// shell or any other command gets a message and an exit status.
+// program returns the program that a request asks for, or nil if that is not served, such as
+// terminals. A shell or any other command gets a message and an exit status.
 func (l *login) program(request *transport.Request) program {
 	switch request.Type {
 	case "subsystem": // RFC 4254, section 6.5
@@ -95,9 +95,9 @@ func (l *login) program(request *transport.Request) program {
 	return nil
 }
 
-// sftp serves SFTP to the end of the channel, which comes after all that had arrived when the
-// connection ended: a client that hung up within a packet is told from one that was done. That
-// takes no time; work for a client that is gone is given up.
+// sftp serves SFTP to the end of the channel, which follows all data that had arrived when the
+// connection ended: so hanging up within a packet is told from a normal end. That takes no time;
+// work for a client that is gone is given up.
 func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 	ctx, cancel := context.WithCancel(l.server.ctx)
 	defer cancel()
@@ -153,7 +153,7 @@ func filesOnly(_ context.Context, channel ssh.Channel) {
 	exit(channel, 1)
 }
 
-// complain tells a client what is wrong with its command.
+// complain tells a client the error in its command.
 func (l *login) complain(channel ssh.Channel, err error) {
 	l.Report(server.Event{Kind: server.CommandRefused, Err: err})
 	io.WriteString(channel.Stderr(), err.Error()+"\n")
@@ -161,8 +161,8 @@ func (l *login) complain(channel ssh.Channel, err error) {
 }
 
 // exit sends a program's exit status (RFC 4254, section 6.10), which OpenSSH's client passes on to
-// its caller. It goes before the end of the data: many clients close the channel when they see
-// that, and nothing can follow.
+// its caller. It goes before the end of the data: many clients close the channel at that, and
+// nothing can follow.
 func exit(channel ssh.Channel, status uint32) {
 	channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 	channel.CloseWrite()
@@ -181,7 +181,7 @@ func (e *exiting) Write(p []byte) (int, error) {
 	return e.Channel.Write(p)
 }
 
-// Close sends no exit status while a Write is in progress: the session has then been cut off, and a
+// Close sends no exit status while a Write is in progress: the session was then cut off, and a
 // channel cannot send both at once.
 func (e *exiting) Close() error {
 	e.once.Do(func() {

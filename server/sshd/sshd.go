@@ -23,31 +23,31 @@ import (
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
-// Access is what a logged-in user may use.
+// Access has the files and limits of a logged-in user.
 type Access struct {
-	// FS is what is served. The user's sessions share it, and this package does not close it.
+	// FS has the served files. The user's sessions share it, and this package does not close it.
 	FS server.FS
 
-	// Policy is how it is served.
+	// Policy restricts the use of FS.
 	Policy server.Policy
 
-	// Open, if FS is nil, returns both once the client has proved who it is. Its error ends the
+	// Open, if FS is nil, returns both once the client has proved its identity. Its error ends the
 	// connection.
 	Open func() (server.FS, server.Policy, error)
 
-	// Admit, if not nil, is asked again when the login is complete, which may take long after the
+	// Admit, if not nil, is called when the login is complete, which may be long after the
 	// password: with a second factor, for example. Its error ends the connection.
 	Admit func() error
 
-	// Bandwidth, if not nil, limits what is sent and received. Logins may share one.
+	// Bandwidth, if not nil, limits the bytes sent and received. Logins may share one.
 	Bandwidth Bandwidth
 
 	// Sessions limits the number of concurrent sessions. Logins may share one. Nil limits them to
 	// 100 for all connections of the user, whom the name identifies.
 	Sessions Sessions
 
-	// Second, if not nil, is a second factor: it decides whether a code, which the client is asked
-	// for by keyboard-interactive, completes the login.
+	// Second, if not nil, is a second factor: it decides whether a code, requested by
+	// keyboard-interactive, completes the login.
 	Second func(conn ssh.ConnMetadata, code string) error
 
 	// Renew, if not nil, means that the password has to be changed before the login is complete: it
@@ -70,14 +70,14 @@ type Config struct {
 	Password func(conn ssh.ConnMetadata, password string) (*Access, error)
 
 	// Events, if not nil, gets an event for each login, failed login, ban, file, change and
-	// refusal, before any limit. It is called by several goroutines at once, and what it is told
-	// about waits for it.
+	// refusal, before any limit. It is called by several goroutines at once, and the reported
+	// action waits for it.
 	Events func(server.Event)
 
 	// Gate, if not nil, is asked before changes.
 	Gate server.Gate
 
-	// Hashes is that of [server.Reporter].
+	// Hashes is [server.Reporter].Hashes.
 	Hashes bool
 
 	// Logger gets the same events as lines; nil logs nothing. Strings are cut at 128 bytes. Before
@@ -89,17 +89,17 @@ type Config struct {
 	// beginning to its program: 30 seconds by default.
 	LoginTimeout time.Duration
 
-	// IdleTimeout closes a connection on which nothing has moved for that long in either direction,
+	// IdleTimeout closes a connection on which no byte has moved for that long in either direction,
 	// and for which no request is running: 30 minutes by default, never if negative.
 	IdleTimeout time.Duration
 
-	// Banner is a text that clients are sent before they log in, and mostly show.
+	// Banner is a text that clients get before they log in; most show it.
 	Banner string
 
 	// MaxSessions limits the channels per connection: 10 by default, as with OpenSSH.
 	MaxSessions int
 
-	// MaxLogins limits the connections that are logging in, and MaxLoginsEach those from one
+	// MaxLogins limits the connections that are logging in, in total, and MaxLoginsEach from one
 	// address: 100 and 20 by default. Further ones wait for up to half of LoginTimeout and are then
 	// closed.
 	MaxLogins, MaxLoginsEach int
@@ -107,13 +107,12 @@ type Config struct {
 	// DropStart, DropRate and MaxLogins are the three numbers of sshd's MaxStartups: by default
 	// half of MaxLogins, and 30 percent. When DropStart connections are logging in, a new one
 	// causes another to be dropped with probability DropRate, which rises to certainty at
-	// MaxLogins. The one dropped is not the new one, but one that has been logging in for a tenth
-	// of LoginTimeout, from an address with the most connections. If there is none, the new one
-	// waits.
+	// MaxLogins. The victim is not the new one, but one that has been logging in for a tenth of
+	// LoginTimeout, from an address with the most connections. Without a victim, the new one waits.
 	DropStart, DropRate int
 
-	// MaxLoginsKnown is how many connections, in addition to MaxLogins, may be logging in from
-	// addresses that have logged in before: a fifth of MaxLogins by default, none if negative.
+	// MaxLoginsKnown is the number of connections, in addition to MaxLogins, that may be logging in
+	// from addresses that have logged in before: a fifth of MaxLogins by default, none if negative.
 	// These are not dropped.
 	MaxLoginsKnown int
 
@@ -132,15 +131,15 @@ type Config struct {
 	// Bans keeps addresses out; nil is a [BanList] of this server's own. Reload does not change it.
 	Bans Bans
 
-	// BanRules say when it does.
+	// BanRules decide when Bans keeps an address out.
 	BanRules BanRules
 
 	// Safe reports whether an address is never banned. Wrong passwords from there are answered
-	// after a second. Nil is none.
+	// after a second. Nil means that none is safe.
 	Safe func(netip.Addr) bool
 
-	// Exempt reports whether an address is never banned or counted, such as that of a load balancer
-	// that hides the client's own.
+	// Exempt reports whether an address is never banned or counted, such as a load balancer's that
+	// hides the client's own.
 	Exempt func(netip.Addr) bool
 }
 
@@ -167,7 +166,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	draining  bool // no new connections or sessions
-	retired   bool // nothing is accepted any more, but what there is goes on
+	retired   bool // nothing is accepted any more, but connections go on
 	listeners map[net.Listener]struct{}
 	conns     map[*connection]struct{}
 	logins    uint64 // so far
@@ -204,7 +203,7 @@ func New(config Config) (*Server, error) {
 }
 
 // Reload applies config to new connections. Existing ones are not affected. Without HostKeys the
-// present ones stay.
+// present keys stay.
 func (s *Server) Reload(config Config) error {
 	if config.PublicKey == nil && config.Password == nil {
 		return errors.New("sshd: nobody could log in: neither keys nor passwords are accepted")
@@ -244,9 +243,9 @@ func (s *Server) Reload(config Config) error {
 }
 
 // windowGrowth limits how far the windows of all connections together may grow beyond their initial
-// 2 MiB: by 14 MiB for 18 connections, or for OpenSSH's clients by 2 MiB for 128. A window is what
-// a client may send before the session has taken it, and so what it can make us hold in memory. No
-// user gets more than half of the growth.
+// 2 MiB: by 14 MiB for 18 connections, or for OpenSSH's clients by 2 MiB for 128. A window is the
+// data that a client may send before the session has read it, and so the memory that it can make us
+// use. No user gets more than half of the growth.
 const (
 	windowGrowth = 256 << 20
 	userGrowth   = windowGrowth / 2
@@ -289,7 +288,7 @@ func (s *Server) HostKeys() []ssh.PublicKey {
 //
 // A connection that does not log in, and has a method HealthCheck() bool that returns true, is
 // taken for a load balancer's check of this server: its failure is logged at debug level, and its
-// event says so.
+// event has Check set.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(func() { s.listeners[l] = struct{}{} }) {
@@ -338,16 +337,16 @@ func (s *Server) untrack(forget func()) {
 	s.running.Done()
 }
 
-// isClosed reports whether nothing is to be accepted any more.
+// isClosed reports whether no more connections are accepted.
 func (s *Server) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draining || s.retired
 }
 
-// Retire stops accepting connections, and waits until those that there are have ended, or ctx has,
-// whose error it returns then. They go on as before, logins included: another process is to have
-// the listeners' sockets from now on.
+// Retire stops accepting connections, and waits until the existing ones have ended, or ctx has,
+// whose error it then returns. They go on as before, logins included: another process takes over
+// the listeners' sockets.
 func (s *Server) Retire(ctx context.Context) error {
 	s.mu.Lock()
 	s.retired = true
@@ -390,7 +389,7 @@ func (s *Server) drain() {
 }
 
 // Shutdown stops accepting connections and sessions, waits until the running sessions have ended or
-// ctx has, and closes what is left. The error is ctx's if it had to.
+// ctx has, and closes the remaining connections. The error is ctx's if ctx ended first.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
 	err := s.wait(ctx)

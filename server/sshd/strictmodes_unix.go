@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// StrictModes returns an error if somebody else than root and the user whom this process runs as
-// could change the file, as sshd's StrictModes checks it (sshd_config(5)): the file and the
-// directories above must belong to one of them, and nobody else may write to them. In a directory
-// with the sticky bit others cannot replace what is not theirs. There is no such check on Windows.
+// StrictModes returns an error if a user other than root and this process's could change the file,
+// like sshd's StrictModes (sshd_config(5)): the file and the directories above must belong to one
+// of them, and nobody else may write to them. In a directory with the sticky bit others cannot
+// replace files that are not theirs. There is no such check on Windows.
 func StrictModes(name string) error {
 	at, err := filepath.EvalSymlinks(name)
 	if err == nil {

@@ -3,11 +3,11 @@ package sshd
 import "strings"
 
 // draftClients are clients that send SYMLINK's paths in the draft's order
-// (draft-ietf-secsh-filexfer-02, section 6.10: link, target) unless the server's name is one that
-// they know to use OpenSSH's reverse order (PROTOCOL, section 4.1). We do not call ourselves
-// OpenSSH: clients and scanners infer far more than this from that name.
+// (draft-ietf-secsh-filexfer-02, section 6.10: link, target) unless they know that a server of this
+// name uses OpenSSH's reverse order (PROTOCOL, section 4.1). We do not call ourselves OpenSSH:
+// clients and scanners infer far more than this from that name.
 //
-// What clients do, according to their sources:
+// The order of clients, according to their sources:
 //
 //	OpenSSH, PuTTY, curl and others on libssh2   target first, whatever the server
 //	paramiko, JSch, phpseclib, pkg/sftp          target first, whatever the server

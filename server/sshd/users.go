@@ -2,24 +2,24 @@ package sshd
 
 import "sync"
 
-// userMost limits a user's connections, and the sessions of one whose Access does not limit them,
-// over all connections. A session may hold 6 MiB: its window, and what it is moving.
+// userMost limits a user's connections, and, unless Access does, the user's sessions over all
+// connections. A session may hold 6 MiB: its window, and the data being moved.
 const userMost = 100
 
-// users counts the connections of each user who has any.
+// users counts the connections of each user with any.
 type users struct {
 	mu  sync.Mutex
 	all map[string]*usage
 }
 
-// usage is what a user has.
+// usage is a user's connections and sessions.
 type usage struct {
 	connections int
 	sessions    *SessionLimit
 }
 
-// enter takes a place for a connection of a user who may have most, or returns nil if there is
-// none.
+// enter takes a place for a connection of a user, who may have most, or returns nil if none is
+// left.
 func (u *users) enter(name string, most int) *usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -35,7 +35,7 @@ func (u *users) enter(name string, most int) *usage {
 	return one
 }
 
-// leave gives the place back.
+// leave returns the place.
 func (u *users) leave(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

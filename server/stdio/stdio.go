@@ -25,8 +25,8 @@ type Config struct {
 	In, Out *os.File // nil means standard input and output
 
 	ReadOnly bool // -R: refuse all changes
-	// -d: where relative paths start; may contain %d (the home directory), %u (the user) and %%; ""
-	// means the working directory
+	// -d: the directory where relative paths start; may contain %d (the home directory), %u (the
+	// user) and %%; "" means the working directory
 	StartDirectory string
 	Denied         []string // -P: requests to refuse, see server.Operations
 	Allowed        []string // -p: if not empty, the only requests to allow
@@ -35,7 +35,8 @@ type Config struct {
 }
 
 // Serve serves one client until it leaves or ctx ends, and then closes both files, also standard
-// input and output. Its result is that of [server.Serve], or why StartDirectory cannot be used.
+// input and output. It returns [server.Serve]'s result, or the reason why StartDirectory cannot be
+// used.
 func Serve(ctx context.Context, config Config) error {
 	start, err := config.startDirectory()
 	if err != nil {
@@ -87,7 +88,7 @@ func (c *Config) startDirectory() (string, error) {
 	return clientPath(dir), nil
 }
 
-// token returns the value of the token that rest begins with.
+// token returns the value of the token at the beginning of rest.
 func token(rest string) (string, error) {
 	switch {
 	case strings.HasPrefix(rest, "%"):

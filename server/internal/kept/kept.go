@@ -1,5 +1,5 @@
-// Package kept keeps directories open for a request of several steps, each of which would open the
-// same one.
+// Package kept keeps directories open during a request of several steps, each of which would open
+// the same one.
 package kept
 
 import (
@@ -16,7 +16,7 @@ type files struct {
 }
 
 // With returns a context for the steps of one request; end, which must be called after the last
-// one, closes what was kept.
+// one, closes the kept files.
 func With(ctx context.Context) (with context.Context, end func()) {
 	f := &files{all: map[any]*os.File{}}
 	return context.WithValue(ctx, contextKey{}, f), func() {
@@ -26,8 +26,8 @@ func With(ctx context.Context) (with context.Context, end func()) {
 	}
 }
 
-// Open opens a file, unless an earlier step has opened that with the same key. release closes it
-// if nothing keeps it.
+// Open opens a file, unless an earlier step has opened one with the same key. release closes it if
+// nothing keeps it.
 func Open(ctx context.Context, key any, open func() (*os.File, error)) (file *os.File,
 	release func(), err error) {
 	f, ok := ctx.Value(contextKey{}).(*files)

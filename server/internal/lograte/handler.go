@@ -86,7 +86,7 @@ func cutAttr(a slog.Attr) slog.Attr {
 	case slog.KindGroup:
 		v = slog.GroupValue(cutAttrs(v.Group())...)
 	case slog.KindAny:
-		// An error or another type: a handler would write roughly this.
+		// an error or another type: a handler would write roughly this
 		text, ok := v.Any().(string)
 		if !ok {
 			text = fmt.Sprint(v.Any())
@@ -98,7 +98,7 @@ func cutAttr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: a.Key, Value: v}
 }
 
-// cutString cuts between UTF-8 characters where it can.
+// cutString cuts between UTF-8 characters if possible.
 func cutString(s string) string {
 	const more = "…"
 	if len(s) <= MaxString {
@@ -114,7 +114,7 @@ func cutString(s string) string {
 	return s[:end] + more
 }
 
-// size returns roughly how long a line is.
+// size returns the rough length of a line.
 func size(r slog.Record) float64 {
 	const around = 100 // time, level, message, and the logger's own attributes
 	n := around + len(r.Message)

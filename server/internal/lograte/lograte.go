@@ -1,4 +1,4 @@
-// Package lograte limits what clients can cause to be logged, so that none of them can fill a disk.
+// Package lograte limits the log lines that clients can cause, so that none can fill a disk.
 package lograte
 
 import (
@@ -12,8 +12,8 @@ type Rate struct{ Burst, PerSecond float64 }
 // Lines is the rate of a zero Limit.
 var Lines = Rate{Burst: 100, PerSecond: 1}
 
-// Limit limits what is logged about one client, in lines or in bytes. The zero Limit is ready for
-// use and limits lines; it is safe for concurrent use.
+// Limit limits the log about one client, in lines or in bytes. The zero Limit is ready for use and
+// limits lines; it is safe for concurrent use.
 type Limit struct {
 	mu      sync.Mutex
 	rate    Rate
@@ -25,10 +25,10 @@ type Limit struct {
 // New returns a limit with the given rate.
 func New(rate Rate) *Limit { return &Limit{rate: rate} }
 
-// Take reports whether another line may be written, and how many were omitted since the last one.
+// Take reports whether another line may be written, and the number omitted since the last one.
 func (l *Limit) Take() (ok bool, omitted int) { return l.TakeN(1) }
 
-// TakeN does what Take does for a line that counts as n.
+// TakeN works like Take, for a line that counts as n.
 func (l *Limit) TakeN(n float64) (ok bool, omitted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +51,7 @@ func (l *Limit) TakeN(n float64) (ok bool, omitted int) {
 	return true, omitted
 }
 
-// Omitted returns how many lines were omitted since the last one.
+// Omitted returns the number of lines omitted since the last one.
 func (l *Limit) Omitted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,12 +67,12 @@ type Table[K comparable] struct {
 	limits map[K]*Limit
 }
 
-// NewTable returns a table that remembers at most that many clients.
+// NewTable returns a table that remembers at most most clients.
 func NewTable[K comparable](rate Rate, most int) *Table[K] {
 	return &Table[K]{rate: rate, most: most, limits: map[K]*Limit{}}
 }
 
-// Of returns a client's limit. If there are too many clients, an arbitrary one is forgotten and
+// Of returns a client's limit. Beyond the table's maximum, an arbitrary client is forgotten and
 // starts over when it returns.
 func (t *Table[K]) Of(client K) *Limit {
 	t.mu.Lock()

@@ -52,7 +52,7 @@ var errInvalid = errors.New("the storage refuses the request")
 
 func missing(what, name string) error { return fmt.Errorf("%s %q: %w", what, name, fs.ErrNotExist) }
 
-// count counts a call; the caller gets the lock, and gives it back.
+// count counts a call, and takes the lock; the result releases it.
 func (b *Bucket) count(name string) func() {
 	b.mu.Lock()
 	if b.calls == nil {
@@ -63,7 +63,7 @@ func (b *Bucket) count(name string) func() {
 	return b.mu.Unlock
 }
 
-// Calls returns how often each method has been called, and forgets that.
+// Calls returns the number of calls of each method, and resets them.
 func (b *Bucket) Calls() map[string]int {
 	defer b.count("")()
 	calls := maps.Clone(b.calls)
@@ -82,7 +82,7 @@ func (b *Bucket) Objects() map[string]string {
 	return all
 }
 
-// Uploads returns how many uploads are pending.
+// Uploads returns the number of pending uploads.
 func (b *Bucket) Uploads() int {
 	defer b.count("")()
 	return len(b.uploads)
@@ -204,7 +204,7 @@ func (b *Bucket) Copy(_ context.Context, from, etag, to string,
 	if err != nil {
 		return objectfs.Object{}, err
 	}
-	sum := md5.Sum(o.data) // as S3 does, not the ETag of an object of parts
+	sum := md5.Sum(o.data) // as in S3, not the ETag of an object of parts
 	return b.store(to, o.data, hex.EncodeToString(sum[:]), when)
 }
 

@@ -1,4 +1,4 @@
-// Package shown decides what clients get to see: which names, and which part of an error.
+// Package shown decides which names, and which part of an error, clients get to see.
 package shown
 
 import (
