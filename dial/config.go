@@ -23,13 +23,13 @@ type Config struct {
 	// Jump is a list of hosts to pass through, "user@host:port,..." (-J).
 	Jump string
 	// Proxy, if not empty, is a proxy through which the host, or the first of Jump's, is reached
-	// instead of by a ProxyCommand: "socks5://host:port" or "http://host:port", which then must allow
-	// CONNECT, with "user:password@" before the proxy's host if it wants a login. The proxy resolves
-	// the names. "env" means the proxy in the environment variable ALL_PROXY, and none for the hosts
-	// in NO_PROXY.
+	// instead of by a ProxyCommand: "socks5://host:port" or "http://host:port", which then must
+	// allow CONNECT, with "user:password@" before the proxy's host if it wants a login. The proxy
+	// resolves the names. "env" means the proxy in the environment variable ALL_PROXY, and none for
+	// the hosts in NO_PROXY.
 	Proxy string
-	// Options are further ssh_config keywords, as "Key=Value" or "Key Value" (-o). They override the
-	// files, and the first of a name wins.
+	// Options are further ssh_config keywords, as "Key=Value" or "Key Value" (-o). They override
+	// the files, and the first of a name wins.
 	Options []string
 	// Port is used if the target names none (-P).
 	Port int
@@ -43,14 +43,14 @@ type Config struct {
 	// Server, if not empty, is a local command that speaks SFTP on its standard input and output,
 	// such as sftp-server. It is run instead of making a connection (sftp's -D).
 	Server string
-	// SFTPServer, if not empty, is run on the host for SFTP instead of the subsystem sftp (sftp's -s):
-	// a command for the user's shell there, such as "sudo /usr/lib/openssh/sftp-server", or, if it has
-	// neither a slash nor a space, the name of another subsystem.
+	// SFTPServer, if not empty, is run on the host for SFTP instead of the subsystem sftp (sftp's
+	// -s): a command for the user's shell there, such as "sudo /usr/lib/openssh/sftp-server", or,
+	// if it has neither a slash nor a space, the name of another subsystem.
 	SFTPServer string
 	// Prompter answers questions. If it is nil nobody is asked, as with BatchMode.
 	Prompter Prompter
-	// Banner, if set, is called with the server's messages before the first login of a [Dialer] that
-	// ask nothing. The text comes from a peer: escape it before it reaches a terminal.
+	// Banner, if set, is called with the server's messages before the first login of a [Dialer]
+	// that ask nothing. The text comes from a peer: escape it before it reaches a terminal.
 	Banner func(host, text string)
 	// Logger gets the messages that -v shows. Nil discards them.
 	Logger *slog.Logger
@@ -60,20 +60,20 @@ type Config struct {
 	// missing.
 	StateDir string
 	// LoginLikely, if set, is called once, when the first login of a [Dialer] is likely to succeed:
-	// the host has proved its identity and there is a key to offer that needs no person, or the server
-	// has accepted a key, or the login is complete. Calls of Dial that begin then are ready up to a
-	// whole login earlier than calls that wait for the first one to end. roundTrip is the estimated
-	// round trip. LoginLikely is called from within Dial and must not block. It is not called with the
-	// system's ssh.
+	// the host has proved its identity and there is a key to offer that needs no person, or the
+	// server has accepted a key, or the login is complete. Calls of Dial that begin then are ready
+	// up to a whole login earlier than calls that wait for the first one to end. roundTrip is the
+	// estimated round trip. LoginLikely is called from within Dial and must not block. It is not
+	// called with the system's ssh.
 	LoginLikely func(d *Dialer, roundTrip time.Duration)
-	// Compression, if set, measures the effect of compression (ssh_config's Compression, in Options or
-	// a file), if the host allows it.
+	// Compression, if set, measures the effect of compression (ssh_config's Compression, in Options
+	// or a file), if the host allows it.
 	Compression *Compression
 	// Env is the environment, in the form of os.Environ. Nil means the process's own.
 	Env []string
 	// IgnoreInterrupts starts the programs that connections run (SSH, Server, a ProxyCommand) with
-	// SIGINT ignored: for a caller that survives Ctrl-C on a terminal, which reaches them too. It has
-	// no effect on Windows.
+	// SIGINT ignored: for a caller that survives Ctrl-C on a terminal, which reaches them too. It
+	// has no effect on Windows.
 	IgnoreInterrupts bool
 }
 
@@ -85,8 +85,8 @@ const (
 	AskPassword PromptKind = iota + 1
 	// AskPassphrase asks for the passphrase of the key in File.
 	AskPassphrase
-	// AskChallenge is a question from the server (keyboard-interactive). Text is the peer's, and Echo
-	// reports whether the answer may be shown.
+	// AskChallenge is a question from the server (keyboard-interactive). Text is the peer's, and
+	// Echo reports whether the answer may be shown.
 	AskChallenge
 	// AskHostKey asks for "yes", "no", or the fingerprint itself.
 	AskHostKey

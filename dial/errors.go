@@ -162,8 +162,8 @@ type HostKeyError struct {
 	Name        string // the name under which its keys are kept
 	KeyType     string
 	Fingerprint string // "SHA256:..."
-	// File and Line locate the old key of a changed one, or the @revoked line. File is "" if the old
-	// key was accepted by this process and could not be stored.
+	// File and Line locate the old key of a changed one, or the @revoked line. File is "" if the
+	// old key was accepted by this process and could not be stored.
 	File string
 	Line int
 	Note string // why nobody was asked, or a person's answer

@@ -165,8 +165,8 @@ func (l *login) awaitSession(conn *own.Conn) (*firstSession, error) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)
 	defer time.AfterFunc(limit, func() {
-		// A server answers in order. So if it answers this, it has dropped the flight; if not, it is
-		// busy, such as sshd while PAM opens the session.
+		// A server answers in order. So if it answers this, it has dropped the flight; if not, it
+		// is busy, such as sshd while PAM opens the session.
 		if err := (ownTransport{conn}).keepalive(ctx); err == nil {
 			time.AfterFunc(flightGrace, func() { cancel(&timeoutError{"asking for sftp", limit}) })
 		}
@@ -197,8 +197,8 @@ func (l *login) retry(err error) *login {
 		if l.replay != nil || !connectionEnded(l.raw) {
 			return nil
 		}
-		// "Too many authentication failures", some for keys that ssh would have offered later or not at
-		// all.
+		// "Too many authentication failures", some for keys that ssh would have offered later or
+		// not at all.
 		if only = l.passedOver(); len(only) == 0 {
 			return nil
 		}

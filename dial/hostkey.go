@@ -21,8 +21,8 @@ type hostKeyChecker struct {
 	s     *settings
 	asker *asker
 	set   *knownSet
-	// portless has the keys known under the plain name, where the port is not 22: OpenSSH falls back
-	// to them to accept, never to call a key changed.
+	// portless has the keys known under the plain name, where the port is not 22: OpenSSH falls
+	// back to them to accept, never to call a key changed.
 	portless *knownSet
 }
 

@@ -150,7 +150,7 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 	}
 	defer f.Close()
 	if own := filepath.Join(home, ".ssh", "config"); file == own || depth > 0 {
-		// As ssh does (readconf.c, SSHCONF_CHECKPERM): it names hosts to connect to, programs to run.
+		// As ssh does (readconf.c, SSHCONF_CHECKPERM): it names hosts and programs to run.
 		if info, err := f.Stat(); err == nil && othersMayWrite(info) {
 			return nil, fmt.Errorf("%s: bad owner or permissions: it must be yours or root's, and nobody else may write to it", file)
 		}

@@ -20,10 +20,11 @@ import (
 const clientVersion = "SSH-2.0-usftp"
 
 const (
-	// loginStall limits each wait for the server during a login where ConnectTimeout does not. It is
-	// sshd's default LoginGraceTime.
+	// loginStall limits each wait for the server during a login where ConnectTimeout does not. It
+	// is sshd's default LoginGraceTime.
 	loginStall = 2 * time.Minute
-	// notSSHWait is how long a peer that began with something other than SSH has to send its version.
+	// notSSHWait is how long a peer that began with something other than SSH has to send its
+	// version.
 	notSSHWait = 5 * time.Second
 )
 

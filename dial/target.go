@@ -292,8 +292,8 @@ func (t Target) check() error {
 		r, _ := utf8.DecodeRuneInString(t.User[i:])
 		return fmt.Errorf("user %q contains the character %q", t.User, string(r))
 	}
-	// A shell would split "x -oFoo" into a user and an option, and "x\" would join the user with the
-	// next word of the command.
+	// A shell would split "x -oFoo" into a user and an option, and "x\" would join the user with
+	// the next word of the command.
 	if dashAfterSpace.MatchString(t.User) {
 		return fmt.Errorf("user %q contains a space followed by '-'", t.User)
 	}

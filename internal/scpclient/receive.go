@@ -20,8 +20,8 @@ import (
 // A Want names the files asked for, and where they go.
 type Want struct {
 	// Pattern must match the host's names, as in path.Match; Several allows more than one. With
-	// Contents a directory is wanted whose name does not matter, such as "." or a home directory: its
-	// contents go into the root.
+	// Contents a directory is wanted whose name does not matter, such as "." or a home directory:
+	// its contents go into the root.
 	Pattern           string
 	Several, Contents bool
 
@@ -30,8 +30,8 @@ type Want struct {
 	Root              *os.Root
 	Name, Dir, Source string
 
-	// Placed, if not nil, has the names put in the root by earlier Receives, and gets the names that
-	// this one adds.
+	// Placed, if not nil, has the names put in the root by earlier Receives, and gets the names
+	// that this one adds.
 	Placed placing
 }
 

@@ -28,9 +28,9 @@ type Flags struct {
 }
 
 const (
-	// defaultListen is reachable only from this machine: serving a network is the operator's decision.
-	// The port is not ssh's, which is in use and needs privileges, but the one that most separate SFTP
-	// servers use.
+	// defaultListen is reachable only from this machine: serving a network is the operator's
+	// decision. The port is not ssh's, which is in use and needs privileges, but the one that most
+	// separate SFTP servers use.
 	defaultListen = "127.0.0.1:2022"
 
 	// defaultGrace is how long running sessions may continue once the server is asked to end.

@@ -49,8 +49,8 @@ type Site struct {
 	// called once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
 
-	// Guard, if not nil, returns the files a user is to see instead of those of a root, which is the
-	// root of the folder with this path.
+	// Guard, if not nil, returns the files a user is to see instead of those of a root, which is
+	// the root of the folder with this path.
 	Guard func(user, folder string, files server.FS) (server.FS, error)
 
 	// Directory opens a root that is a directory. The default is osfs.New.
@@ -59,8 +59,8 @@ type Site struct {
 	// Shared, if not nil, is the state that the server shares with others.
 	Shared Shared
 
-	// Check makes Start only find out whether the server would start properly: it makes no host keys,
-	// and fails if a user would be left out, or their login would fail.
+	// Check makes Start only find out whether the server would start properly: it makes no host
+	// keys, and fails if a user would be left out, or their login would fail.
 	Check bool
 
 	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence. A
@@ -74,7 +74,8 @@ type Site struct {
 	// Second checks the codes of users with a second factor.
 	Second func(conn ssh.ConnMetadata, code string) error
 
-	// Restarts makes SIGUSR2 start the program again, which takes over this one's listening sockets.
+	// Restarts makes SIGUSR2 start the program again, which takes over this one's listening
+	// sockets.
 	Restarts bool
 
 	// More has further lines for Run to print. It may be set after Start.
