@@ -154,8 +154,8 @@ func groupOf(p, g *big.Int, request []byte) *fieldExchange {
 		before: before[:len(before):len(before)]}
 }
 
-// parseGroup refuses groups that are too small, or so large that they only cost time, and useless
-// generators.
+// parseGroup refuses useless generators, and groups that are too small, or so large that they only
+// cost time.
 func parseGroup(payload []byte) (p, g *big.Int, err error) {
 	r := body(payload, msgKexGEXGroup)
 	first, second := r.Bytes(), r.Bytes()
