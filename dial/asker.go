@@ -55,7 +55,7 @@ func (a *asker) isAccepted(name string, key ssh.PublicKey) bool {
 	return a.has(name, key)
 }
 
-// has is like isAccepted; the caller holds the lock.
+// has reports whether a key was accepted. The caller holds the lock.
 func (a *asker) has(name string, key ssh.PublicKey) bool {
 	return slices.ContainsFunc(a.accepted[name],
 		func(k ssh.PublicKey) bool { return sameKey(k, key) })

@@ -22,7 +22,7 @@ func Client(ctx context.Context, host string,
 	return new(Config).Client(ctx, host, options...)
 }
 
-// Client is like the function [Client], with a configuration.
+// Client logs in like the function [Client], with a configuration.
 func (c *Config) Client(ctx context.Context, host string,
 	options ...usftp.ClientOption) (*usftp.Client, error) {
 	t, err := ParseHost(host)
@@ -97,8 +97,8 @@ func (c *Conn) client(ctx context.Context, wrap func(*Stream) io.ReadWriteCloser
 	return nil, &startFailure{err: err, stderr: strings.ReplaceAll(stream.Stderr(), "\n", "; ")}
 }
 
-// Client starts SFTP on a stream, such as that of a command that speaks it. If ctx ends first the
-// stream is closed.
+// Client starts SFTP on a stream, such as the stream of a command that speaks it. If ctx ends first
+// the stream is closed.
 func (s *Stream) Client(ctx context.Context, options ...usftp.ClientOption) (*usftp.Client, error) {
 	return s.client(ctx, s, s, options)
 }

@@ -49,8 +49,8 @@ type Config struct {
 	SFTPServer string
 	// Prompter answers questions. If it is nil nobody is asked, as with BatchMode.
 	Prompter Prompter
-	// Banner, if set, is called with the server's messages before the first login of a [Dialer]
-	// that ask nothing. The text comes from a peer: escape it before it reaches a terminal.
+	// Banner, if set, gets the messages (not questions) that the server sends before the first
+	// login of a [Dialer]. The text comes from a peer: escape it before it reaches a terminal.
 	Banner func(host, text string)
 	// Logger gets the messages that -v shows. Nil discards them.
 	Logger *slog.Logger

@@ -97,8 +97,8 @@ func lost(err error) error {
 // Host returns the target's name for messages: "user@host".
 func (c *Conn) Host() string { return c.d.host() }
 
-// SSH returns the SSH connection's description of itself, or nil with the system's ssh. Through an
-// OpenSSH master the session's id, the versions and the user are not known.
+// SSH returns the facts about the SSH connection, or nil with the system's ssh. Through an OpenSSH
+// master the session's id, the versions and the user are not known.
 func (c *Conn) SSH() ssh.ConnMetadata {
 	if c.transport == nil {
 		return nil
@@ -335,9 +335,9 @@ func (c *Conn) limitOpen(ctx context.Context, p program) (context.Context, func(
 	}
 }
 
-// LimitSilence is for the beginning of a conversation on a Stream. It returns a context that ends
-// when the server has sent nothing, on any channel, and answered no keepalive for as long as
-// ConnectTimeout allows. Its cause is then an error that matches [os.ErrDeadlineExceeded]. The
+// LimitSilence limits the wait at the beginning of a conversation on a Stream. It returns a context
+// that ends when the server has sent nothing, on any channel, and answered no keepalive for as long
+// as ConnectTimeout allows. Its cause is then an error that matches [os.ErrDeadlineExceeded]. The
 // caller must call stop.
 func (c *Conn) LimitSilence(ctx context.Context) (limited context.Context, stop func()) {
 	return c.limitSilence(ctx, "starting sftp")

@@ -66,7 +66,7 @@ func (h *hostKeyChecker) algorithms() []string {
 	return append(first, then...)
 }
 
-// check is called by the transport, once the server has proved that it has the key.
+// check decides on a key. The transport calls it once the server has proved that it has the key.
 func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
 	plain := key
 	cert, isCert := key.(*ssh.Certificate)

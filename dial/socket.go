@@ -28,7 +28,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close is idempotent, so a second caller gets no confusing error.
+// Close closes the connection once, so a second caller gets no confusing error.
 func (s *socket) Close() error {
 	if s.closed.Swap(true) {
 		return nil

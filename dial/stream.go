@@ -64,9 +64,9 @@ func (s *Stream) Close() error {
 // of its streams has stalled.
 const aliveWithin = time.Second
 
-// Abandon is like Close, for a stream that has stalled. If nothing arrives on its Conn either, the
-// Conn is given up with all its streams, and its unsent data is dropped: it must not arrive after
-// the data of a new connection.
+// Abandon closes a stream that has stalled. If nothing arrives on its Conn either, the Conn is
+// given up with all its streams, and its unsent data is dropped: it must not arrive after the data
+// of a new connection.
 func (s *Stream) Abandon() error {
 	c := s.conn
 	if c.route != nil && time.Since(c.heard()) > aliveWithin {

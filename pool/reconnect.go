@@ -119,7 +119,7 @@ func (c privateConn) Renews() bool {
 	return c.renews()
 }
 
-// renews is like Renews; the caller holds the lock.
+// renews implements Renews. The caller holds the lock.
 func (c *Conn) renews() bool { return c.host.Redial != nil && c.retry.Retries > 0 }
 
 // Ended implements pools.Conn.
@@ -137,7 +137,7 @@ func (c *Conn) Arrived() {
 	c.progress()
 }
 
-// progress is like Arrived; the caller holds the lock.
+// progress implements Arrived. The caller holds the lock.
 func (c *Conn) progress() {
 	c.arrived++
 	c.slow.widen()

@@ -264,8 +264,8 @@ func (c *Conn) OpenHandles() int {
 	return len(c.handles.open)
 }
 
-// handleTime is how long an OPEN waits for a handle that nobody uses: its holder may be the one
-// waiting.
+// handleTime returns how long an OPEN waits for a handle that nobody uses: its holder may be the
+// one waiting.
 func (c *Conn) handleTime() time.Duration {
 	if c.config.StallTimeout > 0 {
 		return c.config.StallTimeout

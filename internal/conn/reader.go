@@ -130,8 +130,7 @@ const (
 // is not worth more.
 const maxSmall = 64 << 10
 
-// readLoop is the only reader of the stream. Its stack is small: the memory for each reply is
-// leased.
+// readLoop alone reads the stream. Its stack is small: the memory for each reply is leased.
 func (c *Conn) readLoop() {
 	err := c.readVersion()
 	for err == nil {

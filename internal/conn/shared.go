@@ -16,5 +16,5 @@ func NewShared(bytes int64) *Shared { return &Shared{most: max(bytes, 1)} }
 // Taken returns how many bytes are in flight.
 func (s *Shared) Taken() int64 { return s.taken.Load() }
 
-// room is like Conn.Room, for this budget.
+// room applies the rule of Conn.Room to this budget.
 func (s *Shared) room(mine int64) int64 { return (s.most - s.taken.Load() + mine) / 2 }

@@ -95,7 +95,7 @@ func (s *stall) finished(call *Call) {
 	}
 }
 
-// askAfter is the length of silence after which the transport is asked. It has the rest of the
+// askAfter returns the length of silence after which the transport is asked. It has the rest of the
 // stall timeout to answer.
 func (c *Conn) askAfter() time.Duration { return c.config.StallTimeout / 4 }
 
@@ -138,7 +138,7 @@ func (c *Conn) Overdue() (since, end time.Time) {
 	return c.overdue(now)
 }
 
-// overdue is like Overdue; the caller holds Conn.mu and has called look.
+// overdue implements Overdue. The caller holds Conn.mu and has called look.
 func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 	s, timeout := &c.stall, c.config.StallTimeout
 	if s.data > 0 {

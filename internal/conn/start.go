@@ -23,7 +23,7 @@ const keepSlots = 256
 // its Payload, which has been released.
 func (c *Conn) Start(ctx context.Context, call *Call) error { return c.start(ctx, call, false) }
 
-// start is like Start, but may write the call at once.
+// start starts a call like Start, but may write it at once.
 func (c *Conn) start(ctx context.Context, call *Call, mayWrite bool) error {
 	if ctx.Err() != nil {
 		return c.refuse(call, context.Cause(ctx))

@@ -25,7 +25,7 @@ const (
 	slowPiece = 4 << 10
 )
 
-// mostAtOnce is the size of one Write while the stream has not been slow. The first Write that
+// mostAtOnce returns the size of one Write while the stream has not been slow. The first Write that
 // blocks has the stall timeout to finish, at 4 KiB a second: with the default timeout that is a
 // whole request, with a shorter one a part.
 func (c *Conn) mostAtOnce() int {

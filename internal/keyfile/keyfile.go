@@ -98,8 +98,8 @@ func opened(p *Private) *Key {
 	return k
 }
 
-// parsePlain is like parseDER, for data decrypted with a passphrase: one of 256 wrong ones leaves
-// valid padding.
+// parsePlain parses like parseDER, but data decrypted with a passphrase: one of 256 wrong ones
+// leaves valid padding.
 func parsePlain(kind string, plain []byte) (*Private, error) {
 	var whole asn1.RawValue
 	rest, err := asn1.Unmarshal(plain, &whole)

@@ -81,7 +81,7 @@ func punch(f *os.File, off, n int64) error {
 	})
 }
 
-// withFDs is like withFD, for two files.
+// withFDs calls do like withFD, with two descriptors.
 func withFDs(dst, src *os.File, do func(out, in int) error) error {
 	return withFD(dst, func(out int) error {
 		return withFD(src, func(in int) error { return do(out, in) })

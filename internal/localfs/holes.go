@@ -86,7 +86,7 @@ func WriteSparse(w io.WriterAt, p []byte, off int64) (int, error) {
 	return writeSparse(w, p, off, func(int64, int64) error { return nil })
 }
 
-// WriteSparseOver is like WriteSparse, for a file that may hold other data there.
+// WriteSparseOver writes like WriteSparse, but to a file that may hold other data there.
 func WriteSparseOver(f *os.File, p []byte, off int64) (int, error) {
 	return writeSparse(f, p, off, func(off, n int64) error { return clearRange(f, off, n) })
 }

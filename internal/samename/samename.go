@@ -1,6 +1,6 @@
-// Package samename says which file names a disk may take for the same one. Disks differ: those of
-// Windows and macOS ignore case, macOS's also how Unicode composes a letter, and Linux's ext4 and
-// F2FS, in a directory marked for it (casefold), also invisible characters. These rules are the
+// Package samename says which file names a disk may take for the same one. Disks differ: Windows
+// and macOS ignore case, macOS also how Unicode composes a letter, and Linux's ext4 and F2FS, in a
+// directory marked for it (casefold), both of these and invisible characters. These rules are the
 // least that all of them tell apart.
 package samename
 

@@ -49,8 +49,8 @@ type Site struct {
 	// called once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
 
-	// Guard, if not nil, returns the files a user is to see instead of those of a root, which is
-	// the root of the folder with this path.
+	// Guard, if not nil, returns the files a user is to see in place of a root's. The root belongs
+	// to the folder with this path.
 	Guard func(user, folder string, files server.FS) (server.FS, error)
 
 	// Directory opens a root that is a directory. The default is osfs.New.
@@ -126,7 +126,7 @@ type Settings struct {
 	Revoked     *sshd.RevocationList
 	Warnings    []string
 	Templates   any     // for MoreUsers
-	Outside     Outside // nil if the passwords are only those here
+	Outside     Outside // nil if nothing else knows passwords
 
 	// Fixed has the other settings that need a restart: by names for people, as texts to compare.
 	Fixed map[string]string

@@ -152,7 +152,7 @@ func (s *Site) files(one *Account) (files server.FS, policy server.Policy, err e
 	return s.filesOf(one, false)
 }
 
-// filesOf is like files; unruled drops the rules, for the operator.
+// filesOf opens files like files; unruled drops the rules, for the operator.
 func (s *Site) filesOf(one *Account, unruled bool) (files server.FS, policy server.Policy,
 	err error) {
 	s.opening.Lock()

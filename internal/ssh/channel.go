@@ -94,7 +94,7 @@ func (c *Channel) openWindow() int64 {
 // Conn returns the channel's connection.
 func (c *Channel) Conn() *Conn { return c.mux.conn }
 
-// Done is closed when the peer has closed the channel or the connection has ended.
+// Done returns a channel closed when the peer closes this one or the connection ends.
 func (c *Channel) Done() <-chan struct{} { return c.done }
 
 // ExitStatus returns the peer's report about its program's end. It is final once [Channel.Done] is
@@ -308,8 +308,8 @@ func (c *Channel) SendRequest(kind string, wantReply bool, payload []byte) (bool
 	return c.Request(context.Background(), kind, wantReply, payload)
 }
 
-// Request is like [Channel.SendRequest], with a context that ends the wait, both for the turn to
-// send and for the answer. A request that has been sent is not withdrawn.
+// Request does the same as [Channel.SendRequest], with a context that ends the wait, both for the
+// turn to send and for the answer. A request that has been sent is not withdrawn.
 func (c *Channel) Request(ctx context.Context, kind string, wantReply bool,
 	payload []byte) (bool, error) {
 	request := channelRequest{c.peer, kind, wantReply, payload}

@@ -81,7 +81,7 @@ func (w *CompressedWay) add(plain, packed int, began time.Time) {
 	}
 }
 
-// way is the direction in which we send.
+// way returns the direction in which we send.
 func (t *transport) way() int {
 	if t.client {
 		return clientToServer

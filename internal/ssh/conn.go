@@ -136,7 +136,7 @@ func (c *Conn) Exchanges() int {
 	return c.t.exchanges
 }
 
-// Done is closed when the connection has ended; [Conn.Err] then says why.
+// Done returns a channel closed when the connection has ended; [Conn.Err] then says why.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err returns nil while the connection lives. io.EOF means that the peer hung up between two
@@ -163,7 +163,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Disconnect is like [Conn.Close], with a reason for the peer: RFC 4253, section 11.1.
+// Disconnect closes like [Conn.Close], with a reason for the peer: RFC 4253, section 11.1.
 func (c *Conn) Disconnect(reason uint32, text string) {
 	c.t.out.close(appendDisconnect(nil, reason, text), ErrClosed)
 	c.t.end(ErrClosed)

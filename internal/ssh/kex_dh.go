@@ -37,7 +37,7 @@ func newGroup(hex string) kexMethod {
 	return &fieldExchange{p: prime(hex), g: two, init: msgKexInitial, reply: msgKexReply}
 }
 
-// exponent is half as long as the prime, which exceeds the strength that the group needs.
+// exponent makes x half as long as the prime, which exceeds the strength that the group needs.
 func (f *fieldExchange) exponent() (x, public *big.Int, err error) {
 	most := new(big.Int).Rsh(f.p, uint(f.p.BitLen()/2)-1)
 	for {

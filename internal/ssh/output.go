@@ -218,7 +218,7 @@ func (o *output) control(message []byte) error {
 	return o.controlLocked(message)
 }
 
-// controlLocked is like control; the caller holds mu. A connection that is being closed answers
+// controlLocked implements control. The caller holds mu. A connection that is being closed answers
 // nothing more; its reader must go on, so that staged data can still be sent.
 func (o *output) controlLocked(message []byte) error {
 	if o.err != nil || o.closing {
@@ -425,7 +425,7 @@ func (o *output) sealOne(s *scratch, i int) {
 	p.sealer.seal(s, p.seq, p.n, b.mem[p.at:p.at+p.size])
 }
 
-// flush is the flusher goroutine: it writes all staged data until the connection ends.
+// flush, the flusher goroutine, writes all staged data until the connection ends.
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
