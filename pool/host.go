@@ -43,7 +43,7 @@ type Host struct {
 
 // Quirks are the facts that a host has shown about its behaviour since the login, on any
 // connection, so that thousands of files need not each discover and report them. Only copies use
-// it: the zero Quirks, which knows nothing yet, is shared by setting [Host.Quirks].
+// them: the zero Quirks, which knows nothing yet, is shared by setting [Host.Quirks].
 type Quirks struct{ known quirks.Quirks }
 
 // privateHost has the methods for package transfer; package pools documents them.

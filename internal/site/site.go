@@ -74,8 +74,7 @@ type Site struct {
 	// Second checks the codes of users with a second factor.
 	Second func(conn ssh.ConnMetadata, code string) error
 
-	// Restarts makes SIGUSR2 start the program again, which takes over this one's listening
-	// sockets.
+	// Restarts makes SIGUSR2 start the program again, which takes over the listening sockets.
 	Restarts bool
 
 	// More has further lines for Run to print. It may be set after Start.
