@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// agentBusy is how long to wait before asking again for an agent all of whose pipes are taken.
+// agentBusy is how long to wait before asking again when all of an agent's pipes are taken.
 const agentBusy = 20 * time.Millisecond
 
-// dialAgent connects to an agent's pipe, as Windows' own and Pageant have, or to a socket. Whoever
-// serves the pipe may learn who we are, but not act as us, and one that hangs can be left.
+// dialAgent connects to an agent's pipe, like Windows' own and Pageant's, or to a socket. The
+// pipe's server may learn who we are, but not act as us, and a hanging one can be abandoned.
 func dialAgent(ctx context.Context, path string) (io.ReadWriteCloser, error) {
 	if !strings.HasPrefix(path, `\\`) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -32,19 +32,19 @@ func preferredCiphers() []string {
 	return slices.Concat(chacha, gcm, ctrCiphers)
 }
 
-// signatureAlgos are those for user keys, and those that may sign a host certificate.
+// signatureAlgos are the algorithms for user keys and for signing host certificates.
 var signatureAlgos = slices.DeleteFunc(own.Supported().HostKeys, isCertAlgo)
 
 // An algorithmList is an ssh_config keyword that lists algorithms.
 type algorithmList struct {
 	keyword   string
-	preferred []string // what applies if nothing is configured
-	supported []string // what may be configured
+	preferred []string // if nothing is configured
+	supported []string // that may be configured
 	into      *[]string
 }
 
-// readAlgorithms resolves the lists and drops what the transport does not implement. If nothing
-// remains it returns an error: it must not connect with algorithms that were not asked for.
+// readAlgorithms resolves the lists and drops algorithms that the transport does not implement. If
+// nothing remains it returns an error: it must not connect with algorithms that nobody asked for.
 func (s *settings) readAlgorithms(w keywords) error {
 	has := own.Supported()
 	has.Ciphers = preferredCiphers()
@@ -77,11 +77,11 @@ func (s *settings) readAlgorithms(w keywords) error {
 			continue
 		}
 		value, names := values[0], []string(nil)
-		if value != "" { // which ssh -G prints for a list from which -* has taken everything
+		if value != "" { // ssh -G prints "" for a list from which -* has removed everything
 			names = resolveList(value, l.preferred)
 		}
 		if len(names) == 0 {
-			if l.into != &s.caAlgos && l.into != &s.pubkeyAlgos { // without these there is a login
+			if l.into != &s.caAlgos && l.into != &s.pubkeyAlgos { // a login works without these
 				return fmt.Errorf("the ssh configuration leaves no %s", l.keyword)
 			}
 			*l.into = nil

@@ -19,7 +19,7 @@ import (
 var errNobody = errors.New("there is nobody to ask")
 
 // An asker asks questions for a Dialer and its jump hosts, one at a time, and keeps the answers, so
-// that what a person typed once serves later connections.
+// that a person's answer serves later connections.
 type asker struct {
 	prompter Prompter
 	log      *slog.Logger
@@ -55,7 +55,7 @@ func (a *asker) isAccepted(name string, key ssh.PublicKey) bool {
 	return a.has(name, key)
 }
 
-// has is isAccepted for a caller that holds the lock.
+// has reports whether a key was accepted. The caller holds the lock.
 func (a *asker) has(name string, key ssh.PublicKey) bool {
 	return slices.ContainsFunc(a.accepted[name],
 		func(k ssh.PublicKey) bool { return sameKey(k, key) })
@@ -136,7 +136,7 @@ func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key s
 	return false, problem
 }
 
-// kept returns the passphrase that a person has given for a key, or nil.
+// kept returns the passphrase that a person gave for a key, or nil.
 func (a *asker) kept(file string) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,7 +177,7 @@ func (a *asker) passphrase(ctx context.Context, s *settings, file string,
 			a.mu.Unlock()
 			return nil
 		}
-		if !errors.Is(err, keyfile.ErrPassphrase) { // another one would not help
+		if !errors.Is(err, keyfile.ErrPassphrase) { // another passphrase would not help
 			return err
 		}
 	}

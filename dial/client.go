@@ -22,7 +22,7 @@ func Client(ctx context.Context, host string,
 	return new(Config).Client(ctx, host, options...)
 }
 
-// Client is the function [Client] with a configuration.
+// Client logs in like the function [Client], with a configuration.
 func (c *Config) Client(ctx context.Context, host string,
 	options ...usftp.ClientOption) (*usftp.Client, error) {
 	t, err := ParseHost(host)
@@ -97,13 +97,13 @@ func (c *Conn) client(ctx context.Context, wrap func(*Stream) io.ReadWriteCloser
 	return nil, &startFailure{err: err, stderr: strings.ReplaceAll(stream.Stderr(), "\n", "; ")}
 }
 
-// Client starts SFTP on a stream, such as that of a command that speaks it. If ctx ends first the
-// stream is closed.
+// Client starts SFTP on a stream, such as the stream of a command that speaks it. If ctx ends first
+// the stream is closed.
 func (s *Stream) Client(ctx context.Context, options ...usftp.ClientOption) (*usftp.Client, error) {
 	return s.client(ctx, s, s, options)
 }
 
-// client starts SFTP over a stream, or what stands for it. If ctx ends first it closes onEnd.
+// client starts SFTP over a stream or its wrapper. If ctx ends first it closes onEnd.
 func (s *Stream) client(ctx context.Context, over io.ReadWriteCloser, onEnd io.Closer,
 	options []usftp.ClientOption) (*usftp.Client, error) {
 	stop := context.AfterFunc(ctx, func() { onEnd.Close() })
@@ -137,15 +137,15 @@ func (e *startFailure) Error() string {
 	return fmt.Sprintf("%s (and: %s)", e.err, e.stderr)
 }
 
-// silent reports whether the server has sent nothing that is not SFTP: a start-up file that prints
-// something spoils everything else that is run there, too.
+// silent reports whether the server sent nothing but SFTP: a start-up file that prints something
+// spoils every other program run there, too.
 func (e *startFailure) silent() bool {
 	other, isOther := errors.AsType[*usftp.NotSFTPError](e.err)
 	return isOther && len(other.Text) == 0
 }
 
-// Is makes it match ErrNoSFTP. Without what the server says, a stream that ends may be a connection
-// that was lost.
+// Is makes e match ErrNoSFTP. Without a word from the server, a stream that ends may be a lost
+// connection.
 func (e *startFailure) Is(target error) bool {
 	return target == ErrNoSFTP &&
 		(e.silent() || e.stderr != "" && errors.As(e.err, new(*usftp.LostError)))

@@ -15,17 +15,17 @@ import (
 type Compression struct {
 	mu    sync.Mutex
 	conns []*own.Compressed
-	rates []float64 // bytes per second at which the link took what was sent
+	rates []float64 // bytes per second at which the link took the data
 }
 
 const (
 	// leastSpent is how long compressing must have taken for it to matter.
 	leastSpent = time.Second
 
-	// mostly is how much of the time it must have taken to be what held the rest up.
+	// mostly is the share of the time it must have taken to be the bottleneck.
 	mostly = 0.5
 
-	// saves is how much smaller compression must make data for it to be of use on any link.
+	// saves is the ratio to which compression must shrink data to be of use on any link.
 	saves = 0.95
 
 	leastCounted = 1 << 20 // bytes over a connection
@@ -35,7 +35,7 @@ const (
 	mostRates = 4096 // kept
 )
 
-// counts returns what counts for another connection. A nil Compression counts nothing.
+// counts returns the counters for another connection. A nil Compression counts nothing.
 func (c *Compression) counts() *own.Compressed {
 	if c == nil {
 		return nil
@@ -50,10 +50,10 @@ func (c *Compression) counts() *own.Compressed {
 // compressed sums up one direction of all connections.
 type compressed struct {
 	plain, packed  float64       // bytes
-	spent, elapsed time.Duration // for compression, and in all
+	spent, elapsed time.Duration // for compression, and in total
 }
 
-// add adds one connection, unless hardly anything went over it.
+// add adds one connection, unless hardly any data went over it.
 func (s *compressed) add(w *own.CompressedWay) {
 	if w.Plain.Load() < leastCounted {
 		return
@@ -64,10 +64,10 @@ func (s *compressed) add(w *own.CompressedWay) {
 	s.elapsed += time.Duration(w.Last.Load() - w.First.Load())
 }
 
-// Advice says in one sentence, for people, that compression cost more time than it saved, as far as
-// that can be measured; otherwise it is "". What a host needs to compress what it sends cannot be
-// measured here, and how fast the link is can be only on Linux, without a jump host or proxy, while
-// it is sent to.
+// Advice says in one sentence, for people, that compression cost more time than it saved, where
+// that can be measured; otherwise it is "". A host's time for compressing its data cannot be
+// measured here, and the speed of the link only on Linux, without a jump host or proxy, while we
+// send.
 func (c *Compression) Advice() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A Config holds what a program's flags say, and who answers questions. The zero value and a nil
-// *Config are valid: then everything comes from the user's ssh_config, and nobody is asked. It must
-// not be changed while a [Dialer] uses it.
+// A Config holds a program's flags and the functions that answer questions. The zero value and a
+// nil *Config are valid: then everything comes from the user's ssh_config, and nobody is asked. It
+// must not be changed while a [Dialer] uses it.
 type Config struct {
 	// ConfigFile is read instead of the user's and the system's files (ssh's -F). "none" means no
 	// file.
@@ -25,7 +25,7 @@ type Config struct {
 	// Proxy, if not empty, is a proxy through which the host, or the first of Jump's, is reached
 	// instead of by a ProxyCommand: "socks5://host:port" or "http://host:port", which then must
 	// allow CONNECT, with "user:password@" before the proxy's host if it wants a login. The proxy
-	// resolves the names. "env" means the one in the environment variable ALL_PROXY, and none for
+	// resolves the names. "env" means the proxy in the environment variable ALL_PROXY, and none for
 	// the hosts in NO_PROXY.
 	Proxy string
 	// Options are further ssh_config keywords, as "Key=Value" or "Key Value" (-o). They override
@@ -43,42 +43,41 @@ type Config struct {
 	// Server, if not empty, is a local command that speaks SFTP on its standard input and output,
 	// such as sftp-server. It is run instead of making a connection (sftp's -D).
 	Server string
-	// SFTPServer, if not empty, is what to run on the host for SFTP instead of the subsystem sftp
-	// (sftp's -s): a command for the user's shell there, such as "sudo
-	// /usr/lib/openssh/sftp-server", or, if it has neither a slash nor a space, the name of another
-	// subsystem.
+	// SFTPServer, if not empty, is run on the host for SFTP instead of the subsystem sftp (sftp's
+	// -s): a command for the user's shell there, such as "sudo /usr/lib/openssh/sftp-server", or,
+	// if it has neither a slash nor a space, the name of another subsystem.
 	SFTPServer string
 	// Prompter answers questions. If it is nil nobody is asked, as with BatchMode.
 	Prompter Prompter
-	// Banner, if set, is called with what the server says before the first login of a [Dialer],
-	// where it asks nothing. The text comes from a peer: escape it before it reaches a terminal.
+	// Banner, if set, gets the messages (not questions) that the server sends before the first
+	// login of a [Dialer]. The text comes from a peer: escape it before it reaches a terminal.
 	Banner func(host, text string)
-	// Logger gets what -v shows. Nil discards it.
+	// Logger gets the messages that -v shows. Nil discards them.
 	Logger *slog.Logger
-	// StateDir, if not empty, is the program's directory for what is remembered between runs. Its
-	// file "logins" says which key worked for a user and a server's key, so that the next login can
-	// sign with it at once, and which servers do not accept that. The directory is created if it is
+	// StateDir, if not empty, is the program's directory for state kept between runs. Its file
+	// "logins" says which key worked for a user and a server's key, so that the next login can sign
+	// with it at once, and which servers do not accept that. The directory is created if it is
 	// missing.
 	StateDir string
 	// LoginLikely, if set, is called once, when the first login of a [Dialer] is likely to succeed:
 	// the host has proved its identity and there is a key to offer that needs no person, or the
 	// server has accepted a key, or the login is complete. Calls of Dial that begin then are ready
-	// up to a whole login earlier than those that wait for the first one to end. roundTrip is the
+	// up to a whole login earlier than calls that wait for the first one to end. roundTrip is the
 	// estimated round trip. LoginLikely is called from within Dial and must not block. It is not
 	// called with the system's ssh.
 	LoginLikely func(d *Dialer, roundTrip time.Duration)
-	// Compression, if set, measures what compression does (ssh_config's Compression, in Options or
-	// a file), if the host allows it.
+	// Compression, if set, measures the effect of compression (ssh_config's Compression, in Options
+	// or a file), if the host allows it.
 	Compression *Compression
 	// Env is the environment, in the form of os.Environ. Nil means the process's own.
 	Env []string
 	// IgnoreInterrupts starts the programs that connections run (SSH, Server, a ProxyCommand) with
-	// SIGINT ignored: for a caller that Ctrl-C on a terminal, which reaches them too, does not end.
-	// It has no effect on Windows.
+	// SIGINT ignored: for a caller that survives Ctrl-C on a terminal, which reaches them too. It
+	// has no effect on Windows.
 	IgnoreInterrupts bool
 }
 
-// A PromptKind says what a question is about.
+// A PromptKind is the subject of a question.
 type PromptKind int
 
 const (
@@ -91,8 +90,8 @@ const (
 	AskChallenge
 	// AskHostKey asks for "yes", "no", or the fingerprint itself.
 	AskHostKey
-	// AskNewPassword asks for a new password of User on Host, which wants another one, and then for
-	// the same again.
+	// AskNewPassword asks for a new password of User on Host, which requires one, and then for the
+	// same again.
 	AskNewPassword
 	// AskPIN asks for the PIN of the token that holds the key in File.
 	AskPIN

@@ -16,7 +16,7 @@ import (
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
-// closeLimit bounds how long Close waits for what it ends.
+// closeLimit bounds how long Close waits for the goroutines and processes it ends.
 const closeLimit = 2 * time.Second
 
 // A Conn is a connection that is logged in. With the system's ssh nothing is connected yet: each
@@ -25,7 +25,7 @@ type Conn struct {
 	d         *Dialer
 	transport transport // nil with the system's ssh
 	route     *route
-	key       ssh.PublicKey // the server's; nil where another program keeps it to itself
+	key       ssh.PublicKey // the server's; nil where another program does not reveal it
 	roundTrip time.Duration
 
 	ctx    context.Context // done when the connection is closed or has died
@@ -34,7 +34,7 @@ type Conn struct {
 
 	mu      sync.Mutex
 	closed  bool
-	first   *firstSession        // opened along with the login, and not yet asked for
+	first   *firstSession        // opened along with the login, and not yet taken
 	streams map[*Stream]struct{} // of the system's ssh: processes to end
 	alive   chan struct{}        // closed when the keepalive under way is answered
 }
@@ -47,7 +47,7 @@ type closedError struct{}
 func (closedError) Error() string { return "the connection is closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-// A firstSession is a channel that was requested along with the login, and what became of it.
+// A firstSession is a channel that was requested along with the login, and the outcome.
 type firstSession struct {
 	ch  channel // nil where it was not opened
 	ok  bool    // SFTP runs in it
@@ -61,7 +61,7 @@ func newConn(d *Dialer, t transport, r *route, key ssh.PublicKey) *Conn {
 		c.cancel(lost(t.wait()))
 	})
 	if _, shared := t.(*masterTransport); d.s.aliveInterval > 0 &&
-		!shared { // a master does so itself
+		!shared { // a master sends its own
 		c.work.Go(c.stayAlive)
 	}
 	if r.compressed != nil && d.s.compress && r.jump == nil && !r.proxied {
@@ -76,7 +76,7 @@ func newConn(d *Dialer, t transport, r *route, key ssh.PublicKey) *Conn {
 // the login, TCP's handshake included. It is 0 with the system's ssh, where it is not known.
 func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 
-// lost says how a connection died.
+// lost describes how a connection died.
 func lost(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF { // between two packets, or in one
 		return &describedError{"the server closed the connection", io.ErrUnexpectedEOF}
@@ -97,8 +97,8 @@ func lost(err error) error {
 // Host returns the target's name for messages: "user@host".
 func (c *Conn) Host() string { return c.d.host() }
 
-// SSH returns what the SSH connection says about itself, or nil with the system's ssh. Through an
-// OpenSSH master the session's id, the versions and the user are not known.
+// SSH returns the facts about the SSH connection, or nil with the system's ssh. Through an OpenSSH
+// master the session's id, the versions and the user are not known.
 func (c *Conn) SSH() ssh.ConnMetadata {
 	if c.transport == nil {
 		return nil
@@ -126,8 +126,8 @@ func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 // Err returns why the connection ended, or nil while it lives.
 func (c *Conn) Err() error { return context.Cause(c.ctx) }
 
-// heard returns when anything was last received from the peer, or the zero Time with the system's
-// ssh.
+// heard returns the time when anything last arrived from the peer, or the zero Time with the
+// system's ssh.
 func (c *Conn) heard() time.Time {
 	if c.route == nil {
 		return time.Time{}
@@ -201,7 +201,7 @@ func (c *Conn) stayAlive() {
 	}
 }
 
-// Close ends the connection, its streams, and whatever carried it: jump connections, the
+// Close ends the connection, its streams, and everything that carried it: jump connections, the
 // ProxyCommand's process, or the processes of the system's ssh. It takes bounded time and may be
 // called twice.
 func (c *Conn) Close() error {
@@ -228,7 +228,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// within waits for f, but not for longer than limit.
+// within waits for f, but no longer than limit.
 func within(limit time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -238,8 +238,8 @@ func within(limit time.Duration, f func()) {
 	closedWithin(limit, done)
 }
 
-// closedWithin waits for a channel to be closed, but not for longer than limit, and reports whether
-// it was.
+// closedWithin waits for a channel to be closed, but no longer than limit, and reports whether it
+// was.
 func closedWithin(limit time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -258,9 +258,9 @@ func closedWithin(limit time.Duration, done <-chan struct{}) bool {
 func (c *Conn) Open(ctx context.Context) (*Stream, error) { return c.open(ctx, c.d.config.sftp()) }
 
 // OpenCommand runs a command on the host in a channel of its own, which the user's shell there
-// interprets: two round trips. What the command reads and writes is the Stream. Many servers run no
-// commands; errors are as those of [Conn.Open]. A command that does not exist is no error: the
-// Stream ends at once, with exit status 127 in most shells.
+// interprets: two round trips. The Stream is the command's input and output. Many servers run no
+// commands; errors are as for [Conn.Open]. A command that does not exist is no error: the Stream
+// ends at once, with exit status 127 in most shells.
 func (c *Conn) OpenCommand(ctx context.Context, line string) (*Stream, error) {
 	return c.open(ctx, command(line))
 }
@@ -278,7 +278,7 @@ func (c *Conn) open(ctx context.Context, p program) (s *Stream, err error) {
 	return s, nil
 }
 
-// openAnother is open for all but the stream that was opened along with the login.
+// openAnother opens any stream but the one opened along with the login.
 func (c *Conn) openAnother(ctx context.Context, p program) (*Stream, error) {
 	if c.ctx.Err() != nil {
 		return nil, c.Err()
@@ -321,7 +321,7 @@ func (c *Conn) openAnother(ctx context.Context, p program) (*Stream, error) {
 }
 
 // limitOpen limits the wait for a channel: to ConnectTimeout if the server has fallen silent, and
-// to loginStall if it answers keepalives, since what it starts may take a while, but never does.
+// to loginStall if it answers keepalives, since a program may be slow to start, or never start.
 func (c *Conn) limitOpen(ctx context.Context, p program) (context.Context, func()) {
 	doing := "asking for sftp"
 	if p != c.d.config.sftp() {
@@ -335,9 +335,9 @@ func (c *Conn) limitOpen(ctx context.Context, p program) (context.Context, func(
 	}
 }
 
-// LimitSilence is for the beginning of a conversation on a Stream. It returns a context that ends
-// when the server has said nothing, on any channel, and answered no keepalive for as long as
-// ConnectTimeout allows. Its cause is then an error that matches [os.ErrDeadlineExceeded]. The
+// LimitSilence limits the wait at the beginning of a conversation on a Stream. It returns a context
+// that ends when the server has sent nothing, on any channel, and answered no keepalive for as long
+// as ConnectTimeout allows. Its cause is then an error that matches [os.ErrDeadlineExceeded]. The
 // caller must call stop.
 func (c *Conn) LimitSilence(ctx context.Context) (limited context.Context, stop func()) {
 	return c.limitSilence(ctx, "starting sftp")
@@ -345,7 +345,7 @@ func (c *Conn) LimitSilence(ctx context.Context) (limited context.Context, stop 
 
 func (c *Conn) limitSilence(ctx context.Context, doing string) (context.Context, func()) {
 	if _, shared := c.transport.(*masterTransport); shared || c.transport == nil {
-		return ctx, func() {} // which cannot always send keepalives, or cannot at all
+		return ctx, func() {} // a master cannot always send keepalives, the system's ssh never can
 	}
 	limit := c.d.s.connectTimeout
 	if limit == 0 || limit >= loginStall {

@@ -7,7 +7,7 @@ import (
 )
 
 // deliveryRate returns the rate at which the kernel last saw data arrive at the other end, in bytes
-// per second, 0 if that is unknown.
+// per second, 0 if unknown.
 func deliveryRate(c *net.TCPConn) (rate float64) {
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {

@@ -29,10 +29,10 @@ type Dialer struct {
 	memory *memory
 	tcp    func(context.Context) (net.Conn, error) // how to reach the host directly
 
-	buffers own.Buffers // its connections' own
+	buffers own.Buffers // shared by its connections
 
 	mu           sync.Mutex
-	masters      int         // connections through the user's master that live
+	masters      int         // live connections through the user's master
 	beside       error       // why no login of our own is possible beside them
 	last         []step      // how the last login succeeded, nil before the first
 	first        *firstLogin // the first login, while it is under way
@@ -116,8 +116,8 @@ func (d *Dialer) warnOfMissing() {
 	}
 }
 
-// newHop returns the Dialer for the last host of ProxyJump, which goes through those before it. As
-// with ssh, a hop has its own configuration and gets no flag but -F, and the proxy.
+// newHop returns the Dialer for the last host of ProxyJump, which goes through the hosts before it.
+// As with ssh, a hop has its own configuration and gets no flag but -F, and the proxy.
 func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 	if depth++; depth > maxHops {
 		return nil, fmt.Errorf("more than %d jump hosts; does a host jump through itself?", maxHops)
@@ -166,7 +166,7 @@ func parseHop(s string) (Target, error) {
 	return t, err
 }
 
-// jumpError names the hop that failed. An error from a hop behind it already names that one.
+// jumpError names the hop that failed. An error from a hop behind it already names that hop.
 func jumpError(hop string, err error) error {
 	if deeper, ok := errors.AsType[*JumpError](err); ok {
 		return deeper
@@ -182,23 +182,23 @@ func (d *Dialer) host() string { return d.target.UserHost() }
 
 // NeedsPerson reports whether each login needs a person, to touch a token or type a one-time code,
 // so that one connection must do. It is known once a first [Dialer.Dial] has succeeded. The
-// system's ssh needs a person unless BatchMode is set, since what is typed there cannot be kept.
+// system's ssh needs a person unless BatchMode is set, since answers typed there cannot be kept.
 func (d *Dialer) NeedsPerson() bool {
 	if d.system != nil {
 		return !d.system.batch
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.beside != nil { // one without a person has failed
+	if d.beside != nil { // a login without a person has failed
 		return true
 	}
 	return needPerson(d.last) || d.hop != nil && d.hop.NeedsPerson()
 }
 
-// Dial connects and logs in once. After a login has succeeded, later ones offer only what worked
-// then. Logins that run beside the first wait for it before they offer anything, and fail if each
-// login needs a person. With the system's ssh nothing happens yet: each [Conn.Open] starts one.
-// Errors are of type [*Error].
+// Dial connects and logs in once. After a login has succeeded, later logins offer only credentials
+// that worked then. Logins that run beside the first wait for it before they offer anything, and
+// fail if each login needs a person. With the system's ssh nothing happens yet: each [Conn.Open]
+// starts one. Errors are of type [*Error].
 func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	if d.system != nil {
 		return newSystemConn(d), nil
@@ -231,7 +231,7 @@ func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 			return c, err
 		}
 		d.mu.Lock()
-		d.beside = err // another attempt would be a failed login again
+		d.beside = err // another attempt would be another failed login
 		d.mu.Unlock()
 		cannot = err
 	}
@@ -261,8 +261,8 @@ func (d *Dialer) ownLogin(l *login) (*Conn, error) {
 	return c, nil
 }
 
-// droppedTries is how often a login is repeated after the server hung up before it had shown its
-// key: sshd does so at random while many others log in (MaxStartups), and when it restarts. By then
+// droppedTries is how often a login is repeated after the server hung up before showing its key:
+// sshd does so at random while many others log in (MaxStartups), and when it restarts. By then
 // nobody has been asked for anything, and nothing counts as a failed login.
 const droppedTries = 3
 
@@ -285,9 +285,9 @@ func (d *Dialer) logIn(l *login) (*Conn, error) {
 	}
 }
 
-// dropped reports whether the server hung up before it had shown its key, as an overloaded one
-// does. Behind a jump host there is no second try if the jump host itself failed, or would need a
-// person again.
+// dropped reports whether the server hung up before showing its key, as an overloaded one does.
+// Behind a jump host there is no second try if the jump host itself failed, or would need a person
+// again.
 func (l *login) dropped(sniff *sniffer, err error) bool {
 	_, hopFailed := errors.AsType[*JumpError](err)
 	if !l.direct && (l.d.hop == nil || hopFailed || l.d.hop.NeedsPerson()) {
@@ -328,12 +328,12 @@ type route struct {
 	proxy   *proxyConn
 	proxied bool // the socket leads to the proxy
 
-	compressed *own.Compressed // counts what compression does; nil if that is not wanted
+	compressed *own.Compressed // measures compression; nil if not wanted
 }
 
-// socket returns what leads out of this machine. Closing a channel through a jump host would wait
-// for the jump host to confirm it, so the whole connection to the jump host is closed. Nobody else
-// uses it.
+// socket returns the socket that leads out of this machine. Closing a channel through a jump host
+// would wait for the jump host to confirm it, so the whole connection to the jump host is closed.
+// Nothing else uses it.
 func (r *route) socket() *socket {
 	for r.jump != nil {
 		r = r.jump.route
@@ -341,8 +341,7 @@ func (r *route) socket() *socket {
 	return r.conn
 }
 
-// cut abandons the connection: it ends all reads and writes at once, and discards what has not been
-// sent.
+// cut abandons the connection: it ends all reads and writes at once, and discards unsent data.
 func (r *route) cut() { r.socket().reset() }
 
 func (r *route) close() {
@@ -353,7 +352,7 @@ func (r *route) close() {
 	r.conn.Close()
 }
 
-// explain adds what a failed ProxyCommand printed.
+// explain adds the output of a failed ProxyCommand.
 func (r *route) explain(err error) error {
 	if r.proxy == nil {
 		return err
@@ -399,7 +398,7 @@ func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
 	return d.connectTo(ctx, d.s.address())
 }
 
-// connectTo connects to an address as the settings want it.
+// connectTo connects to an address as the settings demand.
 func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error) {
 	nd := &net.Dialer{Timeout: d.s.connectTimeout}
 	// As OpenSSH: keepalive on, at the times the system has set. NODELAY is Go's default.
@@ -430,7 +429,7 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 
 // jumpStall is how long a jump host may take to connect to the next host if there is no
 // ConnectTimeout. Its kernel gives up on an address after about two minutes, and the host may have
-// more than one.
+// several.
 const jumpStall = 5 * time.Minute
 
 func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*route, error) {

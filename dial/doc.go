@@ -1,30 +1,30 @@
-// Package dial turns what a person types into byte streams that speak SFTP.
+// Package dial turns a host and path as a person types them into byte streams that speak SFTP.
 //
-// [Client] is all of it in one call:
+// [Client] does it all in one call:
 //
 //	client, err := dial.Client(ctx, "me@example.com")
 //
-// [ParseTarget] reads "user@host:path" and "sftp://user@host:port/path", [New] reads what the
-// user's ssh_config says about the host, [Dialer.Dial] connects and logs in, and [Conn.Open] starts
-// SFTP in a new channel, as often as needed.
+// [ParseTarget] reads "user@host:path" and "sftp://user@host:port/path", [New] reads the user's
+// ssh_config for the host, [Dialer.Dial] connects and logs in, and [Conn.Open] starts SFTP in a new
+// channel, as often as needed.
 //
 // # Two transports
 //
 // The native one speaks SSH itself. The other runs the system's ssh ([Config].SSH), once for each
-// stream, for what the native one lacks, such as GSSAPI and PKCS #11 without an agent.
+// stream, for features that the native one lacks, such as GSSAPI and PKCS #11 without an agent.
 //
 // If USFTP_SSH_STACK=xcrypto is in the environment the native one uses golang.org/x/crypto/ssh, to
 // find out whether our own transport is to blame for a problem. With it Compression and
-// RekeyLimit's time have no effect. There is no automatic fallback: what a server says before keys
-// are exchanged is not authenticated, so a fallback would let an attacker choose.
+// RekeyLimit's time have no effect. There is no automatic fallback: nothing a server says before
+// keys are exchanged is authenticated, so a fallback would let an attacker choose.
 //
 // # Configuration
 //
 // If OpenSSH is installed `ssh -G` resolves the configuration, so that all of it (Match, Include,
-// tokens) means what it means to ssh. Otherwise a library reads the same files, and what it cannot
-// read is an error. A keyword that changes where or how to connect, or whom to trust, and that the
-// native transport does not implement, fails with an [*UnsupportedError]. One that merely has no
-// effect is logged.
+// tokens) means the same as to ssh. Otherwise a library reads the same files, and anything it
+// cannot read is an error. A keyword that changes where or how to connect, or whom to trust, and
+// that the native transport does not implement, fails with an [*UnsupportedError]. One that merely
+// has no effect is logged.
 //
 // The native transport honours AddressFamily, BatchMode, BindAddress, CASignatureAlgorithms,
 // CertificateFile, Ciphers, Compression, ConnectionAttempts, ConnectTimeout, ControlMaster (not to
@@ -49,8 +49,8 @@
 // # Keys
 //
 // Identity files may be OpenSSH's, PuTTY's (.ppk), or PEM, encrypted in any way that ssh-keygen,
-// puttygen and OpenSSL offer today. Those of keys on FIDO2 tokens need ssh-sk-helper, which comes
-// with OpenSSH; SSH_SK_HELPER names another one. Keys of a PKCS #11 module are used from an agent.
+// puttygen and OpenSSL offer today. Files for keys on FIDO2 tokens need ssh-sk-helper, which comes
+// with OpenSSH; SSH_SK_HELPER names another. Keys of a PKCS #11 module are used from an agent.
 //
 // # Logging in
 //
@@ -61,13 +61,13 @@
 // otherwise the only key, or with IdentitiesOnly the first. A key that needs a person is never used
 // before the server has said that it would accept it. An agent's key is used at once only if it
 // worked before, since agents do not say which keys must be confirmed. A refused key counts as one
-// failed attempt, as offering it would. A server that looks like OpenSSH but does not accept the
-// flight costs a second connection, and only once if there is a StateDir.
+// failed attempt, just as if it had been offered. A server that looks like OpenSSH but does not
+// accept the flight costs a second connection, and only once if there is a StateDir.
 //
 // Otherwise a login asks as OpenSSH's client does, with the likeliest key first. The [Dialer] keeps
-// in memory what a person typed, so that further connections need nobody; they offer only what
-// worked before. [Dialer.NeedsPerson] reports when that is not possible. If the server wants a new
-// password, that is asked for ([AskNewPassword]) and kept.
+// a person's answers in memory, so that further connections need nobody; they offer only
+// credentials that worked before. [Dialer.NeedsPerson] reports when that is not possible. If the
+// server wants a new password, the Dialer asks for it ([AskNewPassword]) and keeps it.
 //
 // A server that hangs up before it has shown its key, as sshd does at random while many others log
 // in (MaxStartups), is tried up to three times more within seven seconds, unless it is behind a

@@ -18,7 +18,7 @@ import (
 // *[UnsupportedError], an error of package net (such as one that matches syscall.ECONNREFUSED, or a
 // *net.DNSError), or the context's.
 type Error struct {
-	Host string // as it was named, "user@host"
+	Host string // as the caller named it, "user@host"
 	Err  error
 }
 
@@ -34,7 +34,7 @@ func (e *Error) Timeout() bool {
 // wsaConnRefused is Windows' WSAECONNREFUSED, which package syscall keeps apart from ECONNREFUSED.
 const wsaConnRefused = syscall.Errno(10061)
 
-// sentence puts the common causes into plain words.
+// sentence puts common causes into plain words.
 func sentence(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -42,7 +42,7 @@ func sentence(err error) string {
 	var jump *JumpError
 	var proxy *ProxyError
 	switch {
-	// which names the hop: its cause alone would be taken for the host's
+	// it names the hop: its cause alone would seem to be the host's
 	case errors.As(err, &jump):
 		return jump.Error()
 	case errors.As(err, &proxy):
@@ -69,7 +69,7 @@ func sentence(err error) string {
 	return err.Error()
 }
 
-// A timeoutError reports one of our own time limits.
+// A timeoutError reports that one of our own time limits expired.
 type timeoutError struct {
 	doing string
 	after time.Duration
@@ -94,7 +94,7 @@ func (e *describedError) Unwrap() error { return e.err }
 
 // A NotSSHError means that the peer does not speak SSH.
 type NotSSHError struct {
-	Text string // what it sent first, made printable; empty if it hung up without sending anything
+	Text string // its first bytes, made printable; empty if it hung up without sending anything
 }
 
 func (e *NotSSHError) Error() string {
@@ -107,14 +107,14 @@ func (e *NotSSHError) Error() string {
 // An AuthError means that the login was refused.
 type AuthError struct {
 	User  string
-	Tried []string // methods we tried, each once
-	// keys that were offered: type, fingerprint, and the file's name or agent's comment
+	Tried []string // the methods we tried, each once
+	// the keys offered: type, fingerprint, and the file's name or agent's comment
 	Keys    []string
-	Allowed []string // methods the server would have taken at the end
-	Notes   []string // what kept credentials from being offered
+	Allowed []string // the methods the server would have taken at the end
+	Notes   []string // the reasons why credentials were not offered
 	// Partial lists the methods that succeeded, if the server wanted more.
 	Partial []string
-	Err     error // what ended the attempt, if not a refusal
+	Err     error // the error that ended the attempt, if not a refusal
 }
 
 func (e *AuthError) Error() string {
@@ -146,27 +146,27 @@ func orNothing(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// A HostKeyProblem says what is wrong with a host's key.
+// A HostKeyProblem is the problem with a host's key.
 type HostKeyProblem int
 
 const (
 	HostKeyUnknown HostKeyProblem = iota + 1 // nothing is known about this host
 	HostKeyChanged                           // another key is known for it
-	HostKeyRevoked                           // a @revoked line names the key, or what signed it
+	HostKeyRevoked                           // a @revoked line names the key, or its signer
 	HostKeyWeak                              // an RSA key smaller than RequiredRSASize
 )
 
 // A HostKeyError means that a host could not prove its identity.
 type HostKeyError struct {
 	Problem     HostKeyProblem
-	Name        string // the name its keys are kept under
+	Name        string // the name under which its keys are kept
 	KeyType     string
 	Fingerprint string // "SHA256:..."
-	// File and Line say where the old key of a changed one is, or the @revoked line. File is "" if
-	// the old key was accepted by this process and could not be stored.
+	// File and Line locate the old key of a changed one, or the @revoked line. File is "" if the
+	// old key was accepted by this process and could not be stored.
 	File string
 	Line int
-	Note string // why nobody was asked, or what a person answered
+	Note string // why nobody was asked, or a person's answer
 }
 
 func (e *HostKeyError) Error() string {
@@ -194,7 +194,7 @@ func (e *HostKeyError) Error() string {
 	return s
 }
 
-// A JumpError is a failure on the way through another host.
+// A JumpError is a failure on the way through a jump host.
 type JumpError struct {
 	Hop string // "user@host" of the hop that failed
 	Err error
@@ -217,19 +217,19 @@ func (e *ProxyError) Error() string {
 }
 func (e *ProxyError) Unwrap() error { return e.Err }
 
-// ErrNoSFTP is matched by errors of hosts that let us in and start no SFTP.
+// ErrNoSFTP is matched by errors of hosts that let us in but start no SFTP.
 var ErrNoSFTP = errors.New("the server does not offer SFTP")
 
 // A SubsystemError means that the login succeeded but the server runs no SFTP (then it matches
 // [ErrNoSFTP]), or that the system's ssh ended with an error.
 type SubsystemError struct {
-	Reason string // what the server or ssh answered to the request
-	// ExitStatus is that of the remote program (or of ssh itself), -1 if unknown.
+	Reason string // the answer of the server or ssh to the request
+	// ExitStatus is the status of the remote program (or of ssh itself), -1 if unknown.
 	ExitStatus int
-	Text       string // the end of what the peer wrote to its standard error
+	Text       string // the end of the peer's standard error
 
-	refused bool // the request for the subsystem was
-	noLogin bool // it was ssh itself that failed: to connect, as a rule, or to log in
+	refused bool // the server refused the request for the subsystem
+	noLogin bool // ssh itself failed: to connect, as a rule, or to log in
 }
 
 func (e *SubsystemError) Error() string {
@@ -249,10 +249,10 @@ func (e *SubsystemError) Error() string {
 	return s
 }
 
-// Is makes it match ErrNoSFTP.
+// Is makes e match ErrNoSFTP.
 func (e *SubsystemError) Is(target error) bool { return target == ErrNoSFTP && !e.noLogin }
 
-// startError says why a program could not be started, without Go's names for it.
+// startError says why a program could not be started, without Go's names for the cause.
 func startError(program string, err error) error {
 	reason := err
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
@@ -263,8 +263,8 @@ func startError(program string, err error) error {
 	return &describedError{fmt.Sprintf("%s could not be started: %s", program, reason), err}
 }
 
-// causeOf prefers the reason of a done context over what closing the connection for
-// its sake looked like.
+// causeOf prefers the cause of a done context over the error that closing the connection for it
+// produced.
 func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -23,7 +23,7 @@ type flight struct {
 	session    bool // SFTP is wanted; otherwise only a tunnel
 	key        *credential
 	remembered bool // the key was noted by an earlier run
-	asked      bool // SFTP was requested along with it
+	asked      bool // SFTP was requested along with the login
 	conn       *own.Conn
 }
 
@@ -59,7 +59,7 @@ func (l *login) startFlight(conn *own.Conn) *own.Flight {
 	return flight
 }
 
-// password returns a flight with the password that worked before, or nil if something else worked.
+// password returns a flight with the password that worked before, or nil if another method worked.
 func (l *login) password() *own.Flight {
 	if len(l.replay) != 1 || l.replay[0].method != "password" {
 		return nil
@@ -84,7 +84,7 @@ func (l *login) sign() *own.Flight {
 }
 
 // likely returns the index of the key with which to sign unasked, or -1 for none. It is a key that
-// worked before, or else the first one that ssh would offer, if it comes from a file and either
+// worked before, or else the first key that ssh would offer, if it comes from a file and either
 // IdentitiesOnly is set or there is no other key. An agent does not say whether its keys need a
 // person.
 func (l *login) likely() int {
@@ -120,15 +120,15 @@ func (l *login) find(is func(*credential) bool) int {
 	return slices.IndexFunc(l.credentials, func(c *credential) bool { return c.alone() && is(c) })
 }
 
-// takesFlight reports whether a server is known to keep what follows a login request until the
-// login is done. OpenSSH for Windows has not been tested.
+// takesFlight reports whether a server is known to queue messages that follow a login request until
+// the login is done. OpenSSH for Windows has not been tested.
 func takesFlight(version []byte) bool {
 	v := string(version)
 	return strings.HasPrefix(v, "SSH-2.0-usftp") ||
 		strings.HasPrefix(v, "SSH-2.0-OpenSSH_") && !strings.Contains(v, "OpenSSH_for_Windows")
 }
 
-// refused is called after each refusal.
+// refused handles each refusal.
 func (l *login) refused(c *own.AuthContext) {
 	if l.anyRefused || l.flight.key == nil || len(c.Partial) > 0 {
 		return
@@ -139,8 +139,8 @@ func (l *login) refused(c *own.AuthContext) {
 	}
 }
 
-// mayHaveMisSigned reports whether the flight's RSA key has signed with an algorithm that the
-// server does not support, which it had no chance to say. Such a key has to be offered again.
+// mayHaveMisSigned reports whether the flight's RSA key may have signed with an algorithm that the
+// server does not support, which it had no chance to say. Such a key must be offered again.
 func (l *login) mayHaveMisSigned() bool {
 	f := &l.flight
 	return f.key != nil && rsaBits(f.key.public) > 0 && f.conn.SigAlgs() != nil &&
@@ -148,11 +148,11 @@ func (l *login) mayHaveMisSigned() bool {
 }
 
 // flightLimit is how long after the login the session that was requested along with it may take
-// before the server is asked for a sign of life. A server that has dropped the request never
-// answers it.
+// before the server is asked for a sign of life. A server that dropped the request never answers
+// it.
 const flightLimit = 10 * time.Second
 
-// flightGrace is how much later than the sign of life the session may be seen.
+// flightGrace is how long after the sign of life the session may still arrive.
 const flightGrace = 500 * time.Millisecond
 
 // awaitSession waits for the session that was requested along with the login. It returns nil if
@@ -165,7 +165,7 @@ func (l *login) awaitSession(conn *own.Conn) (*firstSession, error) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)
 	defer time.AfterFunc(limit, func() {
-		// It answers in order. So if it answers this, it has dropped the flight; if it does not, it
+		// A server answers in order. So if it answers this, it has dropped the flight; if not, it
 		// is busy, such as sshd while PAM opens the session.
 		if err := (ownTransport{conn}).keepalive(ctx); err == nil {
 			time.AfterFunc(flightGrace, func() { cancel(&timeoutError{"asking for sftp", limit}) })
@@ -197,8 +197,8 @@ func (l *login) retry(err error) *login {
 		if l.replay != nil || !connectionEnded(l.raw) {
 			return nil
 		}
-		// "Too many authentication failures", some of them for keys that ssh would have offered
-		// later or not at all.
+		// "Too many authentication failures", some for keys that ssh would have offered later or
+		// not at all.
 		if only = l.passedOver(); len(only) == 0 {
 			return nil
 		}
@@ -243,8 +243,8 @@ func disconnected(err error) bool {
 }
 
 // refusesFlight reports whether a login failed because the server does not support the flight,
-// rather than for another reason or because the link was cut, as far as that can be told: before
-// the server had answered anything, or in silence.
+// rather than for another reason or because the link was cut, if that can be told: before the
+// server had answered anything, or in silence.
 func refusesFlight(err error) bool {
 	flew, ok := errors.AsType[*own.FlightError](err)
 	if !ok {
@@ -255,8 +255,8 @@ func refusesFlight(err error) bool {
 	return disconnected(err) || !connectionEnded(err) || flew.Answered && !silent
 }
 
-// learn remembers what this login has shown. before is the login with a flight that failed just
-// before, or nil.
+// learn remembers the facts that this login has shown. before is the login with a flight that
+// failed just before, or nil.
 func (l *login) learn(before *login, err error) {
 	m := l.d.memory
 	if l.hostKey == nil || l.s.xcrypto {
@@ -280,7 +280,7 @@ func (l *login) refusedRemembered() bool {
 	return l.flight.remembered && (l.anyRefused || disconnected(l.raw))
 }
 
-// logConn logs what ssh -v says about a connection.
+// logConn logs the facts that ssh -v prints about a connection.
 func (l *login) logConn(conn *own.Conn) {
 	if l.flight.conn != nil {
 		return

@@ -21,8 +21,8 @@ type hostKeyChecker struct {
 	s     *settings
 	asker *asker
 	set   *knownSet
-	// portless is what is known under the plain name, where the port is not 22:
-	// OpenSSH falls back to it to accept, never to call a key changed.
+	// portless has the keys known under the plain name, where the port is not 22: OpenSSH falls
+	// back to them to accept, never to call a key changed.
 	portless *knownSet
 }
 
@@ -41,9 +41,9 @@ func newHostKeyChecker(s *settings, a *asker) (*hostKeyChecker, error) {
 	return h, nil
 }
 
-// algorithms orders what we ask the server to prove itself with: the types of key we
-// know come first, and certificates only where an authority is known for the host.
-// Configured HostKeyAlgorithms are left as they are.
+// algorithms orders the host key algorithms to ask for: the types of the known keys come first, and
+// certificates only where an authority is known for the host. Configured HostKeyAlgorithms are left
+// as they are.
 func (h *hostKeyChecker) algorithms() []string {
 	if h.s.hostKeyAlgosConfigured {
 		return h.s.hostKeyAlgos
@@ -66,7 +66,7 @@ func (h *hostKeyChecker) algorithms() []string {
 	return append(first, then...)
 }
 
-// check is asked by the transport, once the server has proved to have the key.
+// check decides on a key. The transport calls it once the server has proved that it has the key.
 func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
 	plain := key
 	cert, isCert := key.(*ssh.Certificate)
@@ -168,7 +168,7 @@ func (h *hostKeyChecker) problem(p HostKeyProblem, key ssh.PublicKey) *HostKeyEr
 	}
 }
 
-// unknown decides about a key that nothing is known about.
+// unknown decides about a key that no file mentions.
 func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
 	name := h.s.knownAs()
 	if h.asker.isAccepted(name, key) { // for an earlier connection
@@ -220,7 +220,7 @@ func rsaBits(key ssh.PublicKey) int {
 	return 0
 }
 
-// keyTypeName is what OpenSSH calls a type of key.
+// keyTypeName returns OpenSSH's name for a type of key.
 func keyTypeName(key ssh.PublicKey) string {
 	switch t := own.BaseAlgo(key.Type()); t {
 	case ssh.KeyAlgoRSA:

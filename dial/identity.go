@@ -17,7 +17,7 @@ import (
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
-// A credential is one key to offer. It is a signer that asks for a passphrase only when it has to
+// A credential is one key to offer. It is a signer that asks for a passphrase only when it must
 // sign, which is when the server has said that it would accept the key.
 type credential struct {
 	name   string // the file, or the agent's comment
@@ -25,9 +25,9 @@ type credential struct {
 	algos  []string // signature algorithms, ours to choose from
 	sign   func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error)
 	person bool         // each signature needs a touch
-	locked bool         // the first one needs a passphrase that nobody has given yet
-	agent  bool         // it is an agent's, which does not say whether it needs a person
-	turn   int          // where ssh offers it
+	locked bool         // the first signature needs a passphrase that nobody has given yet
+	agent  bool         // from an agent, which does not say whether it needs a person
+	turn   int          // its place in ssh's order
 	key    *keyfile.Key // a file's
 }
 
@@ -43,7 +43,7 @@ func (c *credential) SignWithAlgorithm(rand io.Reader, data []byte,
 	return c.sign(rand, data, algo)
 }
 
-// same reports whether both are the same key. One that its passphrase hides is known by its file.
+// same reports whether both are the same key. A key hidden by its passphrase is known by its file.
 func (c *credential) same(d *credential) bool {
 	if c.public == nil || d.public == nil {
 		return c.public == d.public && c.name == d.name
@@ -99,7 +99,7 @@ func (k *keyring) note(format string, args ...any) {
 	k.notes = append(k.notes, text)
 }
 
-// A keyFile is what was found under the name of an identity.
+// A keyFile is the content found under the name of an identity.
 type keyFile struct {
 	identityFile
 	public  ssh.PublicKey // nil if a passphrase hides it
@@ -108,10 +108,10 @@ type keyFile struct {
 }
 
 // credentials lists the keys in the order in which to offer them, the likeliest first: each refused
-// one costs a round trip, and servers hang up after six. The order is OpenSSH's (certificates, keys
-// of the agent that the configuration names, other keys of the agent, files), except that files
-// that are named explicitly precede keys of the agent that are not. If a server hangs up over them,
-// the login is made again in OpenSSH's order, which their turns give.
+// key costs a round trip, and servers hang up after six. The order is OpenSSH's (certificates, keys
+// of the agent that the configuration names, other keys of the agent, files), except that
+// explicitly named files precede the agent's keys that are not named. If a server hangs up over
+// them, the login is made again in OpenSSH's order, which their turns give.
 func (k *keyring) credentials() []*credential {
 	if !k.s.pubkey {
 		return nil
@@ -233,7 +233,7 @@ func (k *keyring) agentKeys() []*credential {
 		if !ok {
 			continue
 		}
-		// Parsed, so that its size and its certificate can be looked at.
+		// Parsed, to give access to its size and its certificate.
 		public, err := ssh.ParsePublicKey(s.PublicKey().Marshal())
 		if err != nil {
 			public = s.PublicKey()
@@ -363,7 +363,7 @@ func (k *keyring) reveal(c *credential) error {
 	if err != nil {
 		return err
 	}
-	// a token's is never hidden; what the passphrase costs is paid once
+	// a token's key is never hidden; the passphrase's cost is paid once
 	c.public, c.sign = p.Signer.PublicKey(), p.Signer.SignWithAlgorithm
 	if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
 		return fmt.Errorf("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
@@ -377,7 +377,7 @@ type certFile struct {
 	explicit bool
 }
 
-// certificates reads those that CertificateFile names, and those next to the keys.
+// certificates reads the certificates that CertificateFile names, and those next to the keys.
 func (k *keyring) certificates() []certFile {
 	var out []certFile
 	read := func(path string, explicit bool) {

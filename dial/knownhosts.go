@@ -21,14 +21,14 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// A knownKey is one line of a known_hosts file that is about our host.
+// A knownKey is one line of a known_hosts file about our host.
 type knownKey struct {
 	file string
 	line int
 	key  ssh.PublicKey
 }
 
-// A knownSet is what the known_hosts files say about one host. The lines are parsed by
+// A knownSet has the lines of the known_hosts files about one host. The lines are parsed by
 // x/crypto/ssh, but matched here: its knownhosts package rejects a whole file for one bad line,
 // which OpenSSH skips, lets no wildcard match a port, and does not say which types of key are
 // known.
@@ -36,7 +36,7 @@ type knownSet struct {
 	keys, authorities, revoked []knownKey
 }
 
-// maxKnownHosts bounds what is read of one file; 64 MiB hold some 300,000 hosts.
+// maxKnownHosts bounds the bytes read of one file; 64 MiB hold some 300,000 hosts.
 const maxKnownHosts = 64 << 20
 
 // readKnownHosts collects the lines about name. Files that do not exist count as empty. Bad lines
@@ -147,8 +147,8 @@ func find(keys []knownKey, key ssh.PublicKey) (knownKey, bool) {
 	return knownKey{}, false
 }
 
-// types returns the types of key that are known for the host, so that the server can be
-// asked for one of them: with another it would look like a changed one.
+// types returns the types of the keys known for the host, so that the server can be asked for one
+// of them: a key of another type would look like a changed one.
 func (set *knownSet) types() map[string]bool {
 	types := make(map[string]bool)
 	for _, k := range set.keys {
@@ -157,8 +157,8 @@ func (set *knownSet) types() map[string]bool {
 	return types
 }
 
-// appendKnownHost adds a key to a file as OpenSSH does: the directory private, the
-// file too, the name hashed where asked for.
+// appendKnownHost adds a key to a file as OpenSSH does: the directory private, the file too, the
+// name hashed if hash is set.
 func appendKnownHost(file, name string, key ssh.PublicKey, hash bool) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err

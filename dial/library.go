@@ -17,12 +17,12 @@ import (
 // systemConfig is where OpenSSH's client finds the system's configuration.
 const systemConfig = "/etc/ssh/ssh_config"
 
-// manyValued are the keywords whose values add up; of the others the first value wins.
+// manyValued are the keywords whose values add up; for the others the first value wins.
 var manyValued = map[string]bool{"identityfile": true, "certificatefile": true, "sendenv": true,
 	"setenv": true}
 
-// libraryKeywords reads ssh_config without OpenSSH's help. What the library cannot read is an error
-// and not skipped, since it might say where to connect.
+// libraryKeywords reads ssh_config without OpenSSH's help. Anything the library cannot read is an
+// error and not skipped, since it might say where to connect.
 func libraryKeywords(t Target, c *Config) (keywords, error) {
 	w := make(keywords)
 	add := func(key, value string) {
@@ -55,7 +55,7 @@ func libraryKeywords(t Target, c *Config) (keywords, error) {
 	return addDefaults(t, w)
 }
 
-// addFlags adds what the command line says, in the order in which ssh would take it.
+// addFlags adds the command line's keywords, in the order in which ssh would take them.
 func addFlags(t Target, c *Config, add func(key, value string)) error {
 	if c.AddressFamily != "" {
 		add("addressfamily", c.AddressFamily)
@@ -110,8 +110,8 @@ func configFiles(c *Config) []string {
 	return []string{filepath.Join(homeDir(c), ".ssh", "config"), systemConfig}
 }
 
-// decodeConfig reads one file. It returns nil if the file does not exist and was not asked for by
-// name.
+// decodeConfig reads one file. It returns nil if the file does not exist and was not named
+// explicitly.
 func decodeConfig(file string, c *Config) (*ssh_config.Config, error) {
 	// The library looks for relative names in its own idea of the home directory.
 	dir := filepath.Join(homeDir(c), ".ssh")
@@ -139,10 +139,10 @@ func unreadable(file, why string) error {
 // maxInclude is the library's own limit.
 const maxInclude = 5
 
-// readConfig reads a file and makes the names after Include absolute. It fails if the file, or one
-// that it includes, has something that the library would silently take for something else: any
-// Match but "all" (it compares "host" with the alias, and takes further criteria for patterns), and
-// quotes or tabs among patterns.
+// readConfig reads a file and makes the names after Include absolute. It fails if the file, or a
+// file that it includes, has something that the library would silently misread: any Match but "all"
+// (it compares "host" with the alias, and takes further criteria for patterns), and quotes or tabs
+// among patterns.
 func readConfig(file, dir, home string, depth int) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -150,7 +150,7 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 	}
 	defer f.Close()
 	if own := filepath.Join(home, ".ssh", "config"); file == own || depth > 0 {
-		// As ssh does (readconf.c, SSHCONF_CHECKPERM): it says where to connect, and what to run.
+		// As ssh does (readconf.c, SSHCONF_CHECKPERM): it names hosts and programs to run.
 		if info, err := f.Stat(); err == nil && othersMayWrite(info) {
 			return nil, fmt.Errorf("%s: bad owner or permissions: it must be yours or root's, and nobody else may write to it", file)
 		}
@@ -210,7 +210,7 @@ func readIncluded(value, dir, home string, depth int) (string, error) {
 	return "Include " + strings.Join(names, " "), nil
 }
 
-// addDefaults fills in what `ssh -G` would.
+// addDefaults fills in the defaults that `ssh -G` would.
 func addDefaults(t Target, w keywords) (keywords, error) {
 	host := cmp.Or(w.get("hostname"), t.Host)
 	host, err := expander{tokens: map[byte]string{'%': "%", 'h': t.Host}}.percent(host)

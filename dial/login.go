@@ -31,7 +31,7 @@ const (
 // A step is a method that succeeded, by itself or as one of several that the server wanted.
 type step struct {
 	method string
-	key    []byte // publickey: the public key as it is sent
+	key    []byte // publickey: the public key as sent
 	secret string // the password, or the single answer to keyboard-interactive
 	person bool   // needs a person each time
 }
@@ -53,29 +53,29 @@ type login struct {
 	// replay, if not nil, holds the steps that worked before: nothing else is offered.
 	replay   []step
 	first    *firstLogin // set if this is the first login
-	waitsFor *firstLogin // the first login, which this one waits for
+	waitsFor *firstLogin // the first login, for which this one waits
 
 	direct    bool          // without a jump host or ProxyCommand
 	roundTrip time.Duration // the shortest round trip seen
 	keyed     time.Time     // when the keys were exchanged
 
 	flight        flight
-	anyRefused    bool          // the server has refused something: "none", or what the flight offered
+	anyRefused    bool          // the server has refused "none" or the flight's key
 	credentials   []*credential // not offered yet
 	all           []*credential
-	only          []*credential // if not nil, nothing else is offered
+	only          []*credential // if not nil, the only credentials to offer
 	before        []string      // keys that the login before this one offered
 	loaded        bool
 	pwTries       int
-	passwords     []string // that were sent
+	passwords     []string // sent so far
 	kbdTries      int
-	kbdAsked      bool // whether the server asked anything; if not, it is not tried again
+	kbdAsked      bool // whether the server asked anything; if not, no second try
 	current       step
 	done          []step
 	offered       []*credential
 	tried         []string
 	hostKeyErr    error
-	hostKey       ssh.PublicKey // the first that was accepted
+	hostKey       ssh.PublicKey // the first key accepted
 	failure       error         // why the callback gave up
 	raw           error         // the transport's error
 	interactError error         // why a question was not answered
@@ -113,8 +113,8 @@ func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) 
 }
 
 // resume lets the clock run again. ConnectTimeout limits each wait for the server as long as no
-// person can be involved at the other end: what a password or an answer leads to may wait for
-// somebody to approve it on a telephone, as ssh would wait.
+// person can be involved at the other end: the server's reply to a password or an answer may wait
+// for somebody to approve it on a telephone, as ssh would wait.
 func (l *login) resume() {
 	limit := cmp.Or(l.s.connectTimeout, loginStall)
 	if l.current.method == "password" || l.current.method == "keyboard-interactive" {
@@ -139,7 +139,7 @@ func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKe
 	return l.hostKeyErr
 }
 
-// runOwn is run over package internal/ssh.
+// runOwn runs the login over package internal/ssh.
 func (l *login) runOwn(r *route, hostKeys []string,
 	check func(net.Addr, ssh.PublicKey) error) (transport, *firstSession, error) {
 	r.compressed = l.d.config.Compression.counts()
@@ -180,7 +180,7 @@ func (l *login) runOwn(r *route, hostKeys []string,
 	return t, first, nil
 }
 
-// runXcrypto is run over x/crypto/ssh.
+// runXcrypto runs the login over x/crypto/ssh.
 func (l *login) runXcrypto(r *route, hostKeys []string,
 	check func(net.Addr, ssh.PublicKey) error) (transport, error) {
 	config := &ssh.ClientConfig{
@@ -210,7 +210,7 @@ func (l *login) runXcrypto(r *route, hostKeys []string,
 	return xcryptoTransport{ssh.NewClient(c, chans, reqs)}, nil
 }
 
-// An attempt is one method to try, for either SSH stack. One of the fields is set.
+// An attempt is one method to try, for either SSH stack. One of key, password and challenge is set.
 type attempt struct {
 	key       *credential
 	password  func() (string, error)
@@ -238,7 +238,7 @@ func (a *attempt) xcrypto() ssh.AuthMethod {
 	return ssh.KeyboardInteractive(a.challenge)
 }
 
-// banner shows what the server says, unless an earlier login of the Dialer has shown it: a copy may
+// banner shows the server's message, unless an earlier login of the Dialer has shown it: a copy may
 // open eight connections.
 func (l *login) banner(text string) error {
 	if l.replay != nil {
@@ -298,9 +298,9 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	return fmt.Errorf("the SSH handshake failed: %w", &describedError{text, errors.Unwrap(err)})
 }
 
-// next chooses what to try next. The transport calls it when "none" or the flight has been refused,
-// and after each further refusal or partial success. partial lists the methods that succeeded,
-// tried those that failed.
+// next chooses the next method to try. The transport calls it after the refusal of "none" or the
+// flight, and after each further refusal or partial success. partial lists the methods that
+// succeeded, tried the methods that failed.
 func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	if l.failure != nil {
 		return nil, l.failure
@@ -352,8 +352,8 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	return nil, l.failure
 }
 
-// nextReplay offers only what worked before: further connections must neither count as failed
-// logins (sshd's MaxStartups and PerSourcePenalties) nor ask a person again.
+// nextReplay offers only credentials that worked before: further connections must neither count as
+// failed logins (sshd's MaxStartups and PerSourcePenalties) nor ask a person again.
 func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 	if len(l.done) < len(l.replay) && !slices.Contains(tried, l.replay[len(l.done)].method) {
 		switch r := l.replay[len(l.done)]; r.method {
@@ -492,9 +492,9 @@ func (l *login) passwordMethod() *attempt {
 // maxQuestions limits how many questions a server may ask in one login.
 const maxQuestions = 64
 
-// challenge answers keyboard-interactive. A single hidden question for a password is treated as a
-// password, and remembered for further connections. Anything else, such as a one-time code, needs a
-// person each time. kept is the password if it is known.
+// challenge answers keyboard-interactive. It treats a single hidden question for a password as a
+// password, and remembers the answer for further connections. Anything else, such as a one-time
+// code, needs a person each time. kept is the password if it is known.
 func (l *login) challenge(kept string) *attempt {
 	l.startMethod("keyboard-interactive", step{secret: kept})
 	asked := 0
@@ -548,7 +548,7 @@ func joinLines(lines ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// refusal returns the error for a login that has nothing left to try.
+// refusal returns the error of a login that has nothing left to try.
 func (l *login) refusal(allowed []string, err error) error {
 	e := &AuthError{User: l.s.user, Tried: l.tried, Notes: l.ring.notes, Err: err,
 		Keys: slices.Concat(l.before, l.keysOffered())}
@@ -578,7 +578,7 @@ func (l *login) worked() []step { return append(slices.Clone(l.done), l.current)
 // expectSuccess calls Config.LoginLikely if the first login is likely to succeed without a person:
 // the host has proved its identity, and there is a key that can sign by itself. Further connections
 // can then exchange keys in the meantime. They offer nothing before the first login has succeeded,
-// so that no attempt fails without need.
+// so that no attempt fails needlessly.
 func (l *login) expectSuccess() {
 	// behind a jump host the round trip is not known yet
 	if l.first == nil || l.roundTrip == 0 || l.s.preferred[0] != "publickey" {
@@ -608,7 +608,7 @@ func (l *login) loginLikely() {
 }
 
 // recordRoundTrip records that a number of round trips took d. The shortest time counts, since some
-// servers take a while to answer.
+// servers are slow to answer.
 func (l *login) recordRoundTrip(d time.Duration, trips int) {
 	if d /= time.Duration(trips); l.roundTrip == 0 || d < l.roundTrip {
 		l.roundTrip = d

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// A firstLogin is the first login of a Dialer, until it is known what the server accepts. Others
-// may connect and exchange keys in the meantime, but wait for it before they offer anything. So
-// nobody is asked twice, and nothing fails twice.
+// A firstLogin is the first login of a Dialer, until the server has accepted or refused it. Other
+// logins may connect and exchange keys in the meantime, but wait for it before they offer anything.
+// So nobody is asked twice, and nothing fails twice.
 type firstLogin struct {
 	done chan struct{} // closed when it has ended
 	err  error         // why it failed; set before done is closed
@@ -54,7 +54,7 @@ func (l *login) follow() error {
 	return nil
 }
 
-// decide ends a login: what worked is remembered, and those that wait for it continue.
+// decide ends a login: it remembers the steps that worked, and lets the logins that wait continue.
 func (d *Dialer) decide(l *login, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 )
 
 // throughMaster returns a connection through the user's master, or nil if none answers. One is
-// enough, since all of them would share its TCP connection.
+// enough, since all would share its TCP connection.
 func (d *Dialer) throughMaster(ctx context.Context, session bool) *Conn {
 	path := d.s.controlPath
 	if path == "" {
@@ -49,7 +49,7 @@ func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Co
 	if err != nil {
 		return nil, err
 	}
-	// Who owns the socket's file need not be who listens.
+	// The owner of the socket's file may not be the listener.
 	if uid := peerUID(raw.(*net.UnixConn)); uid != os.Getuid() && uid != 0 {
 		raw.Close()
 		return nil, errors.New("somebody else's process listens on it")
@@ -154,5 +154,5 @@ func (s *settings) beside() *settings {
 	return &own
 }
 
-// errMasterOnly is the error of further logins once one has turned out to need a person.
+// errMasterOnly is the error of further logins once one has proved to need a person.
 var errMasterOnly = errors.New("only the connection through the OpenSSH master is possible: another login needs a person")

@@ -19,10 +19,9 @@ import (
 )
 
 // A memory is the file that remembers which key worked, and which servers do not support a login in
-// one flight. Each note is one line, the oldest first, after a first line that names the format.
-// Hosts and users do not appear in it, only hashes of what is known about a server once it has
-// proved its identity. A note is a hint: a wrong one costs a round trip. A nil *memory remembers
-// nothing.
+// one flight. Each note is one line, the oldest first, after a first line that names the format. It
+// has no hosts or users, only hashes of the facts known about a server once it has proved its
+// identity. A note is a hint: a wrong one costs a round trip. A nil *memory remembers nothing.
 type memory struct {
 	file string
 	log  *slog.Logger
@@ -30,19 +29,19 @@ type memory struct {
 
 const (
 	memoryFormat = "usftp logins 1"
-	// maxMemory limits the lines that are kept, maxMemoryFile how much is read.
+	// maxMemory limits the lines kept, maxMemoryFile the bytes read.
 	maxMemory     = 256
 	maxMemoryFile = 64 << 10
 
 	noteKey      = "key"      // value: the fingerprint of the key that worked
-	noteStepwise = "stepwise" // value: when it was noted, in seconds since 1970
+	noteStepwise = "stepwise" // value: the time of the note, in seconds since 1970
 
 	// stepwiseFor is how long a server is believed not to support the flight: it may be replaced by
-	// one that does, and what looked like a refusal may have been the link.
+	// one that does, and the apparent refusal may have been the link's fault.
 	stepwiseFor = 7 * 24 * time.Hour
 )
 
-// A note is one line: what is known, about whom, and its value.
+// A note is one line: its kind, its subject, and its value.
 type note struct{ kind, about, value string }
 
 func newMemory(c *Config) *memory {
@@ -52,7 +51,7 @@ func newMemory(c *Config) *memory {
 	return &memory{filepath.Join(c.StateDir, "logins"), c.logger()}
 }
 
-// about hashes what a note is about.
+// about hashes the subject of a note.
 func about(user string, port int, host ssh.PublicKey) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%q\x00%d\x00", memoryFormat, user, port)
@@ -60,7 +59,7 @@ func about(user string, port int, host ssh.PublicKey) string {
 	return base64.RawStdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// plainKey is the key that a certificate certifies.
+// plainKey returns the key that a certificate certifies.
 func plainKey(key ssh.PublicKey) ssh.PublicKey {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		return cert.Key
@@ -81,11 +80,11 @@ func (m *memory) forgetKey(user string, port int, host ssh.PublicKey) {
 	m.drop(noteKey, about(user, port, host))
 }
 
-// refuses reports whether a server has shown lately that it does not support a login in one flight.
+// refuses reports whether a server has lately proved not to support a login in one flight.
 func (m *memory) refuses(host ssh.PublicKey) bool {
 	noted, err := strconv.ParseInt(m.find(noteStepwise, about("", 0, host)), 10, 64)
 	age := time.Since(time.Unix(noted, 0))
-	return err == nil && age >= -time.Second && age < stepwiseFor // one from the future is wrong
+	return err == nil && age >= -time.Second && age < stepwiseFor // a note from the future is wrong
 }
 
 func (m *memory) noteRefusal(host ssh.PublicKey) {
@@ -101,8 +100,8 @@ func (m *memory) find(kind, about string) string {
 	return ""
 }
 
-// put adds a note, or replaces an older one about the same thing. If the note is there already and
-// will not be dropped soon for its age, nothing is written.
+// put adds a note, or replaces an older one about the same thing. If the note exists already and
+// will not be dropped soon for its age, put writes nothing.
 func (m *memory) put(n note) {
 	notes := m.read()
 	if i := slices.Index(notes, n); i >= 0 && len(notes)-i < maxMemory/2 {
@@ -142,8 +141,7 @@ func (m *memory) read() []note {
 	return parseMemory(text)
 }
 
-// parseMemory reads what renderMemory has written. It ignores files of another format and malformed
-// lines.
+// parseMemory reads renderMemory's output. It ignores files of another format and malformed lines.
 func parseMemory(text []byte) []note {
 	format, rest, _ := strings.Cut(string(text), "\n")
 	if format != memoryFormat {

@@ -19,14 +19,14 @@ import (
 )
 
 // A netProxy is a SOCKS5 (RFC 1928) or HTTP proxy (CONNECT, RFC 9110, section 9.3.6) that connects
-// to what cannot be reached from here. It resolves the names, too.
+// to hosts that cannot be reached from here. It resolves the names, too.
 type netProxy struct {
 	scheme  string // socks5 or http
 	address string
 	login   *url.Userinfo // nil for none
 }
 
-// proxyFromEnv is the Config.Proxy that means ALL_PROXY.
+// proxyFromEnv is the value of Config.Proxy that means ALL_PROXY.
 const proxyFromEnv = "env"
 
 var errProxyURL = errors.New(
@@ -48,7 +48,7 @@ func newNetProxy(c *Config, host string) (*netProxy, error) {
 		}
 	}
 	u, err := url.Parse(text)
-	if err != nil { // which quotes all of it, with the password
+	if err != nil { // the error quotes the whole URL, with the password
 		return nil, fmt.Errorf("%s: %w", name, errProxyURL)
 	}
 	p := &netProxy{scheme: strings.TrimSuffix(u.Scheme, "h"), address: u.Host, login: u.User}
@@ -103,13 +103,13 @@ func (p *netProxy) connect(ctx context.Context, conn net.Conn, to string) error 
 		err = op.Err
 	}
 	if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		<-ctx.Done() // its deadline is the connection's, which may be noticed a moment earlier
+		<-ctx.Done() // the connection has the same deadline, which may expire a moment earlier
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// connected is a [proxy.Dialer] that has connected already: what it is wrapped in is dropped.
+// connected is a [proxy.Dialer] that has connected already, so it drops wrappers around it.
 type connected struct{ net.Conn }
 
 func (c connected) Dial(string, string) (net.Conn, error) { return c.Conn, nil }
@@ -135,8 +135,8 @@ func (p *netProxy) connectHTTP(conn net.Conn, to string) error {
 	return readAnswer(conn)
 }
 
-// readAnswer reads a proxy's answer to CONNECT, and nothing behind its header: the host's first
-// words follow.
+// readAnswer reads a proxy's answer to CONNECT, and nothing past its header: the host's first bytes
+// follow.
 func readAnswer(r io.Reader) error {
 	var answer []byte
 	for b := []byte{0}; !bytes.HasSuffix(answer, []byte("\n\r\n")) &&

@@ -8,7 +8,7 @@ import (
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
-// errSamePassword keeps a program that always gives the same answer from having the account locked.
+// errSamePassword stops a program that always gives the same answer before the account is locked.
 var errSamePassword = errors.New("the same password was refused twice")
 
 // isRefused notes a password that is about to be sent, and reports whether it was refused twice.
@@ -23,8 +23,8 @@ func (l *login) isRefused(password string) bool {
 	return times >= 2
 }
 
-// changeTries is how often a new password may be asked for: because two differ, or because the
-// server does not take one.
+// changeTries is how often to ask for a new password: because two differ, or because the server
+// refuses one.
 const changeTries = 3
 
 // changePassword returns a function that asks for the old password and a new one, as ssh does, when

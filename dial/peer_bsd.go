@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID returns the user whom the process at the other end of a socket runs as, -1 if unknown.
+// peerUID returns the user that the process at the other end of a socket runs as, -1 if unknown.
 func peerUID(c *net.UnixConn) int {
 	uid := -1
 	if raw, err := c.SyscallConn(); err == nil {

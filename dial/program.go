@@ -7,7 +7,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A program is what a session is to run: RFC 4254, section 6.5.
+// A program is the program to run in a session: RFC 4254, section 6.5.
 type program struct {
 	request string // "subsystem" or "exec"
 	name    string // the subsystem's, or the command

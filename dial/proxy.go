@@ -27,12 +27,12 @@ type process struct {
 	once    sync.Once
 }
 
-// program is a command for startProcess.
+// program returns a command for startProcess.
 func (c *Config) program(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Env = c.environ()
 	if c.IgnoreInterrupts && runtime.GOOS != "windows" && cmd.Err == nil {
-		// A signal that is ignored stays so for whatever sh becomes.
+		// A signal that is ignored stays ignored in the program that replaces sh.
 		cmd.Args = append([]string{"sh", "-c", `trap "" INT; exec "$@"`, "sh"}, cmd.Args...)
 		cmd.Args[4], cmd.Path = cmd.Path, "/bin/sh"
 	}
@@ -47,7 +47,7 @@ func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 	fromStderr, stderr, stderrErr := os.Pipe()
 	closeAll := func(files ...*os.File) {
 		for _, f := range files {
-			f.Close() // which may be nil
+			f.Close() // f may be nil
 		}
 	}
 	defer closeAll(in, out, stderr)
@@ -157,7 +157,7 @@ func startProxy(command string, c *Config) (*proxyConn, error) {
 // remainingGrace is how long a command that has failed may hold its output open.
 const remainingGrace = 100 * time.Millisecond
 
-// remainingOutput reads what a command printed before it failed.
+// remainingOutput reads the output of a command that has failed.
 func (p *proxyConn) remainingOutput() []byte {
 	p.out.SetReadDeadline(time.Now().Add(remainingGrace))
 	rest := make([]byte, sniffLimit)
@@ -165,7 +165,7 @@ func (p *proxyConn) remainingOutput() []byte {
 	return rest[:n]
 }
 
-// failure says how the command ended, for a connection that failed.
+// failure describes how the command ended, for a connection that failed.
 func (p *proxyConn) failure() error {
 	closedWithin(exitGrace, p.exited)
 	p.stop()

@@ -4,5 +4,5 @@ package dial
 
 import "os"
 
-// terminate ends a process, which cannot be asked to end here.
+// terminate kills a process, which cannot be asked to end here.
 func terminate(p *os.Process) { p.Kill() }

@@ -21,7 +21,7 @@ import (
 // resolveTimeout bounds `ssh -G`: a "Match exec" or a name server may hang.
 const resolveTimeout = 30 * time.Second
 
-// maxConfig bounds what is read of `ssh -G`'s output and of a configuration file.
+// maxConfig bounds the bytes read of `ssh -G`'s output and of a configuration file.
 const maxConfig = 4 << 20
 
 // resolve finds the keywords' values for t: with `ssh -G` if OpenSSH is installed, since nothing
@@ -35,7 +35,7 @@ func resolve(ctx context.Context, t Target, c *Config) (w keywords, exact bool, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	// Whether algorithms were configured shows only by comparing with this ssh's defaults, so ask
+	// Only a comparison with this ssh's defaults shows whether algorithms were configured, so ask
 	// for both at once, which takes about 5 ms.
 	var defaults keywords
 	var defaultsErr error

@@ -20,14 +20,14 @@ import (
 const (
 	helperVersion = 5
 	helperSign    = 1 // a request to sign, and its answer
-	helperError   = 0 // the answer that has one of OpenSSH's errors (ssherr.h)
-	onlyErrors    = 2 // a level of logging
+	helperError   = 0 // the answer that carries one of OpenSSH's errors (ssherr.h)
+	onlyErrors    = 2 // a log level
 
-	wrongPassphrase = 43 // a PIN is needed, or it is wrong
-	noDevice        = 60 // no token that is plugged in has the key
+	wrongPassphrase = 43 // a PIN is needed, or wrong
+	noDevice        = 60 // no token plugged in has the key
 )
 
-// helperPaths are where systems have ssh-sk-helper.
+// helperPaths are the directories where systems have ssh-sk-helper.
 var helperPaths = []string{"/usr/lib/openssh", "/usr/libexec/openssh", "/usr/libexec",
 	"/usr/lib/ssh", "/usr/local/libexec", "/opt/homebrew/libexec"}
 

@@ -92,12 +92,12 @@ func duration(key, v string) (time.Duration, error) {
 }
 
 // stackEnv selects x/crypto/ssh instead of our own transport, for diagnosis. There is no automatic
-// fallback to it, since what a server says before keys are exchanged may come from an attacker.
+// fallback to it, since anything a server says before keys are exchanged may come from an attacker.
 const stackEnv = "USFTP_SSH_STACK"
 
 // settings are the keywords that the native dialer acts on, parsed and checked once.
 type settings struct {
-	xcrypto           bool // USFTP_SSH_STACK says so
+	xcrypto           bool // USFTP_SSH_STACK is xcrypto
 	alias, host, user string
 	port              int
 	network           string // "tcp", "tcp4" or "tcp6"
@@ -145,13 +145,13 @@ type identityFile struct {
 	explicit bool
 }
 
-// principal is the name that a host's certificate must be for, in lower case as in ssh.
+// principal returns the name that a host's certificate must be for, in lower case as in ssh.
 func (s *settings) principal() string {
 	return strings.ToLower(cmp.Or(s.hostKeyAlias, s.host))
 }
 
-// knownAs is the host's name in known_hosts: "[host]:port" unless the port is 22. An alias stands
-// alone, whatever the port.
+// knownAs returns the host's name in known_hosts: "[host]:port" unless the port is 22. An alias
+// stands alone, whatever the port.
 func (s *settings) knownAs() string {
 	if s.hostKeyAlias != "" || s.port == 22 {
 		return s.principal()
@@ -159,12 +159,12 @@ func (s *settings) knownAs() string {
 	return fmt.Sprintf("[%s]:%d", s.principal(), s.port)
 }
 
-// address is where the host is reached.
+// address returns the address of the host.
 func (s *settings) address() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
 
 func (s *settings) userHost() string { return Target{User: s.user, Host: s.alias}.UserHost() }
 
-// homeDir is the directory that '~' stands for. Like ssh it uses the password database and not
+// homeDir returns the directory that '~' stands for. Like ssh it uses the password database and not
 // HOME, unless the Config has an Env.
 func homeDir(c *Config) string {
 	if c.Env != nil {
@@ -349,13 +349,13 @@ func (s *settings) readFiles(w keywords) {
 		s.pkcs11 = w.get("pkcs11provider")
 	}
 	s.tokenProvider = cmp.Or(w.get("securitykeyprovider"), "internal")
-	if name, ok := strings.CutPrefix(s.tokenProvider, "$"); ok { // as in ssh, the whole of it
+	if name, ok := strings.CutPrefix(s.tokenProvider, "$"); ok { // as in ssh, the whole value
 		s.tokenProvider, _ = s.env(name)
 	}
 	s.controlPath = x.controlPath(w)
 }
 
-// addNamed puts back what ssh -G drops: a key named with -i that does not exist. Dropping it
+// addNamed puts back keys that ssh -G drops: those named with -i that do not exist. Dropping them
 // silently would hide why a login fails.
 func (s *settings) addNamed(files []string) {
 	x := s.tokens()
@@ -387,14 +387,14 @@ func (x expander) controlPath(w keywords) string {
 	if !w.set("controlpath") {
 		return ""
 	}
-	path, err := x.file(w.get("controlpath")) // ssh -G has done it
+	path, err := x.file(w.get("controlpath")) // ssh -G has expanded it already
 	if err != nil {
 		return ""
 	}
 	return path
 }
 
-// agent finds the agent's socket.
+// agent returns the agent's socket.
 func (x expander) agent(v string) string {
 	switch {
 	case strings.EqualFold(v, "none"):
@@ -417,8 +417,8 @@ func (x expander) agent(v string) string {
 }
 
 // files reads a keyword with several file names. `ssh -G` prints them without quotes, so a name
-// with a space looks like two. Such names are absolute or start with '~', so a piece that does
-// neither belongs to the one before it.
+// with a space looks like two. Such names are absolute or start with '~', so any other piece
+// belongs to the name before it.
 func (x expander) files(w keywords, key string) []string {
 	var files []string
 	for _, v := range w[key] {

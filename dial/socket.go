@@ -13,7 +13,7 @@ import (
 type socket struct {
 	net.Conn
 	sniff  *sniffer
-	heard  atomic.Int64 // when the peer was last heard from, UnixNano
+	heard  atomic.Int64 // the time of the peer's last bytes, UnixNano
 	closed atomic.Bool
 }
 
@@ -28,13 +28,13 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close is idempotent, so a second caller gets no confusing error.
+// Close closes the connection once, so a second caller gets no confusing error.
 func (s *socket) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	// If the command has already ended, sending our version fails, and the transport closes before
-	// it has read what the command said.
+	// it has read the command's output.
 	if p, ok := s.Conn.(*proxyConn); ok && s.heard.Load() == 0 {
 		if rest := p.remainingOutput(); len(rest) > 0 {
 			s.sniff.saw(rest)
@@ -43,9 +43,9 @@ func (s *socket) Close() error {
 	return s.Conn.Close()
 }
 
-// reset closes the socket and drops what the kernel has not sent. Otherwise the kernel would keep
+// reset closes the socket and drops the kernel's unsent data. Otherwise the kernel would keep
 // sending it for minutes, and a WRITE that arrives after a new connection has written to the same
-// place overwrites newer data.
+// place would overwrite newer data.
 func (s *socket) reset() {
 	if tcp, ok := s.Conn.(interface{ SetLinger(seconds int) error }); ok {
 		tcp.SetLinger(0) // fails only if the socket is closed
@@ -53,7 +53,7 @@ func (s *socket) reset() {
 	s.Close()
 }
 
-// sniffLimit is how much of a peer's first bytes is kept for a message.
+// sniffLimit is how many of a peer's first bytes are kept for a message.
 const sniffLimit = 512
 
 // A sniffer keeps the peer's first bytes until they turn out to be SSH.

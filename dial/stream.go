@@ -24,17 +24,17 @@ type Stream struct {
 	read   io.Reader
 	write  io.Writer
 	end    func() error
-	ended  <-chan struct{} // with the native dialer: closed when the server can say no more
+	ended  <-chan struct{} // with the native dialer: closed when the server can send no more
 	stderr *tail
 
 	once   sync.Once
 	closed atomic.Bool
 	err    error
 
-	status atomic.Pointer[int] // of the remote program, or of ssh; nil while it is not known
+	status atomic.Pointer[int] // of the remote program, or of ssh; nil while unknown
 }
 
-// Read reads what the server sends. At its end the error is io.EOF, and [Stream.ExitStatus] and
+// Read reads the server's output. At its end the error is io.EOF, and [Stream.ExitStatus] and
 // [Stream.Stderr] may say why. If the whole connection has ended the error is an [*Error].
 func (s *Stream) Read(p []byte) (int, error) { return s.read.Read(p) }
 
@@ -42,7 +42,7 @@ func (s *Stream) Read(p []byte) (int, error) { return s.read.Read(p) }
 func (s *Stream) Write(p []byte) (int, error) { return s.write.Write(p) }
 
 // CloseWrite says that nothing more will be written, for a program on the host that reads to the
-// end. What it still says can be read.
+// end. Its remaining output can be read.
 func (s *Stream) CloseWrite() error {
 	if w, ok := s.write.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
@@ -60,13 +60,13 @@ func (s *Stream) Close() error {
 	return s.err
 }
 
-// aliveWithin is how recently a connection must have been heard from to be alive although one of
-// its streams has stalled.
+// aliveWithin is how recently a connection must have been heard from to count as alive although one
+// of its streams has stalled.
 const aliveWithin = time.Second
 
-// Abandon is Close for a stream that has stalled. If nothing arrives on its Conn either, that is
-// given up with all its streams, and what it still has to send is dropped: it must not arrive after
-// what a new connection sends.
+// Abandon closes a stream that has stalled. If nothing arrives on its Conn either, the Conn is
+// given up with all its streams, and its unsent data is dropped: it must not arrive after the data
+// of a new connection.
 func (s *Stream) Abandon() error {
 	c := s.conn
 	if c.route != nil && time.Since(c.heard()) > aliveWithin {
@@ -77,8 +77,7 @@ func (s *Stream) Abandon() error {
 	return s.Close()
 }
 
-// Stderr returns the end of what the peer wrote to standard error, made printable except for line
-// breaks.
+// Stderr returns the end of the peer's standard error, made printable except for line breaks.
 func (s *Stream) Stderr() string { return s.stderr.text() }
 
 // Window returns how many bytes the server may have on their way to us. It starts at 2 MiB and

@@ -82,8 +82,8 @@ func knownKeywords() []string {
 	return all
 }
 
-// checkSupport refuses what the native dialer cannot honour, and logs what has no effect. exact
-// means that OpenSSH resolved the keywords, CanonicalizeHostname included.
+// checkSupport refuses keywords that the native dialer cannot honour, and logs those without
+// effect. exact means that OpenSSH resolved the keywords, CanonicalizeHostname included.
 func checkSupport(w keywords, exact bool, log *slog.Logger) error {
 	for _, k := range unsupported {
 		if k.differ(w) {

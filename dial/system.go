@@ -10,7 +10,7 @@ import (
 )
 
 // A systemSSH runs the system's ssh, or the program named in its place, once for each stream; or a
-// local server, whose command is run as it is.
+// local server, whose command it runs unchanged.
 type systemSSH struct {
 	t       Target
 	config  *Config
@@ -74,7 +74,7 @@ func newSystemConn(d *Dialer) *Conn {
 	return c
 }
 
-// open starts one ssh. Only the server's first words show that the login worked: until then the
+// open starts one ssh. Only the server's first bytes show that the login worked: until then the
 // stream is open, and a failure ends it with a [SubsystemError].
 func (s *systemSSH) open(c *Conn, run program) (*Stream, error) {
 	if s.local && run != s.config.sftp() {
@@ -111,7 +111,7 @@ func (s *systemSSH) open(c *Conn, run program) (*Stream, error) {
 	return stream, nil
 }
 
-// An sshOutput is ssh's output. If ssh failed, its end says why.
+// An sshOutput is ssh's output. If ssh failed, its end carries the reason.
 type sshOutput struct {
 	s *Stream
 	p *process

@@ -14,7 +14,7 @@ import (
 )
 
 // A Target is a user, a host and a path, as a person names them. Except for Host, a zero field
-// means that nothing was said: the user and the port then come from the configuration.
+// means that the person left it out: the user and the port then come from the configuration.
 type Target struct {
 	User string
 	// Host is a name, an alias of ssh_config, or an address; IPv6 without brackets.
@@ -29,7 +29,7 @@ var errNoHost = errors.New("no host given")
 
 // ParseTarget parses one argument of a copy. If s names a local file, remote is false and the error
 // nil. As in scp, s is remote if it has a ':' before any '/'. So "./a:b" and "/tmp/a:b" are local,
-// and so is ":x"; on Windows, so are "C:x" and what has a '\' before the ':', unless that is a
+// and so is ":x"; on Windows, so are "C:x" and any s with a '\' before the ':', unless that is a
 // user's, as in "DOMAIN\user@host:x".
 //
 //	host:path                      path relative to the login directory unless it starts with '/'
@@ -69,8 +69,8 @@ func ParseTarget(s string) (t Target, remote bool, err error) {
 }
 
 // ParseHost parses an argument that can only be remote, so it needs no colon: "host", "user@host",
-// "::1", and every form that [ParseTarget] accepts. So what follows a colon is a path, as for scp,
-// even if it is a number: a port needs an address such as "sftp://host:2022".
+// "::1", and every form that [ParseTarget] accepts. So anything after a colon is a path, as for
+// scp, even if it is a number: a port needs an address such as "sftp://host:2022".
 func ParseHost(s string) (Target, error) {
 	// "::1" and "fe80::1%eth0" have colons of their own.
 	if strings.Count(s, ":") >= 2 && !strings.ContainsAny(s, "[/") {
@@ -90,7 +90,7 @@ func ParseHost(s string) (Target, error) {
 }
 
 // String returns the form that a person would type, which [ParseTarget] or, without a path,
-// [ParseHost] reads as t: host:path if it can say all of t, otherwise an sftp:// URL.
+// [ParseHost] reads as t: host:path if it can express all of t, otherwise an sftp:// URL.
 func (t Target) String() string {
 	// "ftp" with the path "//x" would be an address of another kind, and the user "a:b" a host.
 	if t.Path == "" {
@@ -155,7 +155,7 @@ func scpColon(s string) int {
 	return -1
 }
 
-// isWindowsPath reports whether text with a colon is a path on Windows: "C:x", or something with a
+// isWindowsPath reports whether text with a colon is a path on Windows: "C:x", or anything with a
 // backslash before the colon, as "\\?\C:\x" and "dir\file:stream". "DOMAIN\user@host:x" is none.
 func isWindowsPath(s string, colon int) bool {
 	if colon == 1 && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z') {
@@ -201,7 +201,7 @@ func urlScheme(s string) string {
 }
 
 func parseURL(s, scheme string) (Target, error) {
-	// A fragment or query has no meaning here, and '#' and '?' are good in file names.
+	// Fragments and queries mean nothing here, and '#' and '?' may occur in file names.
 	u, err := url.Parse(strings.NewReplacer("#", "%23", "?", "%3F").Replace(s))
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
@@ -218,8 +218,7 @@ func parseURL(s, scheme string) (Target, error) {
 				"an %s:// address must not contain a password: every user of this machine could read it",
 				scheme)
 		}
-		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh refuses what it does not
-		// know too.
+		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh too refuses unknown ones.
 		if strings.Contains(t.User, ";") {
 			return Target{}, fmt.Errorf("%q: connection parameters after ';' are not supported", s)
 		}
@@ -267,8 +266,8 @@ func parsePort(s string) (int, error) {
 	return p, nil
 }
 
-// check refuses what could become an option of ssh, or shell syntax in a ProxyCommand's %h and %r:
-// what OpenSSH's valid_hostname and valid_ruser (ssh.c) refuse. Slashes, brackets and '@' in host
+// check refuses names that could become an option of ssh, or shell syntax in a ProxyCommand's %h
+// and %r, as OpenSSH's valid_hostname and valid_ruser (ssh.c) do. Slashes, brackets and '@' in host
 // names are refused too.
 func (t Target) check() error {
 	if t.Host == "" {
@@ -294,7 +293,7 @@ func (t Target) check() error {
 		return fmt.Errorf("user %q contains the character %q", t.User, string(r))
 	}
 	// A shell would split "x -oFoo" into a user and an option, and "x\" would join the user with
-	// what follows in the command.
+	// the next word of the command.
 	if dashAfterSpace.MatchString(t.User) {
 		return fmt.Errorf("user %q contains a space followed by '-'", t.User)
 	}

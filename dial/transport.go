@@ -20,11 +20,11 @@ type transport interface {
 	session(ctx context.Context) (channel, error)
 	// dial opens a connection from the server to an address, as ProxyJump does.
 	dial(ctx context.Context, host string, port int) (net.Conn, error)
-	// keepalive sends what every server answers, and waits for the answer.
+	// keepalive sends a request that every server answers, and waits for the answer.
 	keepalive(ctx context.Context) error
-	// wait waits for the end and says why.
+	// wait waits for the end and returns its cause.
 	wait() error
-	// end says goodbye. It takes bounded time, and need not close what carries the connection.
+	// end says goodbye. It takes bounded time, and need not close the connection underneath.
 	end()
 }
 
@@ -35,12 +35,12 @@ type channel interface {
 	// run asks for a program to be run.
 	run(ctx context.Context, p program) (bool, error)
 	// ended waits until the server has closed the channel, or the connection has ended. Then
-	// exitStatus is final: what the server said about its program; ok is false if it said nothing.
+	// exitStatus is final: the server's report on its program; ok is false if there was none.
 	ended()
 	exitStatus() (status int, ok bool)
 }
 
-// A refusedError is a channel that the server did not open.
+// A refusedError is the server's refusal to open a channel.
 type refusedError struct {
 	text   string
 	reason ssh.RejectionReason
@@ -50,7 +50,7 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("%s (%s)", printable([]byte(e.text)), e.reason)
 }
 
-// ownTransport is package internal/ssh's.
+// ownTransport is a connection of package internal/ssh.
 type ownTransport struct{ *own.Conn }
 
 func (t ownTransport) session(ctx context.Context) (channel, error) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// xcryptoTransport is x/crypto/ssh's: the other stack, and masters of OpenSSH's.
+// xcryptoTransport is a connection of x/crypto/ssh: the other stack, and OpenSSH's masters.
 type xcryptoTransport struct{ *ssh.Client }
 
 func (t xcryptoTransport) session(context.Context) (channel, error) {
@@ -51,7 +51,7 @@ func (t xcryptoTransport) end() {}
 
 type xcryptoChannel struct {
 	ssh.Channel
-	requests chan struct{} // closed when the server can say no more about the program
+	requests chan struct{} // closed when the server can report no more about the program
 
 	mu     sync.Mutex
 	status int
@@ -95,7 +95,7 @@ func (c *xcryptoChannel) run(_ context.Context, p program) (bool, error) {
 
 func (c *xcryptoChannel) ended() { <-c.requests }
 
-// Close ends the channel. A peer that reads nothing could hold it up.
+// Close ends the channel. It does not wait long for a peer that reads nothing.
 func (c *xcryptoChannel) Close() error {
 	within(closeLimit, func() { c.Channel.Close() })
 	return nil

@@ -42,7 +42,7 @@ type ConnectConfig struct {
 	// its PATH, copies work without it.
 	Helper bool
 
-	// Client holds options for each client. Those that follow from the connection, and Dial's
+	// Client holds options for each client. Options that follow from the connection, and Dial's
 	// Logger, are added automatically.
 	Client []usftp.ClientOption
 }
@@ -124,7 +124,7 @@ func (l *Login) end() {
 	closing.Wait()
 }
 
-// login makes the first connection, and lets further ones start while it does.
+// login makes the first connection, and lets further ones start meanwhile.
 func (l *Login) login(ctx context.Context) (err error) {
 	config := *l.config.Dial
 	first := &pending{ready: make(chan struct{})}
@@ -240,8 +240,8 @@ func (l *Login) reconnect(ctx context.Context) error {
 	return nil
 }
 
-// identity identifies a host by its key and the user's name on it, or by what was typed if the
-// system's ssh keeps the key to itself. An SFTP server of one's own may see other files.
+// identity identifies a host by its key and the user's name on it, or by its given name if the
+// system's ssh does not reveal the key. An SFTP server of the user's choice may see other files.
 func (l *Login) identity(conn *dial.Conn) string {
 	name := fmt.Sprintf("%s:%d", l.target.UserHost(), l.target.Port)
 	if key := conn.HostKey(); key != nil {

@@ -32,8 +32,8 @@ type helper struct {
 }
 
 // help returns the connection's helper, or nil if there is none. The first call starts it; all
-// calls wait for that. There is none beside an SFTP server of one's own, which may run as another
-// user or in a container, and so see other files.
+// calls wait for that. There is none beside an SFTP server of the user's choice, which may run as
+// another user or in a container, and so see other files.
 func (l *Login) help(ctx context.Context) *usftp.Client {
 	if l.config.Dial.SFTPServer != "" {
 		return nil
@@ -85,8 +85,8 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	}
 }
 
-// hangUp ends a helper, or the attempt to start it. It returns when the client knows who ended it;
-// what is left to do runs in work.
+// hangUp ends a helper, or the attempt to start it. It returns when the client has recorded who
+// ended it; the remaining work runs in work.
 func (h *helper) hangUp(work *sync.WaitGroup) {
 	h.cancel()
 	<-h.ready

@@ -21,29 +21,29 @@ type Host struct {
 	Identity string
 
 	// Redial, if not nil, replaces a lost connection. It may be called several times, and closes
-	// what an earlier call opened.
+	// the connections that an earlier call opened.
 	Redial func(context.Context) (Host, error)
 
 	// Helper, if not nil, returns a client of usftp's own server running on the host, for
 	// operations that the host's server does not offer, or nil if there is none. It may show other
-	// files than the host's server, or act as another user: what a copy does with it is proved. It
-	// may be closed by whoever gets it. Helper may be called often and from several goroutines.
+	// files than the host's server, or act as another user: a copy proves the results it gets
+	// through it. The caller may close it. Helper may be called often and from several goroutines.
 	Helper func(context.Context) *usftp.Client
 
 	// Pool provides further connections for large files over long links. Nil means to use Client
 	// alone.
 	Pool *Pool
 
-	// Quirks is what is known about the host's behaviour. Nil means that each copy finds out for
-	// itself.
+	// Quirks holds the facts known about the host's behaviour. Nil means that each copy finds out
+	// for itself.
 	Quirks *Quirks
 
 	first *firstRequest // nil if no request was sent along with the login
 }
 
-// Quirks is what a host has shown about its behaviour since the login, on any connection, so that
-// thousands of files need not each discover and report it. Only copies use it: the zero Quirks,
-// which knows nothing yet, is shared by setting [Host.Quirks].
+// Quirks are the facts that a host has shown about its behaviour since the login, on any
+// connection, so that thousands of files need not each discover and report them. Only copies use
+// them: the zero Quirks, which knows nothing yet, is shared by setting [Host.Quirks].
 type Quirks struct{ known quirks.Quirks }
 
 // privateHost has the methods for package transfer; package pools documents them.
@@ -60,7 +60,7 @@ type firstRequest struct {
 
 	asked bool
 	taken atomic.Bool
-	trip  time.Duration // as the login measured it; this request also waits for the server to start
+	trip  time.Duration // as measured by the login; this request also waits for the server to start
 	done  chan struct{} // closed once the fields below are set
 	file  *usftp.File
 	info  fs.FileInfo
@@ -81,8 +81,8 @@ func (r *firstRequest) start(c *usftp.Client) {
 	}()
 }
 
-// take returns the first request if it asked exactly this and has not been taken yet, otherwise
-// nil.
+// take returns the first request if it is for exactly this path and has not been taken yet,
+// otherwise nil.
 func (h *Host) take(ctx context.Context, path string, opens bool) *firstRequest {
 	r := h.first
 	if r == nil || r.path != path || r.opens != opens || r.taken.Swap(true) {

@@ -1,6 +1,6 @@
 // Package pool manages the connections to one host: it logs in, opens further connections and
-// sessions while a large copy benefits from them, closes those that add nothing, and replaces those
-// that are lost.
+// sessions while a large copy benefits from them, closes connections that add nothing, and replaces
+// connections that are lost.
 //
 // [Connect] logs in to a host. A [Pool] spreads work over several sessions. A [Conn] is a
 // connection that is replaced when it is lost.
@@ -23,7 +23,7 @@ import (
 
 // A Pool holds further connections to one host and further SFTP sessions on them. They are opened
 // on demand, while data already flows over the first, and stay open for later copies unless they
-// turn out to add nothing. It is safe for concurrent use. A nil Pool has only the first session.
+// prove to add nothing. It is safe for concurrent use. A nil Pool has only the first session.
 type Pool struct {
 	config Config
 	ctx    context.Context
@@ -64,7 +64,7 @@ type link struct {
 type session struct {
 	client *usftp.Client
 	link   *link
-	lent   int // how many callers of Acquire hold it
+	lent   int // the number of callers of Acquire that hold it
 }
 
 // Client implements pools.Session.
@@ -79,7 +79,7 @@ type Connection interface {
 	Close() error
 }
 
-// Config says where a Pool's connections come from.
+// Config is the source of a Pool's connections, and their limits.
 type Config struct {
 	// First is the existing connection, whose first session belongs to the caller. If it is still
 	// logging in, its Open must wait for that. Connect makes further connections.
@@ -90,7 +90,7 @@ type Config struct {
 	// each. 0 means 8 and 2. If every login needs a person, use one connection.
 	Connections, Streams int
 
-	// Logger records what is opened and refused. Nil discards it.
+	// Logger records connections and sessions opened and refused. Nil discards it.
 	Logger *slog.Logger
 }
 
@@ -159,8 +159,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// hangUp is the beginning of Close: it ends the sessions, and returns when each knows who ended it.
-// One whose connection is closed first is lost, and says so.
+// hangUp begins Close: it ends the sessions, and returns when each has recorded who ended it. A
+// session whose connection is closed first would report it lost.
 func (p *Pool) hangUp() {
 	p.mu.Lock()
 	sessions := p.sessions
@@ -214,7 +214,7 @@ func (p privatePool) Size() int {
 	return p.config.Connections * p.config.Streams
 }
 
-// streams returns how many sessions a connection may have, lowered by what the host has refused.
+// streams returns how many sessions a connection may have, lowered by the host's refusals.
 func (p *Pool) streams() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,7 +231,7 @@ func (p *Pool) Want(connections, sessions int) {
 	p.open()
 }
 
-// open starts whatever is wanted and missing. The caller holds the lock.
+// open starts all that is wanted and missing. The caller holds the lock.
 func (p *Pool) open() {
 	if p.closed || p.wanted == 0 {
 		return
@@ -258,7 +258,7 @@ func (p *Pool) openSession(l *link) {
 		l.full = true
 		if p.ctx.Err() == nil {
 			p.config.Logger.Info("cannot open another channel: " + err.Error())
-			// what one connection was refused, the others will be too
+			// the other connections will be refused the same
 			if l.sessions > 1 && !errors.Is(err, net.ErrClosed) {
 				p.config.Streams = max(1, min(p.config.Streams, l.sessions-1))
 			}
@@ -285,7 +285,7 @@ func (p *Pool) openLink() {
 		if p.wanted > len(p.links) && p.ctx.Err() == nil {
 			p.config.Logger.Info("cannot open another connection: " + err.Error())
 		}
-		p.limit(max(1, len(p.links))) // do not ask again for what was refused once
+		p.limit(max(1, len(p.links))) // do not ask again after one refusal
 	case p.closed:
 		p.work.Go(func() { conn.Close() })
 	default:
@@ -296,7 +296,7 @@ func (p *Pool) openLink() {
 	}
 }
 
-// limit sets how many connections there may be. The caller holds the lock.
+// limit sets the maximum number of connections. The caller holds the lock.
 func (p *Pool) limit(connections int) {
 	p.config.Connections = connections
 	p.wanted = min(p.wanted, connections)
@@ -338,8 +338,8 @@ func (p *Pool) leave(l *link) {
 	p.work.Go(func() { l.conn.Close() })
 }
 
-// survivor returns a live session to take the place of the first, whose connection was lost, or nil
-// if there is none. From then on it is the first session.
+// survivor returns a live session to replace the first, whose connection was lost, or nil if there
+// is none. From then on it is the first session.
 func (p *Pool) survivor() *usftp.Client {
 	if p == nil {
 		return nil

@@ -38,7 +38,7 @@ const (
 	defaultRetryFor = 15 * time.Minute
 )
 
-// An Attempt describes how a lost connection is about to be replaced, or says that it has been.
+// An Attempt describes how a lost connection is about to be replaced, or reports that it has been.
 type Attempt struct {
 	Err     error         // why it was lost, or the last attempt failed; nil once it is replaced
 	Wait    time.Duration // before the attempt; 0 if another connection of the Pool takes over
@@ -46,17 +46,17 @@ type Attempt struct {
 }
 
 // A Conn is a shared connection to a host that is replaced when it is lost. Everyone who finds it
-// lost calls Renew; one of them reconnects while the others wait, and what was in progress
-// continues. It is safe for concurrent use.
+// lost calls Renew; one of them reconnects while the others wait, and operations in progress
+// continue. It is safe for concurrent use.
 type Conn struct {
 	ctx   context.Context
 	retry Retry
 
 	mu       sync.Mutex
 	host     Host          // its Client ends with ctx
-	renewing chan struct{} // closed when the reconnect under way ends; nil if there is none
+	renewing chan struct{} // closed when the reconnect under way ends; nil if none is
 	attempts int           // since the last progress
-	broken   int           // connections on which the server broke the protocol, since then
+	broken   int           // connections since then on which the server broke the protocol
 	arrived  int64         // counts everything that need not be done again
 	reached  int64         // arrived at the first of the attempts
 	since    time.Time     // when the first of the attempts began
@@ -92,7 +92,7 @@ func (c *Conn) Host() Host {
 func (c privateConn) NoteRate(rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rate = max(rate, c.rate/2) // one slow file may have been held up by something else
+	c.rate = max(rate, c.rate/2) // something else may have slowed one file
 }
 
 // Rate implements pools.Conn.
@@ -119,7 +119,7 @@ func (c privateConn) Renews() bool {
 	return c.renews()
 }
 
-// renews is Renews for a caller who holds the lock.
+// renews implements Renews. The caller holds the lock.
 func (c *Conn) renews() bool { return c.host.Redial != nil && c.retry.Retries > 0 }
 
 // Ended implements pools.Conn.
@@ -137,7 +137,7 @@ func (c *Conn) Arrived() {
 	c.progress()
 }
 
-// progress is Arrived for a caller who holds the lock.
+// progress implements Arrived. The caller holds the lock.
 func (c *Conn) progress() {
 	c.arrived++
 	c.slow.widen()
@@ -159,7 +159,7 @@ func (c privateConn) Follow(p *pools.Progress, position func() int64) (stop func
 	}
 }
 
-// count records progress beyond what any earlier connection had reached. The caller holds the lock.
+// count records progress beyond any earlier connection's. The caller holds the lock.
 func (c *Conn) count(p *pools.Progress, reached int64) {
 	if reached > p.Reached {
 		p.Reached = reached
@@ -324,7 +324,7 @@ type gaveUpError struct {
 }
 
 func (e *gaveUpError) Error() string {
-	// the request that noticed first was about one of many files, and this is the error of all
+	// the request that noticed first was about one of many files, but this error is for all
 	lost := e.lost
 	if path, ok := errors.AsType[*fs.PathError](lost); ok {
 		lost = path.Err
@@ -342,7 +342,7 @@ func (e *gaveUpError) Error() string {
 func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }
 
 // brokeError reports a connection that was not replaced, since the server had broken the protocol
-// on the one before it, too.
+// on the previous one, too.
 type brokeError struct{ error }
 
 func (e *brokeError) Error() string {
@@ -351,11 +351,11 @@ func (e *brokeError) Error() string {
 
 func (e *brokeError) Unwrap() error { return e.error }
 
-// slowStart limits how many files are in progress after a connection that brought no progress. What
-// many files have in flight together may be more than the link carries before it breaks, and then
-// none would ever get through. One at a time each gets its chance, and each bit of progress doubles
-// the number. Large files are counted apart from small ones, so that a small one need not wait for
-// gigabytes. Conn's lock guards it.
+// slowStart limits how many files are in progress after a connection that brought no progress. The
+// data that many files have in flight together may be more than the link carries before it breaks,
+// and then none would ever get through. One at a time each gets its chance, and each bit of
+// progress doubles the number. Large files are counted apart from small ones, so that a small one
+// need not wait for gigabytes. Conn's lock guards it.
 type slowStart struct {
 	wider sync.Cond
 	width int // 0 means no limit

@@ -12,7 +12,7 @@ import "github.com/usftp/usftp/internal/buffer"
 //   - nothing is queued, so the order is kept;
 //   - no request is partly written.
 //
-// Whatever the stream does not take is copied and left to the writer, which sends it first.
+// Any rest that the stream does not take is copied and left to the writer, which sends it first.
 // Requests that others start in the meantime are queued as usual.
 
 // lockFor locks mu and reports whether the call may be written at once. If not, its data has been
@@ -49,7 +49,7 @@ func (c *Conn) writeAtOnce(call *Call) {
 	n, err := c.try.write(request, data)
 	c.stats.bytesWritten.Add(int64(n))
 	if err != nil {
-		c.end(&LostError{Cause: err}) // the call is complete with it
+		c.end(&LostError{Cause: err}) // this completes the call
 		return
 	}
 	if n > slowPiece {

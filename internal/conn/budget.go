@@ -2,9 +2,9 @@ package conn
 
 import "slices"
 
-// maxRequests bounds the requests in flight, whatever they carry. Start waits at this bound when a
-// program starts operations faster than the server answers them. It is half of all ids; the other
-// half is for requests that cannot wait: see overdraw.
+// maxRequests bounds the requests in flight, of any kind. Start waits at this bound when a program
+// starts operations faster than the server answers them. It is half of all ids; the other half is
+// for requests that cannot wait: see overdraw.
 const maxRequests = maxSlots / 2
 
 // budget counts the bytes and the requests in flight. Callers that wait for bytes are served in
@@ -17,7 +17,7 @@ type budget struct {
 	waiters  []*turn
 
 	oneHandle bool // one may be open at a time
-	held      int  // handles that are open or being opened, counted since then
+	held      int  // handles open or being opened, counted since then
 }
 
 // turn is one waiting caller.
@@ -76,7 +76,7 @@ func (b *budget) wait(bytes int64, opens bool) *turn {
 	return t
 }
 
-// leave ends a wait and gives back what was granted in the meantime.
+// leave ends a wait and gives back anything granted in the meantime.
 func (b *budget) leave(t *turn) {
 	if t.done {
 		if t.held {
@@ -96,7 +96,7 @@ func (b *budget) give(bytes int64) {
 	b.serve()
 }
 
-// serve grants what fits to those who wait.
+// serve grants to waiting callers whatever fits.
 func (b *budget) serve() {
 	if len(b.waiters) == 0 {
 		return
@@ -123,7 +123,7 @@ func (b *budget) move(bytes int64) {
 	}
 }
 
-// end gives back to the shared budget what is in flight when the connection ends, and forgets the
+// end gives the bytes in flight back to the shared budget when the connection ends, and forgets the
 // waiting callers, which watch for that end themselves.
 func (b *budget) end() {
 	b.waiters = nil

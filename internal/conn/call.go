@@ -8,8 +8,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Completer is told that a call is complete. Complete runs on a goroutine of the connection: it
-// must not block.
+// Completer learns that a call is complete. Complete runs on a goroutine of the connection: it must
+// not block.
 type Completer interface{ Complete(*Call) }
 
 // Call is one request and its reply. It belongs to its owner before it is started and after it is
@@ -31,7 +31,7 @@ type Call struct {
 	Expect wire.Type
 
 	// Bytes count against the budget while the call is in flight: the length of a WRITE's data, or
-	// of what a READ asks for, which is also the most that its reply may hold.
+	// the length that a READ requests, which is also the most that its reply may hold.
 	Bytes int
 
 	// Keep leaves Bytes taken when the call is complete: its owner gives them back with
@@ -39,7 +39,7 @@ type Call struct {
 	// not: the connection has them, or the budget has ended with it.
 	Keep bool
 
-	// Tag is for the owner to recognize the call by.
+	// Tag identifies the call to its owner.
 	Tag int
 
 	// Ordered sends the request after the WRITEs that were started before it.
@@ -58,8 +58,8 @@ type Call struct {
 	// Sent, if not nil, is woken when a WRITE has been sent and its memory is free.
 	Sent *Queue
 
-	// Orphan, if not nil, is called if the waiter has gone, to undo what the call has done, such as
-	// opening a handle that nobody will close. It must not block. The reply is released after it.
+	// Orphan, if not nil, is called if the waiter has gone, to undo the call's effect, such as an
+	// open handle that nobody will close. It must not block. The reply is released after it.
 	Orphan func(*Call)
 
 	// Err is why there is no reply: the connection has ended, or the reply was too large to hold.
@@ -79,14 +79,14 @@ type Call struct {
 	scratch [scratchSize]byte
 	waiter  chan struct{} // of Do
 	state   atomic.Uint32 // of Do
-	next    *Call         // in whatever list holds the call
+	next    *Call         // in the list that holds the call
 	id      uint32
 	depth   int64 // requests in the chain that ends here; see Stats.RoundTrips
 	kind    wire.Type
 	order   uint64 // when an OPEN was sent; see handles.stamp
-	lost    bool   // its handle was; see handles.go
+	lost    bool   // its handle was given up; see handles.go
 	sent    bool   // the stream has all of Request, which nobody reads any more
-	writing bool   // somebody is writing Request, through a slice of its own
+	writing bool   // some goroutine is writing Request, through its own slice
 	replied bool   // the reply has arrived; the call completes as soon as it is sent
 }
 
@@ -94,11 +94,11 @@ type Call struct {
 // ones take memory of their own.
 const scratchSize = 128
 
-// Scratch returns memory of the call's own that holds any request but one with a long path, a long
-// handle or data, to append Request to.
+// Scratch returns memory in the call, to append Request to. It holds any request without a long
+// path, a long handle or data.
 func (call *Call) Scratch() []byte { return call.scratch[:0] }
 
-// hold copies a short body to where the request was, or into a block if that may still be read. The
+// hold copies a short body to the request's place, or into a block if that may still be read. The
 // caller holds mu.
 func (call *Call) hold(body []byte, pool *buffer.Pool) ([]byte, *buffer.Block) {
 	if call.sent {
@@ -108,7 +108,7 @@ func (call *Call) hold(body []byte, pool *buffer.Pool) ([]byte, *buffer.Block) {
 	return append(block.Bytes()[:0], body...), block
 }
 
-// Discard releases a reply that is not wanted.
+// Discard releases an unwanted reply.
 func (call *Call) Discard() {
 	call.Reply.Release()
 	call.Reply, call.Body = nil, nil
@@ -133,7 +133,7 @@ func (c *Conn) NewCall() *Call {
 }
 
 // Recycle takes back a call that is complete and whose reply has been used up; it releases Reply.
-// The reply of an abandoned call is released by the connection.
+// The connection itself releases the reply of an abandoned call.
 func (c *Conn) Recycle(call *Call) {
 	call.Discard()
 	waiter := call.waiter
@@ -172,8 +172,8 @@ func (call *Call) orphaned() {
 }
 
 // Do starts a call, by writing it at once if possible, and waits until it is complete or ctx is
-// done. It returns nil if there is a reply, even if that is an error status. After an error from
-// ctx the call still belongs to the connection: it must be neither touched nor recycled.
+// done. It returns nil if there is a reply, even an error status. After an error from ctx the call
+// still belongs to the connection: it must be neither touched nor recycled.
 func (c *Conn) Do(ctx context.Context, call *Call) error {
 	if call.waiter == nil {
 		call.waiter = make(chan struct{}, 1)

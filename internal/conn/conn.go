@@ -25,10 +25,10 @@ import (
 // Config holds a connection's settings. The zero Config is valid.
 type Config struct {
 	// MaxInFlight limits the bytes in flight: data of WRITEs that are not acknowledged, and data
-	// that READs have asked for. 0 means DefaultMaxInFlight.
+	// that READs have requested. 0 means DefaultMaxInFlight.
 	MaxInFlight int64
 
-	// Shared, if not nil, also limits what several connections have in flight together.
+	// Shared, if not nil, also limits the total that several connections have in flight.
 	Shared *Shared
 
 	// StallTimeout is how long data of a READ or WRITE may be overdue. While only other replies are
@@ -51,10 +51,10 @@ type Config struct {
 	OneHandle *atomic.Bool
 
 	// SharedHandle, if not nil, is called once, on its own goroutine, when this connection is the
-	// first to find that out.
+	// first to discover that.
 	SharedHandle func()
 
-	// Logger gets what a person may want to know. nil discards it.
+	// Logger gets messages that a person may want to read. nil discards them.
 	Logger *slog.Logger
 }
 
@@ -63,8 +63,8 @@ const (
 	// of [Conn.Room] is half.
 	DefaultMaxInFlight = 32 << 20
 
-	// DefaultStallTimeout is as long as rsync's and lftp's users are told to choose, and shorter
-	// than most firewalls forget.
+	// DefaultStallTimeout is as long as advice to users of rsync and lftp recommends, and shorter
+	// than most firewalls' memory.
 	DefaultStallTimeout = 60 * time.Second
 )
 
@@ -73,12 +73,12 @@ type Conn struct {
 	config Config
 	in     input
 	out    io.WriteCloser
-	// writes to out without blocking, for whoever has set busy; nil if out does not support it
+	// writes to out without blocking, for the setter of busy; nil if out does not support it
 	try    *tryWriter
 	pool   buffer.Pool
 	server wire.InitReply
 
-	ready chan struct{}   // closed when VERSION is here
+	ready chan struct{}   // closed when VERSION has arrived
 	life  context.Context // done when the connection has ended
 	die   context.CancelFunc
 	idle  sync.WaitGroup
@@ -88,15 +88,15 @@ type Conn struct {
 	mu      sync.Mutex
 	err     error // why the connection ended; nil while it lives
 	slots   []*Call
-	free    []uint32 // slots nobody uses
+	free    []uint32 // unused slots
 	uses    uint16   // counts requests, for their ids
 	active  int      // calls in flight
 	budget  budget
 	handles handles
 	urgent  callList // requests without data
-	bulk    callList // WRITEs, and what must not overtake them
+	bulk    callList // WRITEs, and requests that must not overtake them
 	queued  int      // bytes in bulk
-	left    outgoing // what is left of a request that was written at once
+	left    outgoing // the rest of a request that was written at once
 	busy    bool     // the writer, or a caller that writes at once, is writing to the stream
 	wake    sync.Cond
 	stall   stall
@@ -151,7 +151,7 @@ func (c *Conn) Err() error {
 // closeGrace is how long Close waits for a stream that is slow to close.
 const closeGrace = time.Second
 
-// flushGrace is how long Close waits for what is queued to be written.
+// flushGrace is how long Close waits for queued requests to be written.
 const flushGrace = closeGrace / 10
 
 // Close writes the short requests that are queued, if the stream takes them soon, and ends the
@@ -176,7 +176,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// public returns an error as callers see it.
+// public returns an error in the form for callers.
 func (c *Conn) public(err error) error {
 	if c.config.Error == nil {
 		return err
@@ -206,7 +206,7 @@ func (c *Conn) end(err error) {
 			call.Payload.Release()
 		}
 		call.Payload, call.Request, call.Data = nil, nil, nil
-		call.Discard() // a reply that came before the request was sent to its end
+		call.Discard() // a reply that came before the whole request was sent
 		calls = append(calls, call)
 	}
 	c.slots, c.free = nil, nil
@@ -229,9 +229,9 @@ func (c *Conn) end(err error) {
 	}
 }
 
-// An abandoner is a stream that can end without sending what it still holds. After a stall it must
-// do so: the peer would otherwise carry out WRITEs that the caller has since sent again over
-// another connection, and perhaps overwritten.
+// An abandoner is a stream that can end without sending its unsent data. After a stall it must do
+// so: the peer would otherwise carry out WRITEs that the caller has since sent again over another
+// connection, and perhaps overwritten.
 type abandoner interface{ Abandon() error }
 
 // closeStream closes both sides of the stream at once, each on a goroutine of its own: closing one
@@ -265,8 +265,7 @@ type Stats struct {
 	BytesWritten int64 // to the stream
 	Requests     int64 // sent
 	Replies      int64 // received
-	// length of the longest chain in which each request was started after the reply to the one
-	// before
+	// length of the longest chain in which each request was started after the previous one's reply
 	RoundTrips int64
 }
 

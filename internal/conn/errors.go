@@ -52,7 +52,7 @@ func plain(err error) error {
 
 func (e *LostError) Unwrap() []error { return []error{net.ErrClosed, notEOF{e.Cause}} }
 
-// notEOF matches whatever its error does, except for the end of a file.
+// notEOF matches like its error, except for the end of a file.
 type notEOF struct{ error }
 
 func (e notEOF) Is(target error) bool {
@@ -101,7 +101,7 @@ func protocolErrorf(format string, args ...any) error {
 
 // NotSFTPError means that the peer does not speak SFTP. It matches [net.ErrClosed].
 type NotSFTPError struct {
-	Text []byte // what it sent first, at most 512 bytes, unchanged
+	Text []byte // its first bytes, at most 512, unchanged
 }
 
 func (e *NotSFTPError) Error() string {

@@ -7,17 +7,17 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A client tells the files that it has open apart by their handles alone. Erlang/OTP's ssh_sftpd
-// (new_handle in ssh_sftpd.erl) gives a third open file the handle of the second, and what is sent
-// on that handle goes to the newest file: contents end up in the wrong file, and every reply says
-// that all is well. So a connection knows which handles are open. If the server gives one of them
-// again, nothing more is sent on any of them, every request on them fails with [ErrSharedHandle],
-// and they are closed. From then on one handle is open at a time, as with clients that never have
-// more: an OPEN or OPENDIR waits until the handle before it is closed.
+// A client tells its open files apart by their handles alone. Erlang/OTP's ssh_sftpd (new_handle in
+// ssh_sftpd.erl) gives a third open file the handle of the second, and requests on that handle go
+// to the newest file: contents end up in the wrong file, and every reply reports success. So a
+// connection knows which handles are open. If the server gives one of them again, nothing more is
+// sent on any of them, every request on them fails with [ErrSharedHandle], and they are closed.
+// From then on one handle is open at a time, as with clients that never have more: an OPEN or
+// OPENDIR waits until the handle before it is closed.
 
-// ErrSharedHandle means that the server has given one handle to several open files, so what was
-// written to a file that was open then may be in another one, and what was read may be another's.
-// The connection goes on with one open file at a time: whoever starts over gets it right.
+// ErrSharedHandle means that the server has given one handle to several open files, so data written
+// to a file that was open then may be in another one, and data read may be another's. The
+// connection goes on with one open file at a time: a caller that starts over gets it right.
 var ErrSharedHandle = errors.New("the host gave one handle to several open files, so their " +
 	"contents may have been mixed up; start over, since only one is opened at a time from now on")
 
@@ -42,13 +42,13 @@ func newHandle(name []byte) *Handle {
 	return h
 }
 
-// handles are the open ones. It is guarded by Conn.mu.
+// handles are the open handles. It is guarded by Conn.mu.
 type handles struct {
 	open map[string]*Handle // until CLOSE is answered
 	sent uint64             // counts OPENs, OPENDIRs and CLOSEs that were sent
 	used int64              // counts requests on handles
 
-	settling bool      // those that were lost are being closed
+	settling bool      // lost handles are being closed
 	owed     int       // requests on lost handles that are not answered
 	unclosed []*Handle // lost handles, to be closed when nothing is owed
 }
@@ -64,8 +64,8 @@ func (call *Call) closes() bool {
 // onLost reports whether a call is about a handle that was given up. The caller holds mu.
 func (call *Call) onLost() bool { return call.Handle != nil && call.Handle.lost }
 
-// outdated reports whether a handle may no longer be opened, since the call's turn came before one
-// was to be open at a time. The caller holds mu.
+// outdated reports whether a handle may no longer be opened, since the call's turn came before the
+// limit of one open handle. The caller holds mu.
 func (c *Conn) outdated(t *turn) bool {
 	return t.done && t.opens && !t.held && c.budget.oneHandle
 }
@@ -91,7 +91,7 @@ func (c *Conn) OneHandle() bool {
 	return c.budget.oneHandle
 }
 
-// stamp notes when a request is sent that opens or closes a handle: a server may give a handle
+// stamp records when a request that opens or closes a handle is sent: a server may give a handle
 // again after CLOSE, whichever of the two it answers first. The caller holds mu.
 func (h *handles) stamp(call *Call) {
 	switch {
@@ -104,8 +104,8 @@ func (h *handles) stamp(call *Call) {
 	}
 }
 
-// takeHandle takes the handle in the reply to a call. If it is another file's, it returns the calls
-// that are dropped, to be completed without the lock. The caller holds mu.
+// takeHandle takes the handle in the reply to a call. If it is another file's, it returns the
+// dropped calls, to be completed without the lock. The caller holds mu.
 func (c *Conn) takeHandle(call *Call, r *reply) (dropped []*Call) {
 	var message wire.Handle
 	if err := message.Parse(r.body); err != nil {
@@ -132,8 +132,8 @@ func (c *Conn) takeHandle(call *Call, r *reply) (dropped []*Call) {
 }
 
 // loseHandles gives up all handles. Files whose handles are their own are among them: a listing may
-// be held open by somebody who waits for another file. What is queued for them is dropped, and
-// returned; what was sent fails when it is answered. The caller holds mu.
+// be held open by a caller that waits for another file. Queued calls on them are dropped, and
+// returned; sent ones fail when they are answered. The caller holds mu.
 func (c *Conn) loseHandles() (dropped []*Call) {
 	h := &c.handles
 	h.settling = true
@@ -149,7 +149,7 @@ func (c *Conn) loseHandles() (dropped []*Call) {
 	for _, call := range c.slots {
 		switch {
 		case call == nil || call.Handle == nil && !call.opens() || call.lost:
-		case call.replied: // and not quite sent yet
+		case call.replied: // but not completely sent yet
 			call.lost = true
 			call.Err = c.public(ErrSharedHandle)
 			call.Discard()
@@ -164,7 +164,7 @@ func (c *Conn) loseHandles() (dropped []*Call) {
 	return dropped
 }
 
-// dropFrom takes the calls on handles, and those for one, out of a queue. The caller holds mu.
+// dropFrom removes calls on handles, and calls that ask for one, from a queue. The caller holds mu.
 func (c *Conn) dropFrom(list *callList) (dropped []*Call) {
 	var rest callList
 	for call := list.pop(); call != nil; call = list.pop() {
@@ -186,8 +186,8 @@ func (c *Conn) dropFrom(list *callList) (dropped []*Call) {
 	return dropped
 }
 
-// settle closes the lost handles when everything that was sent on them has been answered, each as
-// often as it was opened, and then lets the next OPEN go. Before that its handle could be taken for
+// settle closes the lost handles when every request sent on them has been answered, each as often
+// as it was opened, and then lets the next OPEN go. Before that its handle could be mistaken for
 // theirs. The caller holds mu.
 func (c *Conn) settle() {
 	h := &c.handles
@@ -235,8 +235,8 @@ func (c *Conn) handleRetired(call *Call) {
 	}
 }
 
-// follow makes the connection open one handle at a time once another one to the same host has found
-// out that it must.
+// follow limits the connection to one open handle at a time once another one to the same host has
+// found that it must.
 func (c *Conn) follow() {
 	if !c.config.OneHandle.Load() {
 		return
@@ -264,8 +264,8 @@ func (c *Conn) OpenHandles() int {
 	return len(c.handles.open)
 }
 
-// handleTime is how long an OPEN waits for a handle that nobody uses: whoever holds it may be who
-// waits.
+// handleTime returns how long an OPEN waits for a handle that nobody uses: its holder may be the
+// one waiting.
 func (c *Conn) handleTime() time.Duration {
 	if c.config.StallTimeout > 0 {
 		return c.config.StallTimeout
@@ -273,8 +273,8 @@ func (c *Conn) handleTime() time.Duration {
 	return DefaultStallTimeout
 }
 
-// handleInUse reports whether anything was sent on a handle since used was returned, or is in
-// flight on one. It is true as well where an OPEN waits for room, and not for a handle.
+// handleInUse reports whether any request was sent on a handle since used was returned, or is in
+// flight on one. It also returns true if an OPEN waits for room, and not for a handle.
 func (c *Conn) handleInUse(before int64) (used int64, inUse bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

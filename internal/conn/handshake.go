@@ -86,11 +86,10 @@ func beginsVersion(p []byte) bool {
 }
 
 const (
-	// textMax is how much text is shown of a peer that does not speak SFTP.
+	// textMax is how much text to show from a peer that does not speak SFTP.
 	textMax = 512
 
-	// textGrace is how long to wait for more of it. The peer may be waiting for us, as a shell
-	// does.
+	// textGrace is how long to wait for more text. The peer may be waiting for us, as a shell does.
 	textGrace = 200 * time.Millisecond
 )
 

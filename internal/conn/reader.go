@@ -11,19 +11,18 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// inputSize holds many small replies. Only the data that came along with its header passes through
-// it.
+// inputSize holds many small replies. Only data that came along with its header passes through it.
 const inputSize = 16 << 10
 
 // input reads a stream through a buffer, or around it.
 type input struct {
 	source     io.Reader
 	buf        []byte
-	start, end int           // what of buf has been read and not used
-	empty      int           // reads that brought nothing, in a row
+	start, end int           // the part of buf that has been read but not used
+	empty      int           // consecutive reads that brought nothing
 	count      *atomic.Int64 // bytes read
 	heard      *atomic.Int64 // counts reads that brought something
-	// counts those that brought part of a packet: one that bypasses the buffer, or arrives in small
+	// counts reads that brought part of a packet: one that bypasses the buffer, or arrives in small
 	// pieces
 	moved *atomic.Int64
 }
@@ -46,7 +45,7 @@ func (in *input) read(p []byte) (int, error) {
 	return 0, err
 }
 
-// need makes at least n bytes, at most inputSize, available in the buffer and returns all that are.
+// need makes n bytes, at most inputSize, available in the buffer and returns all available bytes.
 func (in *input) need(n int) ([]byte, error) {
 	if in.end-in.start < n && in.start > 0 {
 		in.end = copy(in.buf, in.buf[in.start:in.end])
@@ -80,11 +79,11 @@ func (in *input) use(n int) []byte {
 }
 
 // spare is how much is read beyond a body: the next packet's header, so that a packet costs one
-// read and not two. It is small because what follows has to be copied.
+// read and not two. It is small because these bytes must be copied.
 const spare = 64
 
 // full fills p, from the buffer and then straight from the stream. If p has more capacity than
-// length, what follows may pass through the rest on its way into the buffer.
+// length, the bytes after it may pass through the rest on their way into the buffer.
 func (in *input) full(p []byte) error {
 	n := copy(p, in.buf[in.start:in.end])
 	in.use(n)
@@ -119,9 +118,8 @@ func (in *input) skip(n int) error {
 
 const (
 	// maxHeld limits the memory of an unusually long NAME or EXTENDED_REPLY together with all other
-	// blocks that are lent. OpenSSH's client accepts 256 KiB, but some servers send NAME packets of
-	// 7 MB. A packet for which there is no room is skipped, and fails the operation that it
-	// answers.
+	// lent blocks. OpenSSH's client accepts 256 KiB, but some servers send NAME packets of 7 MB. A
+	// packet for which there is no room is skipped, and fails the operation that it answers.
 	maxHeld = 96 << 20
 
 	// maxReply is the longest packet accepted; no server sends a longer one.
@@ -132,8 +130,7 @@ const (
 // is not worth more.
 const maxSmall = 64 << 10
 
-// readLoop is the only reader of the stream. Its stack is small: the memory for each reply is
-// leased.
+// readLoop alone reads the stream. Its stack is small: the memory for each reply is leased.
 func (c *Conn) readLoop() {
 	err := c.readVersion()
 	for err == nil {
@@ -145,14 +142,14 @@ func (c *Conn) readLoop() {
 	c.end(err)
 }
 
-// reply is what has been read for a call.
+// reply is the content read for a call.
 type reply struct {
 	kind   wire.Type
 	status wire.Status
 	block  *buffer.Block
 	body   []byte
 	short  bool  // body lies in the input buffer, and fits the call
-	err    error // in place of all else
+	err    error // in place of everything else
 }
 
 // readReply reads one reply and completes its call. The function that reads the body may return a

@@ -10,15 +10,15 @@ import (
 // late by at most the time between two checks.
 const stallChecks = 8
 
-// stall finds a peer that owes something for too long. Data that READs asked for and
+// stall finds a peer whose replies are overdue for too long. Data that READs requested and
 // acknowledgements of WRITEs must keep coming; any other request may take its time as long as the
-// transport lives. The transport is asked early, so that a peer from which nothing comes at all is
-// given up after the stall timeout whatever it owes.
+// transport lives. The transport is asked early, so that a silent peer is given up after the stall
+// timeout whatever it owes.
 //
 // Packets are only counted: a timer runs while calls are in flight and checks whether the counts
-// have moved. All but the counts is guarded by Conn.mu.
+// have moved. Conn.mu guards all but the counts.
 type stall struct {
-	// counts what shows that data moves: pieces of DATA and of WRITEs, acknowledgements
+	// counts signs that data moves: pieces of DATA and of WRITEs, acknowledgements
 	moved atomic.Int64
 	heard atomic.Int64 // counts reads of the stream that brought anything
 
@@ -69,8 +69,8 @@ func (s *stall) started(c *Conn, call *Call) {
 }
 
 // stopped makes up for the time in which this process was stopped, as by Ctrl-Z: the peer may have
-// sent what it owes, and nobody has read it. A check that comes much too late shows that. What has
-// been noted since then is not moved into the future: the peer would get that time once more.
+// sent the data it owes, and nobody has read it. A check that comes much too late shows that. Times
+// noted since then are not moved into the future: the peer would get that time once more.
 func (s *stall) stopped(now time.Time, timeout time.Duration) {
 	late := now.Sub(s.due)
 	if late < timeout/stallChecks {
@@ -95,11 +95,11 @@ func (s *stall) finished(call *Call) {
 	}
 }
 
-// askAfter is after how long a silence the transport is asked. It has the rest of the stall timeout
-// to answer.
+// askAfter returns the length of silence after which the transport is asked. It has the rest of the
+// stall timeout to answer.
 func (c *Conn) askAfter() time.Duration { return c.config.StallTimeout / 4 }
 
-// hears notes whether anything has arrived since it was last called. The caller holds Conn.mu.
+// hears records whether anything has arrived since it was last called. The caller holds Conn.mu.
 func (s *stall) hears(now time.Time) {
 	heard := s.heard.Load()
 	if heard == s.heardSeen {
@@ -123,8 +123,8 @@ func (c *Conn) Heard() time.Time {
 	return c.stall.heardAt
 }
 
-// Overdue returns since when what the peer owes has been overdue, and when the connection ends
-// unless it comes. Both are zero if nothing is: a peer that answers keepalives may take its time
+// Overdue returns since when the peer's replies have been overdue, and when the connection ends
+// unless they come. Both are zero if nothing is: a peer that answers keepalives may take its time
 // for anything but data.
 func (c *Conn) Overdue() (since, end time.Time) {
 	c.mu.Lock()
@@ -138,7 +138,7 @@ func (c *Conn) Overdue() (since, end time.Time) {
 	return c.overdue(now)
 }
 
-// overdue is Overdue for a caller that holds Conn.mu and has looked.
+// overdue implements Overdue. The caller holds Conn.mu and has called look.
 func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 	s, timeout := &c.stall, c.config.StallTimeout
 	if s.data > 0 {
@@ -154,7 +154,7 @@ func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 	return s.heardAt, end
 }
 
-// look notes whether the counts have moved since it was last called. The caller holds Conn.mu.
+// look records whether the counts have moved since it was last called. The caller holds Conn.mu.
 func (s *stall) look(now time.Time) {
 	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 {
 		s.movedSeen, s.movedAt = moved, now
@@ -202,8 +202,8 @@ func (c *Conn) checkStall() {
 	}
 }
 
-// askKeepalive asks the transport whether the peer lives. If nothing says so, checkStall ends the
-// connection when the stall timeout is over.
+// askKeepalive asks the transport whether the peer lives. If it shows no sign of life, checkStall
+// ends the connection when the stall timeout is over.
 func (c *Conn) askKeepalive() {
 	defer c.idle.Done()
 	ctx, cancel := context.WithTimeout(c.life, c.config.StallTimeout-c.askAfter())

@@ -23,7 +23,7 @@ const keepSlots = 256
 // its Payload, which has been released.
 func (c *Conn) Start(ctx context.Context, call *Call) error { return c.start(ctx, call, false) }
 
-// start is Start, which may write the call at once.
+// start starts a call like Start, but may write it at once.
 func (c *Conn) start(ctx context.Context, call *Call, mayWrite bool) error {
 	if ctx.Err() != nil {
 		return c.refuse(call, context.Cause(ctx))
@@ -129,10 +129,10 @@ func (c *Conn) TryStart(call *Call, force bool) (bool, error) {
 	return true, nil
 }
 
-// Room returns how many bytes a transfer that already has mine in flight may have in flight in all:
-// as much as is left for everybody else. So the first transfer takes half of the budget, a second
-// at least a quarter, and some is always left for the next: a slow sink cannot take everything. (It
-// is the dynamic threshold of Choudhury and Hahne, 1998, with a factor of 1.)
+// Room returns how many bytes a transfer that already has mine in flight may have in flight in
+// total: as much as is left for everybody else. So the first transfer takes half of the budget, a
+// second at least a quarter, and some is always left for the next: a slow sink cannot take
+// everything. (This is the dynamic threshold of Choudhury and Hahne, 1998, with a factor of 1.)
 func (c *Conn) Room(mine int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +227,7 @@ func (c *Conn) retire(call *Call) {
 	}
 	c.stall.finished(call)
 	if c.active == 0 && len(c.slots) > keepSlots {
-		// an idle connection keeps no table that a burst of thousands has made
+		// an idle connection drops the table of a burst of thousands
 		c.slots, c.free = nil, nil
 	}
 }

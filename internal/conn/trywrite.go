@@ -54,8 +54,8 @@ func newTryWriter(w io.Writer) *tryWriter {
 	return t
 }
 
-// headFirst is the body length from which on the header is written by itself. The reader of a pipe
-// is woken when a write ends, so this wakes it while the body is being copied. A shorter body is
+// headFirst is the body length from which the header is written by itself. The reader of a pipe is
+// woken when a write ends, so this wakes it while the body is being copied. A shorter body is
 // copied faster than the reader wakes up.
 const headFirst = 64 << 10
 
@@ -86,7 +86,7 @@ func (t *tryWriter) part(fd int, parts [][]byte) {
 func (t *tryWriter) write(head, body []byte) (int, error) {
 	t.parts = [2][]byte{head, body}
 	t.n, t.err = 0, nil
-	err := t.raw.Write(t.attempt) // its own error is that of a stream that was closed
+	err := t.raw.Write(t.attempt) // its own error means that the stream was closed
 	t.parts = [2][]byte{}
 	switch {
 	case err != nil:

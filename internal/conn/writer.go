@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// batchSize is how much of small requests goes out in one Write.
+	// batchSize is how many bytes of small requests go out in one Write.
 	batchSize = 32 << 10
 
 	// smallRequest is the longest request that is copied into a batch; a longer one is written from
-	// where it lies. A Write of its own is an SSH packet of its own, and sshd moves all that it
-	// holds for a channel with each packet: the contents of small files go together.
+	// its own memory. A Write of its own is an SSH packet of its own, and sshd moves its whole
+	// queue for a channel with each packet: the contents of small files go together.
 	smallRequest = 16 << 10
 
-	// burst is how much of WRITEs goes out before the queue of short requests is looked at again.
+	// burst is how many bytes of WRITEs go out before the queue of short requests is checked again.
 	burst = 256 << 10
 
-	// slowPiece is what a Write is cut into when the stream takes seconds for a burst, so that each
-	// piece that got through shows that the peer is alive. Buffers may hide for a while how slow it
-	// is: see mostAtOnce.
+	// slowPiece is the size of the pieces of a Write when the stream takes seconds for a burst, so
+	// that each piece that got through shows that the peer is alive. Buffers may hide for a while
+	// how slow it is: see mostAtOnce.
 	slowPiece = 4 << 10
 )
 
-// mostAtOnce is how much goes into one Write while the stream has not been slow. The first Write
-// that blocks has the stall timeout to finish, at 4 KiB a second: with the default timeout that is
-// a whole request, with a shorter one a part.
+// mostAtOnce returns the size of one Write while the stream has not been slow. The first Write that
+// blocks has the stall timeout to finish, at 4 KiB a second: with the default timeout that is a
+// whole request, with a shorter one a part.
 func (c *Conn) mostAtOnce() int {
 	timeout := c.config.StallTimeout
 	if timeout < 0 || timeout >= DefaultStallTimeout {
@@ -36,8 +36,8 @@ func (c *Conn) mostAtOnce() int {
 	return max(slowPiece, int(burst*timeout/DefaultStallTimeout))
 }
 
-// writeLoop writes the stream, except for what writeAtOnce writes. What was queued during one write
-// goes out with the next, short requests first.
+// writeLoop writes the stream, except for writes by writeAtOnce. Requests queued during one write
+// go out with the next, short ones first.
 func (c *Conn) writeLoop() {
 	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
 		c.writeFailed(err)
@@ -121,10 +121,10 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	return batch, large
 }
 
-// flush waits until the short requests that are queued have been written, at most for flushGrace:
-// CLOSE of a file that was read is not waited for otherwise, and servers take a file that is still
-// open at the end for a transfer that failed (SFTPGo), or even refuse it from then on (pkg/sftp's
-// files in memory).
+// flush waits until the queued short requests have been written, at most for flushGrace: nothing
+// else waits for the CLOSE of a file that was read, and servers take a file that is still open at
+// the end for a transfer that failed (SFTPGo), or even refuse it from then on (pkg/sftp's files in
+// memory).
 func (c *Conn) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,8 +154,8 @@ func (c *Conn) copyTo(batch []byte, call *Call) []byte {
 	return append(batch, call.Request...)
 }
 
-// outgoing is a request that is written from the memory it lies in. The connection may end during
-// the write, and the call go back to its owner, so the writer keeps the request here.
+// outgoing is a request that is written from its own memory. The connection may end during the
+// write, and the call go back to its owner, so the writer keeps the request here.
 type outgoing struct {
 	call    *Call
 	request []byte
@@ -222,8 +222,8 @@ func (c *Conn) write(p []byte) error {
 }
 
 // writeFailed ends a connection after a failed write. The write's error says only that the peer is
-// gone ("broken pipe"). What the peer answered before, or said instead of VERSION, and how it
-// ended, only the reader can find out. So the reader gets a moment to end the connection itself.
+// gone ("broken pipe"). Only the reader can find out the peer's last answers, or its text instead
+// of VERSION, and how it ended. So the reader gets a moment to end the connection itself.
 func (c *Conn) writeFailed(err error) {
 	timer := time.NewTimer(closeGrace)
 	defer timer.Stop()

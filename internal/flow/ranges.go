@@ -1,6 +1,6 @@
 // Package flow is the arithmetic of a transfer: which range of the file goes next, how many bytes a
-// stream should have in flight, what a short read or an end of file means, and how far everything
-// has arrived without a gap.
+// stream should have in flight, the meaning of a short read or an end of file, and the offset below
+// which everything has arrived.
 //
 // It is pure: no I/O, no goroutines, no clock. Its values are not safe for concurrent use.
 package flow
@@ -31,19 +31,19 @@ const Unknown = math.MaxInt64
 const smallest = 4 << 10
 
 // growAfter is how many full replies make a shrunk request grow again, since a short reply may have
-// been chance. Each time that turns out wrong, it takes twice as many.
+// been chance. Each time growing proves wrong, it takes twice as many.
 const growAfter = 16
 
 // Ranges hands out the ranges of one file, for reading or writing, to any number of streams, and
-// records what became of them. Every range that it hands out must be reported by exactly one call
-// of Done, EOF, Again or Fail.
+// records their outcomes. Every range that it hands out must be reported by exactly one call of
+// Done, EOF, Again or Fail.
 type Ranges struct {
 	request int // bytes of a range now
 	largest int // bytes of a range at most
 
 	next   int64   // the lowest offset that was never handed out
 	newest int64   // the offset of the range that ends at next
-	mark   int64   // all below it is done
+	mark   int64   // everything below it is done
 	size   int64   // of the file, as announced
 	end    int64   // where the file ends, by the lowest of ends
 	probed bool    // a range at or beyond size is in flight or was answered
@@ -53,12 +53,12 @@ type Ranges struct {
 	limit int64   // nothing at or beyond it is handed out
 	err   error   // of the lowest range that failed
 	reach int64   // nothing new at or beyond it is handed out for now
-	// rests of short reads that end where the file should: the answer to another range shows
-	// whether they must be requested
+	// rests of short reads that end at the expected end of the file: the answer to another range
+	// shows whether they must be requested
 	held   []Range
 	done   []span // done beyond mark, by offset, none adjacent
-	out    int    // ranges handed out and not reported
-	whole  int    // answers in full since the last short one
+	out    int    // ranges handed out but not reported
+	whole  int    // full answers since the last short one
 	enough int    // how many of them make the request grow
 	grown  bool   // it has grown since it last shrank
 }
@@ -122,10 +122,10 @@ func (r *Ranges) pick() (Range, bool) {
 }
 
 // waiting reports whether a range is to be handed out again. Ranges beyond the end are kept in case
-// that end turns out to be wrong.
+// that end proves wrong.
 func (r *Ranges) waiting() bool { return len(r.again) > 0 && r.again[0].Off < r.end }
 
-// Limit stops handing out anything at or beyond an offset, where the wanted part ends. A limit only
+// Limit stops handing out anything at or beyond an offset, the end of the wanted part. A limit only
 // falls.
 func (r *Ranges) Limit(off int64) {
 	if off >= r.limit {
@@ -140,7 +140,7 @@ func (r *Ranges) Limit(off int64) {
 }
 
 // Reach hands out nothing new that begins at or beyond an offset, until it is called with another.
-// Data that arrives out of order waits in memory for what lies before it, and a peer that withholds
+// Data that arrives out of order waits in memory for the data before it, and a peer that withholds
 // one reply must not fill memory with the others.
 func (r *Ranges) Reach(off int64) { r.reach = off }
 
@@ -283,8 +283,8 @@ func (r *Ranges) Again(got Range) {
 	r.insert(got)
 }
 
-// Fail reports that a range has failed for good: what lies before it still counts, what lies after
-// it does not.
+// Fail reports that a range has failed for good: the data before it still counts, the data after it
+// does not.
 func (r *Ranges) Fail(got Range, err error) {
 	r.out--
 	if got.Off < r.limit {
@@ -324,8 +324,8 @@ func (r *Ranges) add(s span) {
 	}
 }
 
-// Mark returns the offset below which everything is done: the progress, what is safe after a
-// failure, and where to continue.
+// Mark returns the offset below which everything is done: the progress, the part that is safe after
+// a failure, and where to continue.
 func (r *Ranges) Mark() int64 { return r.mark }
 
 // Out returns how many ranges are handed out but not reported.

@@ -4,7 +4,7 @@ import "time"
 
 // When a file is worth more than one connection.
 const (
-	// SSHWindow is what one channel carries in a round trip: the window of OpenSSH and of
+	// SSHWindow is the data that one channel carries in a round trip: the window of OpenSSH and of
 	// x/crypto/ssh.
 	SSHWindow = 2 << 20
 
@@ -13,13 +13,13 @@ const (
 	// connections would only make it busier.
 	StripeTrip = 4 * time.Millisecond
 
-	// StripeAtOnce is the longest round trip over which one window carries a gigabit a second. On
-	// most links that is all there is, and more lanes only overflow its queue: 500 MB at 10 ms took
+	// StripeAtOnce is the longest round trip over which one window carries a gigabit a second. Most
+	// links have no more than that, and more lanes only overflow their queues: 500 MB at 10 ms took
 	// 5.4 s over four lanes and 4.6 s over one. So the rate of one is measured first.
 	StripeAtOnce = SSHWindow * time.Second / 125e6
 
 	// StripeFor is how long a transfer must still take at one window per round trip for another
-	// login to pay.
+	// login to pay off.
 	StripeFor = 1500 * time.Millisecond
 )
 
@@ -35,9 +35,9 @@ func alone(size int64, trip time.Duration) float64 {
 }
 
 // FirstConnections returns how many connections to ask for before any rate is known: as many as the
-// window alone makes worth it. A login takes longer than the first connection needs to reach its
-// full rate, so waiting for that would be most of the whole time; what turns out to be useless is
-// closed again.
+// window alone justifies. A login takes longer than the first connection needs to reach its full
+// rate, so waiting for that would take most of the whole time; useless connections are closed
+// again.
 func FirstConnections(size int64, trip time.Duration) int {
 	return max(2, int(alone(size, trip)/StripeFor.Seconds()))
 }

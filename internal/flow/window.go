@@ -2,19 +2,19 @@ package flow
 
 import "time"
 
-// Window says how many bytes one stream should have in flight. What the link holds is the rate at
-// which data arrives times the round trip of an undisturbed request. Twice that is in flight: half
-// is under way, and half waits at the server, so that it always has something to do. The window
-// starts with a given value, since nothing is known yet, and at most doubles in a round trip. On a
-// short link it stays small, which saves memory and lets interruptions and other requests through
+// Window says how many bytes one stream should have in flight. The link holds the rate at which
+// data arrives times the round trip of an undisturbed request. Twice that is in flight: half is
+// under way, and half waits at the server, so that it always has something to do. The window starts
+// with a given value, since nothing is known yet, and at most doubles in a round trip. On a short
+// link it stays small, which saves memory and lets interruptions and other requests through
 // quickly.
 //
-// On a long link it is no more than [SSHWindow] if that carries all that the link holds and a tenth
-// more. The rest would wait in a router's queue, and routers drop what their queues cannot hold: all
-// that comes after it then waits until it has been sent again, and the link is idle meanwhile.
+// On a long link it is no more than [SSHWindow] if that carries all the bytes that the link holds
+// and a tenth more. The rest would wait in a router's queue, and routers drop packets that overflow
+// their queues: all later data then waits for the resent packets, and the link is idle meanwhile.
 //
-// The estimate is that of BBR (Cardwell et al., 2016): the highest rate and the shortest round trip
-// of the recent past.
+// The estimate is BBR's (Cardwell et al., 2016): the highest rate and the shortest round trip of
+// the recent past.
 //
 // Times are durations since an arbitrary fixed moment.
 type Window struct {
@@ -26,7 +26,7 @@ type Window struct {
 	trip        recent // nanoseconds; the shortest
 }
 
-// longTrip is how long it takes to send again what was lost, if that is worth avoiding.
+// longTrip is the shortest round trip over which resending lost data is worth avoiding.
 const longTrip = 4 * time.Millisecond
 
 // NewWindow starts with the given bytes in flight and stays between least and most.
@@ -42,7 +42,7 @@ func (w *Window) Reset(start, least, most int64) {
 	*w = Window{least: min(least, most), most: most, limit: min(max(start, least), most)}
 }
 
-// Stamp is what a request remembers of its start.
+// Stamp records the start of a request.
 type Stamp struct {
 	at        time.Duration
 	delivered int64
@@ -90,7 +90,7 @@ func (w *Window) InFlight() int64 { return w.inFlight }
 // Limit returns how many bytes should be in flight.
 func (w *Window) Limit() int64 { return w.limit }
 
-// recent is the largest value added in this period and the one before.
+// recent is the largest value added in this period and the previous one.
 type recent struct {
 	since      time.Duration
 	this, last int64

@@ -9,11 +9,11 @@ import (
 	"math/big"
 )
 
-// Keys of elliptic curves may spell out their curve instead of naming it, as Java and old OpenSSL
-// do. If it is one of SSH's curves, number for number, it is given its name, and the standard
-// library reads the key.
+// Keys of elliptic curves may spell out their curve instead of naming it, as Java's and old
+// OpenSSL's do. If it is one of SSH's curves, number for number, the name is put in, and the
+// standard library reads the key.
 
-// ecPrivateKey is RFC 5915's.
+// ecPrivateKey is ECPrivateKey: RFC 5915.
 type ecPrivateKey struct {
 	Version int
 	Key     []byte
@@ -90,7 +90,7 @@ func parseEC(der []byte) (any, error) {
 	return withCurve(k.Key, k.Curve.Bytes)
 }
 
-// parseExplicit parses a PKCS #8 key that the standard library does not, with the error err.
+// parseExplicit parses a PKCS #8 key that the standard library rejected with err.
 func parseExplicit(der []byte, err error) (any, error) {
 	var info struct {
 		Version   int

@@ -1,6 +1,6 @@
 // Package keyfile reads private keys from files: OpenSSH's own form (PROTOCOL.key), PuTTY's .ppk,
-// PKCS #1, PKCS #8 and SEC 1 in PEM, encrypted or not. Files may come from others, so what a
-// passphrase costs to try is bounded.
+// PKCS #1, PKCS #8 and SEC 1 in PEM, encrypted or not. Files may come from others, so the cost of
+// trying a passphrase is bounded.
 package keyfile
 
 import (
@@ -18,7 +18,7 @@ import (
 // ErrPassphrase means that a passphrase is wrong.
 var ErrPassphrase = errors.New("the passphrase is wrong")
 
-// A Key is a private key as it is in a file.
+// A Key is a private key as stored in a file.
 type Key struct {
 	// Public is its public half, or nil if only the passphrase reveals it.
 	Public ssh.PublicKey
@@ -98,8 +98,8 @@ func opened(p *Private) *Key {
 	return k
 }
 
-// parsePlain is parseDER for what a passphrase has decrypted: one of 256 wrong ones leaves valid
-// padding.
+// parsePlain parses like parseDER, but data decrypted with a passphrase: one of 256 wrong ones
+// leaves valid padding.
 func parsePlain(kind string, plain []byte) (*Private, error) {
 	var whole asn1.RawValue
 	rest, err := asn1.Unmarshal(plain, &whole)

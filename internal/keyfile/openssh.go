@@ -22,11 +22,11 @@ import (
 // openSSHMagic begins a key of OpenSSH's form: PROTOCOL.key.
 const openSSHMagic = "openssh-key-v1\x00"
 
-// maxRounds limits the rounds of bcrypt, which take some seconds then, as x/crypto does. ssh-keygen
+// maxRounds limits the rounds of bcrypt, which then take some seconds, as x/crypto does. ssh-keygen
 // uses 16 or 24.
 const maxRounds = 1 << 11
 
-// envelope is what follows the magic.
+// envelope is the content after the magic.
 type envelope struct {
 	Cipher, KDF, Options string
 	Keys                 uint32
@@ -34,7 +34,7 @@ type envelope struct {
 	Tag                  []byte `ssh:"rest"` // of an AEAD
 }
 
-// section is the private part once it is decrypted.
+// section is the decrypted private part.
 type section struct {
 	Check1, Check2 uint32
 	Type           string
@@ -101,7 +101,7 @@ func openSection(public, plain []byte) (*Private, error) {
 	return signing(key)
 }
 
-// A sealed is how a private section is encrypted: cipher.c in OpenSSH.
+// A sealed is the encryption of a private section: cipher.c in OpenSSH.
 type sealed struct {
 	salt           string
 	rounds         uint32
@@ -194,7 +194,7 @@ func openGCM(key, iv, data, tag []byte) error {
 	return nil
 }
 
-// openChaCha opens PROTOCOL.chacha20poly1305 with the sequence number 0 and nothing that is only
+// openChaCha opens PROTOCOL.chacha20poly1305 with the sequence number 0 and no data that is only
 // authenticated, so the key for lengths is not used.
 func openChaCha(key, _, data, tag []byte) error {
 	c, err := chacha20.NewUnauthenticatedCipher(key[:chacha20.KeySize],

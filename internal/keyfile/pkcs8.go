@@ -17,11 +17,11 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// Bounds of what a passphrase costs. OpenSSL takes 2048 iterations of PBKDF2, or 16 MiB of scrypt.
+// Bounds of a passphrase's cost. OpenSSL takes 2048 iterations of PBKDF2, or 16 MiB of scrypt.
 const (
 	maxIterations   = 5_000_000
 	maxScryptMemory = 256 << 20
-	maxScryptWork   = 1 << 30 // bytes that are hashed
+	maxScryptWork   = 1 << 30 // bytes hashed
 )
 
 // encryptedInfo is EncryptedPrivateKeyInfo: RFC 5958, section 3.

@@ -41,7 +41,7 @@ type ppk struct {
 	salt                  []byte
 }
 
-// readFields reads the lines, each of which has a name. Those whose name ends in "-Lines" have a
+// readFields reads the lines, each of which has a name. A name that ends in "-Lines" comes with a
 // number of further lines.
 func readFields(text []byte) (map[string]string, error) {
 	fields := make(map[string]string)
@@ -112,7 +112,7 @@ func parsePuTTY(text []byte) (*Key, error) {
 	return &Key{Public: public, Locked: true, open: k.open}, nil
 }
 
-// parseArgon reads what the passphrase costs.
+// parseArgon reads the passphrase's cost.
 func (k *ppk) parseArgon() (err error) {
 	for name, to := range map[string]*uint32{"Argon2-Memory": &k.memory, "Argon2-Passes": &k.passes,
 		"Argon2-Parallelism": &k.lanes} {
@@ -131,7 +131,7 @@ func (k *ppk) parseArgon() (err error) {
 		return fmt.Errorf("passphrase is hashed with %.40q, which is not supported; puttygen --ppk-param kdf=argon2id converts it",
 			k.fields["Key-Derivation"])
 	}
-	used := max(uint64(k.memory), 8*uint64(k.lanes)) // RFC 9106, section 3.1: less is taken as that
+	used := max(uint64(k.memory), 8*uint64(k.lanes)) // RFC 9106, section 3.1: less counts as that
 	if used > maxArgonMemory || used*uint64(k.passes) > maxArgonWork || k.lanes > maxArgonLanes {
 		return fmt.Errorf("passphrase takes %d passes over %d KiB in %d lanes of Argon2, which is more than is supported; puttygen --ppk-param converts it",
 			k.passes, k.memory, k.lanes)
@@ -192,7 +192,7 @@ func (k *ppk) open(passphrase []byte) (*Private, error) {
 	return openSection(k.public, section)
 }
 
-// section returns the key as a private section of OpenSSH's, which names the numbers in another
+// section returns the key as a private section of OpenSSH's, which has the numbers in another
 // order.
 func (k *ppk) section(plain []byte) ([]byte, error) {
 	head := struct {

@@ -9,7 +9,7 @@ import (
 // A Token is a key on a FIDO2 token (PROTOCOL.u2f): the file has a handle for it.
 type Token struct {
 	Public ssh.PublicKey
-	// Serialized is the key as ssh-sk-helper takes it.
+	// Serialized is the key in the form for ssh-sk-helper.
 	Serialized []byte
 	// Touch reports whether each signature needs a touch.
 	Touch bool
@@ -19,7 +19,7 @@ type Token struct {
 const needsTouch = 0x01
 
 // parseToken parses the private section of a key on a token, without its type: the public key, and
-// what the token needs.
+// the fields that the token needs.
 func parseToken(kind string, section []byte) (*Private, error) {
 	invalid := errors.New("not a valid key on a token")
 	var curve []string

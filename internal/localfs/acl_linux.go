@@ -9,10 +9,10 @@ import (
 
 const accessList = "system.posix_acl_access"
 
-// KeepACL gives a new file the access control list of the one that it replaces, a name in the
-// directory in. If that has none, the new file keeps none that it got from the directory. The mode
-// alone would change who has access: with a list, its bits for the group are the most that anybody
-// in the list gets, and say nothing about the group.
+// KeepACL gives a new file the access control list of the file that it replaces, a name in the
+// directory in. If that has none, the new file loses any list that it got from the directory. The
+// mode alone would change who has access: with a list, its bits for the group are the most that
+// anybody in the list gets, and say nothing about the group.
 func KeepACL(in *os.Root, old string, file *os.File) error {
 	dir, err := in.Open(".")
 	if err != nil {
@@ -20,7 +20,7 @@ func KeepACL(in *os.Root, old string, file *os.File) error {
 	}
 	defer dir.Close()
 	return withFDs(file, dir, func(file, dir int) error {
-		// the name is not opened, since that may take a permission that we do not have
+		// opening the name may take a permission that we do not have
 		old := fmt.Sprintf("/proc/self/fd/%d/%s", dir, old)
 		n, err := unix.Lgetxattr(old, accessList, nil)
 		list := make([]byte, max(n, 0))

@@ -4,5 +4,5 @@ package localfs
 
 import "os"
 
-// KeepACL does nothing where lists of Linux do not exist.
+// KeepACL does nothing on systems without Linux's access control lists.
 func KeepACL(*os.Root, string, *os.File) error { return nil }

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// BootID identifies this boot of the machine. What was written since then is still there, whatever
+// BootID identifies this boot of the machine. Data written since then is still there, whatever
 // became of the process that wrote it.
 var BootID = sync.OnceValue(func() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -2,5 +2,5 @@
 
 package localfs
 
-// BootID identifies this boot of the machine, "" if that is not known.
+// BootID identifies this boot of the machine, "" if unknown.
 func BootID() string { return "" }

@@ -1,6 +1,6 @@
 package localfs
 
-// Move is how bytes get from one file to another.
+// Move is the way bytes get from one file to another.
 type Move string
 
 // The moves.
@@ -13,7 +13,7 @@ const (
 	Read Move = "read"
 )
 
-// Hashing is how the copied data is hashed.
+// Hashing is the way the copied data is hashed.
 type Hashing string
 
 // The ways to hash.
@@ -32,9 +32,9 @@ type Plan struct {
 	Hash Hashing // where there is a hash
 }
 
-// Facts are what the choice depends on.
+// Facts are the facts that decide the choice.
 type Facts struct {
-	Size       int64 // to be copied, as far as is known
+	Size       int64 // to be copied, if known
 	Hash       bool  // it is hashed
 	Whole      bool  // all of a file is copied into an empty one
 	NoClone    bool  // the file system cannot share blocks
@@ -43,7 +43,7 @@ type Facts struct {
 	Processors int   // that this process may use
 }
 
-// asideFrom is the size from which on handing the data to a second processor pays.
+// asideFrom is the size from which handing the data to a second processor pays off.
 const asideFrom = 4 << 20
 
 // Choose returns the way to copy. It follows the table "Copies on one machine" in bench/details.md:
@@ -57,7 +57,7 @@ const asideFrom = 4 << 20
 //   - With a hash, reading once for both takes less processor time than two reads at every size,
 //     and less than copy_file_range with a second read.
 //   - Another processor for the hash costs a tenth more processor time, and a third more for 10 KB.
-//     It shortens what takes long, where there is one.
+//     It shortens long copies, where there is one.
 func Choose(f Facts) Plan {
 	switch {
 	case f.Whole && !f.NoClone && !f.NoKernel:

@@ -1,6 +1,6 @@
-// Package localfs is what only a local file system has: owners, links, locks, holes, temporary
-// names, and the cheapest way to copy one file to another, hashing it on the way; see [Copy] and
-// [Choose].
+// Package localfs has the features that only a local file system has: owners, links, locks, holes,
+// temporary names, and the cheapest way to copy one file to another, hashing it on the way; see
+// [Copy] and [Choose].
 package localfs
 
 import (
@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// Options say what to copy. The zero Options copy the whole file.
+// Options say which part to copy and how. The zero Options copy the whole file.
 type Options struct {
 	From, To int64 // offsets in the source and in the target
 
@@ -36,14 +36,14 @@ type Options struct {
 	// returns an error the copy ends with that error.
 	Each func(n int64) error
 
-	// Plan is how to copy, if possible. The zero Plan leaves it to Choose.
+	// Plan is the way to copy, if possible. The zero Plan leaves it to Choose.
 	Plan Plan
 }
 
 const (
 	usualPiece = 8 << 20
 
-	// bufferSize is what one read and one write move: more would not fit the processor's nearest
+	// bufferSize is the size of one read and one write: more would not fit the processor's nearest
 	// caches, less would cost system calls.
 	bufferSize = 256 << 10
 
@@ -83,8 +83,8 @@ type copier struct {
 	ctx      context.Context
 	dst, src *os.File
 	Options
-	in, end int64 // in src: where it is, and where it ends at the latest
-	size    int64 // of src, as it said at the beginning
+	in, end int64 // in src: the position, and the latest end
+	size    int64 // of src, as reported at the beginning
 	facts   Facts
 	holes   *Holes
 	ended   bool // src has no more
@@ -97,7 +97,7 @@ func (c *copier) look() Facts {
 	return Facts{
 		Size: min(c.size, c.end) - c.From, Hash: c.Hash != nil, Whole: c.whole(),
 		Processors: runtime.GOMAXPROCS(0),
-		// the files of /proc have no size, and something in them
+		// the files of /proc have no size but do have contents
 		NoKernel: c.Zeros || c.size == 0,
 		Remote:   remote(c.dst),
 	}
@@ -245,9 +245,9 @@ func (c *copier) room() []byte {
 	return c.buffer
 }
 
-// bufferSize is no more than what is copied, plus one byte that shows the end.
+// bufferSize returns a size no larger than the data to copy, plus one byte that shows the end.
 func (c *copier) bufferSize() int {
-	if c.size <= c.From { // or not known
+	if c.size <= c.From { // or unknown
 		return bufferSize
 	}
 	return int(min(bufferSize, c.size-c.From+1, c.end-c.From))
@@ -278,7 +278,7 @@ func (c *copier) leave(to int64) error {
 	return c.after(n)
 }
 
-// clearRange makes sure that a range of a file reads as zeros as far as the file reaches.
+// clearRange makes sure that a range of a file reads as zeros up to the file's end.
 func clearRange(f *os.File, off, n int64) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -301,7 +301,7 @@ func clearRange(f *os.File, off, n int64) error {
 }
 
 // extend sets the length of a dst that ends in a hole. It writes a byte, since truncating could cut
-// off what others are writing.
+// off data that others are writing.
 func (c *copier) extend() error {
 	info, err := c.dst.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() >= c.out() || c.done() == 0 {
@@ -311,7 +311,7 @@ func (c *copier) extend() error {
 	return err
 }
 
-// finishHash hashes the rest, and waits for what is in progress.
+// finishHash hashes the rest, and waits until the hashing in progress ends.
 func (c *copier) finishHash() error {
 	if c.hashes(Reread) {
 		for off := c.From; off < c.in; {

@@ -24,7 +24,7 @@ func mayHaveHoles(info fs.FileInfo) bool {
 	return ok && stat.Blocks < (info.Size()+511)/512
 }
 
-// Stored returns how many bytes a file occupies, or its size if that is not known.
+// Stored returns how many bytes a file occupies, or its size if unknown.
 func Stored(info fs.FileInfo) int64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Blocks * 512
@@ -47,7 +47,7 @@ func copyRange(dst, src *os.File, to, from, length int64) (n int64, err error) {
 	})
 	switch err {
 	case unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EBADF, unix.EPERM:
-		return n, errors.ErrUnsupported // reading and writing will show what is really wrong
+		return n, errors.ErrUnsupported // reading and writing will show the real error
 	case nil:
 		return n, nil
 	}
@@ -59,8 +59,7 @@ func clone(dst, src *os.File) error {
 	return withFDs(dst, src, unix.IoctlFileClone)
 }
 
-// remote reports whether a file is, or may be, on another machine: nobody knows what is behind
-// FUSE.
+// remote reports whether a file is, or may be, on another machine: FUSE may hide anything.
 func remote(f *os.File) bool {
 	var st unix.Statfs_t
 	if withFD(f, func(fd int) error { return unix.Fstatfs(fd, &st) }) != nil {
@@ -82,7 +81,7 @@ func punch(f *os.File, off, n int64) error {
 	})
 }
 
-// withFDs is withFD for two files.
+// withFDs calls do like withFD, with two descriptors.
 func withFDs(dst, src *os.File, do func(out, in int) error) error {
 	return withFD(dst, func(out int) error {
 		return withFD(src, func(in int) error { return do(out, in) })

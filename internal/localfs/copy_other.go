@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Holes are not known here, and files are read and written.
+// Holes are unknown here, and files are read and written.
 const (
 	seekData = -1
 	seekHole = -1
@@ -18,7 +18,7 @@ func isNoData(error) bool { return false }
 
 func mayHaveHoles(fs.FileInfo) bool { return false }
 
-// Stored returns how many bytes a file occupies, or its size if that is not known.
+// Stored returns how many bytes a file occupies, or its size if unknown.
 func Stored(info fs.FileInfo) int64 { return info.Size() }
 
 func copyRange(*os.File, *os.File, int64, int64, int64) (int64, error) {

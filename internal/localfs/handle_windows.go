@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// HandleInfo returns what Windows tells of an open file only: its volume, what identifies it there,
-// and how many names it has.
+// HandleInfo returns the facts that Windows reveals only about an open file: its volume, its
+// identity there, and how many names it has.
 func HandleInfo(f *os.File) (info windows.ByHandleFileInformation, err error) {
 	err = WithHandle(f, func(handle windows.Handle) error {
 		return windows.GetFileInformationByHandle(handle, &info)
@@ -15,7 +15,7 @@ func HandleInfo(f *os.File) (info windows.ByHandleFileInformation, err error) {
 	return info, err
 }
 
-// WithHandle calls do with the handle of a file, which is not closed meanwhile.
+// WithHandle calls do with the handle of a file, which stays open meanwhile.
 func WithHandle(f *os.File, do func(windows.Handle) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -11,7 +11,7 @@ type hasher struct {
 	ctx    context.Context
 	hash   io.Writer
 	src    *os.File
-	buffer []byte // for what is read once more
+	buffer []byte // for the data read once more
 	size   int
 
 	feed  chan portion // nil without a goroutine
@@ -20,7 +20,7 @@ type hasher struct {
 	err   error // the goroutine's until it has ended
 }
 
-// portion is the next part: data, zeros, or what lies at an offset of the source.
+// portion is the next part: data, zeros, or the source's data at an offset.
 type portion struct {
 	data  []byte
 	zeros bool
@@ -64,7 +64,7 @@ func (h *hasher) take(p portion) {
 	h.consume(p)
 }
 
-// end waits for the other goroutine and returns what went wrong.
+// end waits for the other goroutine and returns the first error.
 func (h *hasher) end() error {
 	if h.feed != nil {
 		close(h.feed)

@@ -15,7 +15,7 @@ var nothing [64 << 10]byte
 type Holes struct {
 	file     *os.File
 	size     int64
-	from, to int64 // what was found last
+	from, to int64 // the extent found last
 	hole     bool
 }
 
@@ -49,7 +49,7 @@ func (h *Holes) Extent(off int64) (to int64, hole bool) {
 	data, err := h.file.Seek(off, seekData)
 	switch {
 	case isNoData(err):
-		h.to, h.hole = h.size, true // there is none after off
+		h.to, h.hole = h.size, true // no data after off
 	case err != nil || data < off:
 		h.to, h.hole = math.MaxInt64, false
 	case data > off:
@@ -86,7 +86,7 @@ func WriteSparse(w io.WriterAt, p []byte, off int64) (int, error) {
 	return writeSparse(w, p, off, func(int64, int64) error { return nil })
 }
 
-// WriteSparseOver is WriteSparse for a file that may hold other data there.
+// WriteSparseOver writes like WriteSparse, but to a file that may hold other data there.
 func WriteSparseOver(f *os.File, p []byte, off int64) (int, error) {
 	return writeSparse(f, p, off, func(off, n int64) error { return clearRange(f, off, n) })
 }
@@ -113,8 +113,8 @@ func writeSparse(w io.WriterAt, p []byte, off int64,
 	return done, nil
 }
 
-// leading returns how much of p's beginning consists of blocks of the file that hold only zeros, or
-// of blocks that do not.
+// leading returns how much of p's beginning consists of the file's blocks of only zeros, or of
+// other blocks.
 func leading(p []byte, off int64, zeros bool) (n int) {
 	for n < len(p) {
 		next := toBlock(p[n:], off+int64(n))

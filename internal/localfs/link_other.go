@@ -11,8 +11,8 @@ import (
 // Lchtimes sets the times of a symbolic link, which is not supported here.
 func Lchtimes(*os.Root, string, time.Time, time.Time) error { return errors.ErrUnsupported }
 
-// RenameNew is not supported.
+// RenameNew fails: it is not supported here.
 func RenameNew(*os.Root, string, *os.Root, string) error { return errors.ErrUnsupported }
 
-// LinkInto is not supported.
+// LinkInto fails: it is not supported here.
 func LinkInto(*os.Root, string, *os.Root, string) error { return errors.ErrUnsupported }

@@ -33,9 +33,9 @@ func Lchtimes(in *os.Root, name string, atime, mtime time.Time) error {
 	return nil
 }
 
-// RenameNew gives a file another name in another directory. It fails with fs.ErrExist if something
-// has that name, also if it got it at this very moment. Where the system cannot see to that it does
-// as OpenSSH's server does: it links the new name, and then removes the old one.
+// RenameNew gives a file another name in another directory. It fails with fs.ErrExist if that name
+// exists, even if it appeared just now. Where the system cannot ensure that, it does as OpenSSH's
+// server does: it links the new name, and then removes the old one.
 func RenameNew(in *os.Root, old string, to *os.Root, name string) error {
 	return between(in, old, to, name, "rename", func(in, to int) error {
 		err := renameNoReplace(in, old, to, name)

@@ -9,7 +9,7 @@ import (
 )
 
 // TryLock locks a file until CloseLocked or the process's end, and reports whether it could: false
-// means that somebody else has the lock. On a file system without locks it always succeeds.
+// means that another process has the lock. On a file system without locks it always succeeds.
 func TryLock(f *os.File) bool {
 	return !errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB),
 		syscall.EWOULDBLOCK)

@@ -9,7 +9,7 @@ import (
 )
 
 // TryLock locks a file until CloseLocked or the process's end, and reports whether it could: false
-// means that somebody else has the lock. It locks a byte far beyond the end, so that others can
+// means that another process has the lock. It locks a byte far beyond the end, so that others can
 // read the file.
 func TryLock(f *os.File) bool {
 	at := windows.Overlapped{OffsetHigh: math.MaxInt32}

@@ -14,16 +14,16 @@ import (
 )
 
 // A temporary file lies beside its target and is called ".NAME.usftp-TOKENxxxx". The dot hides it
-// from people and from programs that collect what arrives in a directory, the name lets a later run
-// find what an earlier one left, and the token is that of the run, by which it finds what was left
-// under names that it does not know. The last four digits are random. A dash in place of the first
-// means that it is the old file, moved aside while a new one takes its name.
+// from people and from programs that collect files arriving in a directory, the name lets a later
+// run find an earlier one's leftovers, and the token identifies the run, which finds by it
+// leftovers under names that it does not know. The last four digits are random. A dash in place of
+// the first marks the old file, moved aside while a new one takes its name.
 const (
 	tempMark    = ".usftp-"
 	tokenBytes  = 4
 	serialBytes = 2
 	tempEnd     = 2*tokenBytes + 2*serialBytes
-	longestName = 255 // that file systems and servers take, in bytes
+	longestName = 255 // that file systems and servers accept, in bytes
 )
 
 // A TempToken is in all temporary names of one run.
@@ -51,7 +51,7 @@ func (t TempToken) OldName(base string) string {
 // TempName returns a new temporary name of a run that has only one.
 func TempName(base string) string { return NewTempToken().Name(base) }
 
-// TempPrefix returns what every temporary name for a target begins with. A name that would become
+// TempPrefix returns the beginning of every temporary name for a target. A name that would become
 // too long is cut between two characters and gets a hash of the whole name instead.
 func TempPrefix(base string) string {
 	const room = longestName - 1 - len(tempMark) - tempEnd
@@ -77,8 +77,8 @@ func TempTokenOf(name string) TempToken {
 	return token
 }
 
-// OldNameOf reports whether a temporary name is that of a file that stepped aside, and returns the
-// name that it had, "" if that was too long to tell.
+// OldNameOf reports whether a temporary name belongs to a file that was moved aside, and returns
+// the name that it had, "" if that was too long to tell.
 func OldNameOf(name string) (base string, old bool) {
 	_, base, old = parseTemp(name)
 	if !old || len(name) >= longestName-utf8.UTFMax {
@@ -127,8 +127,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckReserved returns nil if this system takes a name for that of the file that it names, and of
-// no other. Systems other than Windows take all names so.
+// CheckReserved returns nil if this system takes a name for the file that it names, and for no
+// other. Systems other than Windows take all names so.
 func CheckReserved(name string) error {
 	if runtime.GOOS == "windows" {
 		return CheckWindows(name)
@@ -154,7 +154,7 @@ func CheckForeignName(name string) error {
 const FoldsCase = runtime.GOOS == "darwin" || runtime.GOOS == "windows"
 
 // FoldName returns the same string for names that differ only in case. Bytes that are not UTF-8
-// stay what they are: strings.ToLower would make one name of all.
+// stay unchanged: strings.ToLower would make one name of all.
 func FoldName(name string) string {
 	if utf8.ValidString(name) {
 		return foldText(name)

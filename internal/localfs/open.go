@@ -15,7 +15,7 @@ var ErrLink = errors.New("is a symbolic link now")
 // maxLinks is how many symbolic links Linux follows in one name.
 const maxLinks = 40
 
-// FollowLinks returns what a chain of symbolic links leads to, which need not exist.
+// FollowLinks returns the target of a chain of symbolic links, which need not exist.
 func FollowLinks(name string) (string, error) {
 	for range maxLinks {
 		info, err := os.Lstat(name)

@@ -4,5 +4,5 @@ package localfs
 
 import "golang.org/x/sys/unix"
 
-// renameNoReplace is not available.
+// renameNoReplace fails: the call does not exist here.
 func renameNoReplace(int, string, int, string) error { return unix.ENOSYS }

@@ -6,15 +6,15 @@ import (
 	"runtime"
 )
 
-// A Renamer is an *os.Root, or something like it.
+// A Renamer is an *os.Root or similar.
 type Renamer interface {
 	Lstat(name string) (fs.FileInfo, error)
 	Chmod(name string, mode fs.FileMode) error
 	Rename(from, to string) error
 }
 
-// Replace gives a file the name of another one, which may be read-only: what may be done in a
-// directory decides, as on Unix. Windows does not replace such a file before it can be written.
+// Replace gives a file the name of another one, which may be read-only: the directory's permissions
+// decide, as on Unix. Windows replaces such a file only once it can be written.
 func Replace(in Renamer, from, to string) error {
 	err := in.Rename(from, to)
 	if runtime.GOOS != "windows" || !errors.Is(err, fs.ErrPermission) {

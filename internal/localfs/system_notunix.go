@@ -13,7 +13,7 @@ func Links(fs.FileInfo) uint64 { return 1 }
 // OwnerOf returns a file's owner, which has no number here.
 func OwnerOf(fs.FileInfo) Owner { return Owner{} }
 
-// ID identifies a file whatever its name, "" if that is not known.
+// ID identifies a file whatever its name, "" if unknown.
 func ID(fs.FileInfo) string { return "" }
 
 // OpenPrivate opens a file for reading and writing and creates it if needed.

@@ -27,7 +27,7 @@ func OwnerOf(info fs.FileInfo) Owner {
 	return Owner{int(stat.Uid), int(stat.Gid), true}
 }
 
-// ID identifies a file whatever its name, "" if that is not known.
+// ID identifies a file whatever its name, "" if unknown.
 func ID(info fs.FileInfo) string {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return strconv.FormatUint(uint64(stat.Dev), 16) + ":" +

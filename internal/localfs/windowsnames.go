@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Why Windows does not take a name for that of a file of its own. Whatever looks at such a name as
-// a path opens something else, which a server may have chosen the name for.
+// Reasons why Windows does not take a name for one of its own files. A program that uses such a
+// name as a path opens something else, which a server may have chosen the name for.
 var (
 	errDevice    = errors.New("for Windows it is a device")
 	errCharacter = errors.New(`on Windows no name has one of <>:"/\|?* or a control character`)
@@ -17,7 +17,7 @@ var (
 	errNotUTF16  = errors.New("not UTF-8, in which Windows has its names")
 )
 
-// CheckWindows returns nil if a name is that of one file on Windows, whichever version it is.
+// CheckWindows returns nil if a name is a name of one file on Windows, in any version.
 func CheckWindows(name string) error {
 	switch {
 	case strings.ContainsFunc(name, func(c rune) bool {
@@ -53,8 +53,8 @@ func isDevice(name string) bool {
 		strings.Contains("0123456789\u00b9\u00b2\u00b3", port)
 }
 
-// isShort reports whether a name has the form of those that Windows gives to files besides their
-// own: up to eight characters that end in a tilde and a number, and an extension of up to three.
+// isShort reports whether a name looks like one that Windows gives to a file besides its own: up to
+// eight characters that end in a tilde and a number, and an extension of up to three.
 func isShort(name string) bool {
 	base, ext, _ := strings.Cut(name, ".")
 	tilde := strings.LastIndexByte(base, '~')
@@ -63,10 +63,10 @@ func isShort(name string) bool {
 		!strings.Contains(ext, ".")
 }
 
-// isWTF8 reports whether a name comes back the same from UTF-16 that need not be Unicode. In that,
+// isWTF8 reports whether a name comes back the same from UTF-16 that need not be Unicode. There,
 // each half of a surrogate pair may stand alone, and Go encodes it as three bytes
-// (https://wtf-8.codeberg.page). Whatever else is not UTF-8 would become U+FFFD, and so would the
-// next such name; two halves in a row would become one character.
+// (https://wtf-8.codeberg.page). Anything else that is not UTF-8 would become U+FFFD, and so would
+// the next such name; two halves in a row would become one character.
 func isWTF8(name string) bool {
 	afterHigh := false
 	for i := 0; i < len(name); {

@@ -1,7 +1,7 @@
-// Package samename says which names of files a disk may take for one. Disks differ: those of
-// Windows and macOS do not care about case, macOS's nor about how Unicode composes a letter, and
-// Linux's ext4 and F2FS, where a directory is marked so (casefold), nor about characters that are
-// not seen either. What follows is the least that all of them tell apart.
+// Package samename says which file names a disk may take for the same one. Disks differ: Windows
+// and macOS ignore case, macOS also how Unicode composes a letter, and Linux's ext4 and F2FS, in a
+// directory marked for it (casefold), both of these and invisible characters. These rules are the
+// least that all of them tell apart.
 package samename
 
 import (
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Key returns a text that is equal for names that a disk may take for one. It has a slash, or a
-// character that means something in a pattern, only where the name has.
+// Key returns a text that is equal for names that a disk may take for the same one. It has a slash,
+// or a character with a meaning in patterns, only where the name has.
 func Key(name string) string {
 	if isASCII(name) {
 		return strings.ToLower(name)
@@ -65,19 +65,19 @@ func isASCII(name string) bool {
 }
 
 // unseen reports whether a rune is ignored where it is not known (Default_Ignorable_Code_Point of
-// Unicode, of which ext4 takes no notice).
+// Unicode, which ext4 ignores).
 func unseen(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point,
 		unicode.Variation_Selector)
 }
 
-// longer reports whether a rune is several in the other case, although it does not decompose: those
-// of Unicode's CaseFolding.txt, status F.
+// longer reports whether a rune is several in the other case, although it does not decompose:
+// Unicode's CaseFolding.txt, status F.
 func longer(r rune) bool {
 	return r == 0x149 || r == 0x587 || r == 0x1E9A || r >= 0xFB00 && r <= 0xFB17
 }
 
-// folded returns one rune for all that differ in case only.
+// folded returns the same rune for all runes that differ in case only.
 func folded(r rune) rune {
 	least := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

@@ -1,5 +1,5 @@
 // Package scp has the lines of the protocol that scp used before SFTP, as both sides read and write
-// them. There is no specification: OpenSSH's scp.c is one, source() and sink().
+// them. There is no specification except OpenSSH's scp.c, source() and sink().
 package scp
 
 import (
@@ -14,7 +14,7 @@ const (
 	// MaxLine is the longest line of the protocol: a path and some numbers.
 	MaxLine = 4096 + 128
 
-	// maxTime is the latest time in seconds that fits into nanoseconds, in which systems set it.
+	// maxTime is the latest time in seconds that fits into nanoseconds, as systems set it.
 	maxTime = math.MaxInt64 / 1_000_000_000
 
 	// MaxDepth is how deep directories may be nested.
@@ -26,7 +26,7 @@ type Header struct {
 	Directory bool
 	Mode      uint32 // the twelve bits of permissions
 	Size      int64  // of a file
-	Name      string // as it came: whoever uses it must check it
+	Name      string // as it came: the caller must check it
 }
 
 // String returns the line.

@@ -17,42 +17,42 @@ import (
 	"github.com/usftp/usftp/internal/scp"
 )
 
-// A Want is what was asked for, and where it goes.
+// A Want names the files asked for, and where they go.
 type Want struct {
-	// Pattern is what the host's names must match, as path.Match has it, and Several that there may
-	// be more than one. With Contents a directory is wanted whose name does not count, such as "."
-	// or somebody's home directory: its contents go into the root.
+	// Pattern must match the host's names, as in path.Match; Several allows more than one. With
+	// Contents a directory is wanted whose name does not matter, such as "." or a home directory:
+	// its contents go into the root.
 	Pattern           string
 	Several, Contents bool
 
-	// Root is the directory where it goes, under Name if that is not "". Dir is what errors call
-	// it, and Source the path on the host that was asked for.
+	// Root is the directory that gets the file, under Name if that is not "". Dir is its name in
+	// errors, and Source the path on the host that was asked for.
 	Root              *os.Root
 	Name, Dir, Source string
 
-	// Placed, if it is not nil, has what is in the root since an earlier Receive, and gets what
-	// this one copies.
+	// Placed, if not nil, has the names put in the root by earlier Receives, and gets the names
+	// that this one adds.
 	Placed placing
 }
 
-// A place is a directory that is filled.
+// A place is a directory being filled.
 type place struct {
 	root   *os.Root
-	dir    string // as errors call it
+	dir    string // its name in errors
 	source string // the directory on the host
 	depth  int
 	want   *Want // of the top, otherwise nil
-	came   int   // at the top
+	came   int   // the number of entries, at the top
 }
 
-// mostNames is how many names at the top are kept, so that none comes twice.
+// mostNames is the most names kept at the top, so that none comes twice.
 const mostNames = 1 << 20
 
-// Receive takes what an scp -f sends.
+// receive takes the entries that an scp -f sends.
 func (s *session) receive(p *place) error {
 	var unheard error
 	if p.depth == 0 {
-		unheard = s.ok() // what has ended already may have said why
+		unheard = s.ok() // a host that has ended already may have said why
 	}
 	var times *scp.Times
 	for {
@@ -79,7 +79,7 @@ func (s *session) receive(p *place) error {
 			if err != nil {
 				return s.giveUp(fmt.Errorf("%w: %w", ErrNotSCP, err))
 			}
-			if times != nil { // it would never end
+			if times != nil { // it might never stop
 				return s.giveUp(fmt.Errorf("%w: it sent times twice", ErrNotSCP))
 			}
 			times = &parsed
@@ -115,8 +115,8 @@ func (s *session) receive(p *place) error {
 	}
 }
 
-// admit checks what the host announces: that its name is one, and at the top that it was asked for.
-// Anything else would let a host write where it likes (CVE-2019-6111).
+// admit checks the entry that the host announces: its name must be a single name, and at the top
+// one that was asked for. Anything else would let a host write where it likes (CVE-2019-6111).
 func (s *session) admit(p *place, head scp.Header) error {
 	if head.Directory && !s.Recursive {
 		return errors.New("it sent a directory, which was not asked for")
@@ -207,8 +207,8 @@ func (s *session) receiveDirectory(p *place, name, source string, head scp.Heade
 	return nil
 }
 
-// withdraw takes from a directory that was just made what its source does not permit. What the
-// umask has left out does not come back.
+// withdraw removes permissions that the source does not have from a directory just made. Bits that
+// the umask removed do not come back.
 func withdraw(root *os.Root, perm fs.FileMode) error {
 	info, err := root.Stat(".")
 	if err != nil || info.Mode()&fs.ModePerm&^perm == 0 {
@@ -217,11 +217,11 @@ func withdraw(root *os.Root, perm fs.FileMode) error {
 	return root.Chmod(".", info.Mode()&^(fs.ModePerm&^perm))
 }
 
-// openDirectory makes a directory, or opens the one that exists. It follows no link.
+// openDirectory makes a directory, or opens an existing one. It follows no link.
 func openDirectory(in *os.Root, name string, mode fs.FileMode) (dir *os.Root, made bool,
 	err error) {
 	if name != "." {
-		// until its end it must be writable
+		// it must be writable until it is complete
 		err = in.Mkdir(name, mode&fs.ModePerm|0o700)
 		if made = err == nil; !made && !errors.Is(err, fs.ErrExist) {
 			return nil, false, err
@@ -237,7 +237,7 @@ func openDirectory(in *os.Root, name string, mode fs.FileMode) (dir *os.Root, ma
 	if err != nil {
 		return nil, made, err
 	}
-	if is, err := dir.Stat("."); err != nil || !os.SameFile(was, is) { // a link was put there
+	if is, err := dir.Stat("."); err != nil || !os.SameFile(was, is) { // a link took its place
 		dir.Close()
 		return nil, made, &fs.PathError{Op: "open", Path: name, Err: errNotDirectory}
 	}
@@ -249,8 +249,8 @@ var (
 	errNotRegular   = errors.New("not a regular file")
 )
 
-// receiveFile takes a file. It gets its name once it is complete; until then it has another one,
-// unless it is written in place.
+// receiveFile takes a file. The file has a temporary name until it is complete, unless it is
+// written in place.
 func (s *session) receiveFile(p *place, name, source string, head scp.Header,
 	times *scp.Times) error {
 	file, err := create(p.root, name, fs.FileMode(head.Mode), s.Modes)
@@ -281,17 +281,17 @@ func (s *session) receiveFile(p *place, name, source string, head scp.Header,
 	return s.ok()
 }
 
-// fill reads the contents of a file. wrong is why it is not complete; an error ends the session.
+// fill reads the contents of a file. wrong says why it is incomplete; an error ends the session.
 func (s *session) fill(file io.Writer, size int64) (wrong, err error) {
 	if err := s.ok(); err != nil {
 		return nil, err
 	}
 	for left := size; left > 0; {
 		n, err := s.in.Read(s.buffer[:min(left, int64(len(s.buffer)))])
-		if n > 0 && wrong == nil { // otherwise it is read on, to stay in step
+		if n > 0 && wrong == nil { // otherwise it reads on, to stay in step
 			_, wrong = file.Write(s.buffer[:n])
 			if errors.Is(wrong, syscall.ENOSPC) || errors.Is(wrong, syscall.EDQUOT) {
-				return nil, wrong // nothing else would fit, either
+				return nil, wrong // nothing else would fit either
 			}
 		}
 		left -= int64(n)
@@ -302,14 +302,14 @@ func (s *session) fill(file io.Writer, size int64) (wrong, err error) {
 			return wrong, lost(err)
 		}
 	}
-	unread, err := s.answer() // whether the host could read all that it sent
+	unread, err := s.answer() // whether the host could read all the bytes it sent
 	if wrong == nil {
 		wrong = unread
 	}
 	return wrong, err
 }
 
-// A newFile is a file that has a temporary name, or that is written in place.
+// A newFile is a file with a temporary name, or a file written in place.
 type newFile struct {
 	*os.File
 	in              *os.Root
@@ -318,7 +318,7 @@ type newFile struct {
 	done            bool
 }
 
-// create makes a temporary file for a name. What has the name already gives its permissions, unless
+// create makes a temporary file for a name. It takes the permissions of an existing file, unless
 // the source's are kept; setuid and the like are left out, as the file becomes this user's.
 func create(in *os.Root, name string, mode fs.FileMode, keep bool) (*newFile, error) {
 	file := &newFile{in: in, name: name, temporary: localfs.TempName(name)}
@@ -332,7 +332,7 @@ func create(in *os.Root, name string, mode fs.FileMode, keep bool) (*newFile, er
 		return nil, &fs.PathError{Op: "write", Path: name, Err: errors.New("is a directory")}
 	case old.Mode()&fs.ModeSymlink == 0 && !old.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "write", Path: name, Err: errNotRegular}
-	case old.Mode().IsRegular() && localfs.Links(old) > 1: // its other names are to have it, too
+	case old.Mode().IsRegular() && localfs.Links(old) > 1: // its other names must get it, too
 		return overwrite(in, name, old, mode, keep)
 	case old.Mode().IsRegular() && !keep:
 		mode, keep = old.Mode().Perm(), true
@@ -344,8 +344,8 @@ func create(in *os.Root, name string, mode fs.FileMode, keep bool) (*newFile, er
 	return file, err
 }
 
-// overwrite opens a file to be written in place, if it still is what it was. Its end is cut off
-// when all has arrived.
+// overwrite opens a file to write it in place, if it is still the file that create found. Its end
+// is cut off once everything has arrived.
 func overwrite(in *os.Root, name string, old fs.FileInfo, mode fs.FileMode,
 	keep bool) (*newFile, error) {
 	f, err := in.OpenFile(name, os.O_WRONLY, 0)
@@ -363,7 +363,7 @@ func overwrite(in *os.Root, name string, old fs.FileInfo, mode fs.FileMode,
 	return file, nil
 }
 
-// written returns the name under which the file is written.
+// written returns the name that the file has while it is written.
 func (f *newFile) written() string {
 	if f.temporary == "" {
 		return f.name

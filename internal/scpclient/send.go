@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/internal/scp"
 )
 
-// Receive takes from an scp -f what was asked for. If the error is not ErrFailed the session was
-// broken off; what has its name then is complete.
+// Receive takes the files asked for from an scp -f. If the error is not ErrFailed the session was
+// broken off; each file that has its name then is complete.
 func Receive(ctx context.Context, stream io.ReadWriter, w Want, o Options, l Listener) error {
 	s := newSession(ctx, stream, o, l)
 	if w.Placed == nil {
@@ -34,15 +34,15 @@ func Receive(ctx context.Context, stream io.ReadWriter, w Want, o Options, l Lis
 	return s.end()
 }
 
-// Send gives files of this machine to an scp -t. target is what Listeners are told; in says that it
-// is a directory. If the error is not ErrFailed the session was broken off.
+// Send gives files of this machine to an scp -t. target is the path that Listeners see; in says
+// that it is a directory. If the error is not ErrFailed the session was broken off.
 func Send(ctx context.Context, stream io.ReadWriter, sources []string, target string, in bool,
 	o Options, l Listener) error {
 	s := newSession(ctx, stream, o, l)
 	s.sending = true
 	refused, err := s.answer()
 	if err == nil {
-		err = refused // there is nothing yet to continue with
+		err = refused // there is nothing to continue with yet
 	}
 	placed := make(placing)
 	for _, source := range sources {
@@ -66,14 +66,14 @@ func Send(ctx context.Context, stream io.ReadWriter, sources []string, target st
 	return s.end()
 }
 
-// finish waits until the host's scp has ended: it sets the times of a directory only after it has
-// said that all of it is there.
+// finish waits until the host's scp has ended: it sets a directory's times only after it has
+// acknowledged the whole directory.
 func (s *session) finish(stream io.ReadWriter) error {
 	closer, ok := stream.(interface{ CloseWrite() error })
 	if !ok {
 		return nil
 	}
-	closer.CloseWrite() // fails if it has ended already, or as what follows does
+	closer.CloseWrite() // fails if the host has ended already, or as the read below does
 	_, err := io.CopyN(io.Discard, s.in, mostLast)
 	if err == io.EOF {
 		err = nil
@@ -81,11 +81,11 @@ func (s *session) finish(stream io.ReadWriter) error {
 	return err
 }
 
-// mostLast is more than a program says at its end.
+// mostLast is more than any program prints as it ends.
 const mostLast = 64 << 10
 
-// An item is a file or a directory of this machine. Where links are not followed, what is below a
-// directory is only reached through that, so that no link that takes something's place leads away.
+// An item is a file or a directory of this machine. Where links are not followed, a directory's
+// entries are reached only through it, so that no link put in an entry's place leads outside.
 type item struct {
 	path, name string
 	in         *os.Root // nil if links are followed
@@ -99,7 +99,7 @@ func (i item) look() (fs.FileInfo, error) {
 	return os.Stat(i.path)
 }
 
-// open opens what look has found, and waits for no named pipe that has taken its place.
+// open opens the file that look has found, and does not wait if a named pipe has taken its place.
 func (i item) open(found fs.FileInfo) (file *os.File, err error) {
 	const flag = os.O_RDONLY | syscall.O_NONBLOCK
 	if i.in != nil {
@@ -117,7 +117,7 @@ func (i item) open(found fs.FileInfo) (file *os.File, err error) {
 	return file, nil
 }
 
-// root opens a directory that look has found, for what is in it.
+// root opens a directory that look has found, to reach its entries.
 func (i item) root(found fs.FileInfo) (root *os.Root, err error) {
 	if i.in != nil {
 		root, err = i.in.OpenRoot(i.name)
@@ -134,7 +134,7 @@ func (i item) root(found fs.FileInfo) (root *os.Root, err error) {
 	return root, nil
 }
 
-// send sends a file, or a directory and what is in it.
+// send sends a file, or a directory and its contents.
 func (s *session) send(i item, target string) error {
 	if err := s.count(); err != nil {
 		return err
@@ -161,11 +161,11 @@ func (s *session) send(i item, target string) error {
 	return nil
 }
 
-// announce sends the lines before a file or a directory. refused is why the host does not take it.
+// announce sends the lines before a file or a directory. refused says why the host refuses it.
 func (s *session) announce(head scp.Header, info fs.FileInfo) (refused, err error) {
 	head.Mode = uint32(info.Mode().Perm())
 	if s.Times {
-		// a host's own access times mean little, and not every system tells them
+		// a host's own access times mean little, and not every system reports them
 		at := info.ModTime().Unix()
 		refused, err = s.ask(scp.Times{Mtime: at, Atime: at}.String())
 		if refused != nil || err != nil {
@@ -176,7 +176,7 @@ func (s *session) announce(head scp.Header, info fs.FileInfo) (refused, err erro
 }
 
 func (s *session) sendDirectory(i item, target string, info fs.FileInfo) error {
-	if i.depth == s.MaxDepth { // of what links lead to, there may be no end
+	if i.depth == s.MaxDepth { // links may form a cycle
 		s.fail(i.path, fmt.Errorf("directories are more than %d levels deep", s.MaxDepth))
 		return nil
 	}
@@ -260,7 +260,7 @@ func (s *session) sendFile(i item, target string, found fs.FileInfo) error {
 	if unread == nil {
 		err = s.ok()
 	} else {
-		err = s.refuse(unread) // the host keeps what it has, but knows
+		err = s.refuse(unread) // the host keeps the bytes it has, but learns of the failure
 	}
 	if err == nil {
 		refused, err = s.answer()
@@ -276,8 +276,8 @@ func (s *session) sendFile(i item, target string, found fs.FileInfo) error {
 	return nil
 }
 
-// pour sends exactly size bytes, as was announced: zeros for what cannot be read, and unread is
-// why.
+// pour sends exactly size bytes, as announced: zeros in place of bytes it cannot read, and unread
+// says why it cannot.
 func (s *session) pour(file io.Reader, size int64) (unread, err error) {
 	for left := size; left > 0; {
 		piece := s.buffer[:min(left, int64(len(s.buffer)))]

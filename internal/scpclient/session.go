@@ -1,8 +1,8 @@
-// Package scpclient is the client of the protocol that scp used before SFTP, for devices that have
+// Package scpclient is the client of the protocol that scp used before SFTP, for devices that offer
 // nothing else. It talks to an scp that runs on the host with -f or -t.
 //
-// That scp is not believed. Names that it sends are single names, at the top only those that were
-// asked for (CVE-2019-6111), and everything is written below an [os.Root]. Lines, depths and the
+// That scp is not trusted. The names it sends must be single names, and at the top only names that
+// were asked for (CVE-2019-6111); everything is written below an [os.Root]. Lines, depths and the
 // number of entries are bounded; sizes are only ever counted down.
 package scpclient
 
@@ -18,18 +18,18 @@ import (
 	"github.com/usftp/usftp/internal/scp"
 )
 
-// Options are those of a copy.
+// Options are the options of a copy.
 type Options struct {
 	Recursive  bool
 	Times      bool  // files and directories get the source's times
 	Modes      bool  // and its permissions, also where the target exists
 	MaxDepth   int   // of directories; 0 for the protocol's own limit
 	MaxEntries int64 // 0 for no limit
-	SkipLinks  bool  // of this machine; otherwise they are followed, as scp does
+	SkipLinks  bool  // on this machine; otherwise they are followed, as scp does
 }
 
-// A Listener is told what becomes of each file. Its methods are called one after the other. If the
-// session is broken off, a file that began does not end.
+// A Listener learns the fate of each file. Its methods are called one after the other. If the
+// session breaks off, a file that began does not end.
 type Listener interface {
 	Began(source, target string, size int64)
 	Moved(n int) error // n more bytes; an error ends the session
@@ -37,16 +37,16 @@ type Listener interface {
 
 	Made(dir string)               // a directory was made
 	Skipped(source, why string)    // it is not copied, which is no failure
-	Failed(source string, e error) // what did not begin
+	Failed(source string, e error) // source did not begin
 }
 
 // ErrFailed is returned if some files were not copied. The Listener knows which.
 var ErrFailed = errors.New("not everything was copied")
 
-// ErrNotSCP reports that the host has said something that is not the protocol.
+// ErrNotSCP reports that the host has sent something outside the protocol.
 var ErrNotSCP = errors.New("the host does not speak scp's protocol")
 
-// bufferSize is what is read and written at once.
+// bufferSize is the most that is read or written at once.
 const bufferSize = 128 << 10
 
 // A session is one conversation.
@@ -82,10 +82,10 @@ func (s *session) fail(source string, err error) {
 	s.Failed(source, err)
 }
 
-// A placing has the sources at one target, by name, so that none replaces another.
+// A placing maps the names at one target to their sources, so that no source replaces another.
 type placing map[string]string
 
-// place runs copy, which places source, unless something else has the name.
+// place runs copy, which places source, unless another source has the name.
 func (s *session) place(in placing, name, source string, copy func() error) error {
 	if earlier, twice := in[name]; twice {
 		err := fmt.Errorf("%s was copied there under the same name", earlier)
@@ -116,7 +116,7 @@ func (s *session) count() error {
 
 func (s *session) say(text string) error { return s.write([]byte(text)) }
 
-// write sends p. If that fails while files are sent, the host may have said why before it went.
+// write sends p. If that fails while sending, the host may have said why before it went.
 func (s *session) write(p []byte) error {
 	_, err := s.out.Write(p)
 	if err == nil || !s.sending {
@@ -128,7 +128,7 @@ func (s *session) write(p []byte) error {
 
 func (s *session) ok() error { return s.say("\x00") }
 
-// refuse tells the host why something is not taken; the session continues.
+// refuse tells the host why something is refused; the session continues.
 func (s *session) refuse(cause error) error {
 	return s.say("\x01scp: " + oneLine(cause.Error()) + "\n")
 }
@@ -139,7 +139,7 @@ func (s *session) giveUp(cause error) error {
 	return cause
 }
 
-// oneLine makes a text fit into a line of the protocol.
+// oneLine makes a text fit into one line of the protocol.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -155,12 +155,12 @@ type hostError struct{ text string }
 
 func (e *hostError) Error() string { return "the host says: " + e.text }
 
-// hostFailure returns what the host has said, which usually begins with the name of its program.
+// hostFailure returns the host's message, which usually begins with the name of its program.
 func hostFailure(text string) error {
 	return &hostError{oneLine(strings.TrimPrefix(strings.TrimSpace(text), "scp: "))}
 }
 
-// answer reads the host's answer. refused is why it does not take this file; an error ends the
+// answer reads the host's answer. refused says why the host refuses this file; an error ends the
 // session.
 func (s *session) answer() (refused, err error) {
 	code, err := s.in.ReadByte()
@@ -179,7 +179,7 @@ func (s *session) answer() (refused, err error) {
 	case err != nil && err != io.ErrUnexpectedEOF:
 		return nil, err
 	}
-	// what a start-up file of the user's shell prints comes before the protocol
+	// output of a start-up file of the user's shell comes before the protocol
 	return nil, fmt.Errorf("%w: it sent %q (a start-up file there must print nothing)", ErrNotSCP,
 		oneLine(string(code)+text))
 }
@@ -192,7 +192,7 @@ func (s *session) ask(line string) (refused, err error) {
 	return s.answer()
 }
 
-// line reads a line, without its end. At the end of the stream it returns what there was, and
+// line reads a line, without its end. At the end of the stream it returns the partial line and
 // io.ErrUnexpectedEOF.
 func (s *session) line() (string, error) {
 	var line []byte
@@ -209,7 +209,7 @@ func (s *session) line() (string, error) {
 	return "", s.giveUp(fmt.Errorf("%w: it sent a line that is too long", ErrNotSCP))
 }
 
-// lost translates an end of the stream where more was expected.
+// lost translates an end of the stream where more data was expected.
 func lost(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

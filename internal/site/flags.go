@@ -28,16 +28,16 @@ type Flags struct {
 }
 
 const (
-	// defaultListen is reachable only from this machine: serving a network takes a decision. The
-	// port is not ssh's, which is in use and needs privileges, but the one that most separate SFTP
-	// servers use.
+	// defaultListen is reachable only from this machine: serving a network is the operator's
+	// decision. The port is not ssh's, which is in use and needs privileges, but the one that most
+	// separate SFTP servers use.
 	defaultListen = "127.0.0.1:2022"
 
 	// defaultGrace is how long running sessions may continue once the server is asked to end.
 	defaultGrace = 30 * time.Second
 )
 
-// Register adds the flags to a command's.
+// Register adds the flags to a flag set.
 func (s *Flags) Register(f *pflag.FlagSet) {
 	s.given = f.Changed
 	f.StringArrayVar(&s.listen, "listen", nil, "listen on `address`:port ("+defaultListen+
@@ -54,7 +54,7 @@ func (s *Flags) Register(f *pflag.FlagSet) {
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "like --log-level debug")
 }
 
-// Check returns what is wrong with the flags.
+// Check returns an error if a flag is invalid.
 func (s *Flags) Check() error {
 	if s.Format != "text" && s.Format != "json" {
 		return fmt.Errorf("--log-format %s: must be text or json", s.Format)
@@ -115,7 +115,7 @@ func ParseLevel(name string) (slog.Level, error) {
 	return 0, errors.New("must be quiet, error, info or debug")
 }
 
-// ParseUmask parses permission bits; "" is none.
+// ParseUmask parses permission bits; "" means none.
 func ParseUmask(text string) (fs.FileMode, error) {
 	if text == "" {
 		return 0, nil
@@ -136,7 +136,7 @@ func KnownOperation(name string) error {
 		strings.Join(server.Operations(), ", "))
 }
 
-// CheckAddress returns what is wrong with an address to listen on.
+// CheckAddress returns an error unless address is one to listen on.
 func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil {

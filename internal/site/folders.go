@@ -8,16 +8,16 @@ import (
 	"github.com/usftp/usftp/server"
 )
 
-// A Folder is a part of what a user sees, with rules of its own.
+// A Folder is a part of the tree that a user sees, with rules of its own.
 type Folder struct {
 	Path         string // absolute and clean, and not "/"
-	Root         string // "" is what the folder around it has there
+	Root         string // "" means the files of the folder around it
 	Policy       server.Policy
 	Quota        [2]int64 // of Root
 	RefusedNames []string
 }
 
-// Roots returns the roots of all that a user sees: none of a user who is only there to be disabled.
+// Roots returns the roots that a user sees: none if the user exists only to be disabled.
 func (a *Account) Roots() (roots []string) {
 	if a.Root != "" {
 		roots = append(roots, a.Root)
@@ -30,9 +30,9 @@ func (a *Account) Roots() (roots []string) {
 	return roots
 }
 
-// compose opens the folders of a user, and puts them into the tree. Its rules are then those of the
-// folders, and policy says what is left for the whole. Unruled is for the operator: only quotas
-// hold. The caller holds the lock.
+// compose opens the folders of a user, and puts them into the tree. The folders' rules then hold,
+// and policy keeps only rules for the whole. Unruled is for the operator: only quotas hold. The
+// caller holds the lock.
 func (s *Site) compose(one *Account, files server.FS, policy *server.Policy,
 	unruled bool) (server.FS, error) {
 	if len(one.Folders) == 0 && (len(one.RefusedNames) == 0 || unruled) {
@@ -75,7 +75,7 @@ func (s *Site) treeOf(f *Folder) (*tree, error) {
 	return t, err
 }
 
-// folderRoots returns why one of the folders of a user cannot be served.
+// folderRoots returns an error if a folder of a user cannot be served.
 func (s *Site) folderRoots(one *Account) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -90,7 +90,7 @@ func (s *Site) folderRoots(one *Account) error {
 	return nil
 }
 
-// guarded returns what a user is to see of what a folder holds.
+// guarded returns the files that a user is to see of a folder's.
 func (s *Site) guarded(user, folder string, files server.FS) (server.FS, error) {
 	if s.Guard == nil {
 		return files, nil
@@ -98,8 +98,8 @@ func (s *Site) guarded(user, folder string, files server.FS) (server.FS, error) 
 	return s.Guard(user, folder, files)
 }
 
-// RootOf returns the root that holds a path of a user, or "", and the path of the folder whose root
-// that is, or "/".
+// RootOf returns the root that holds a path of a user, or "", and the path of the folder that has
+// this root, or "/".
 func (s *Site) RootOf(user, name string) (root, folder string) {
 	one, name := s.servedOf(user), path.Clean("/"+name)
 	at := Folder{Path: "/", Root: one.Root}

@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// defaultHostKeys returns where to keep keys that clients should recognize later.
+// defaultHostKeys returns the files for host keys that clients should recognize later.
 func defaultHostKeys(types []string) (names []string, err error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -30,7 +30,7 @@ func defaultHostKeys(types []string) (names []string, err error) {
 }
 
 // loadHostKeys refuses a key that others can read, as sshd does: they could impersonate the server.
-// Missing ones are left out, or made.
+// Missing keys are left out, or made.
 func loadHostKeys(names []string, missing bool) ([]ssh.Signer, error) {
 	there := names[:0:0]
 	for _, name := range names {

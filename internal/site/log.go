@@ -17,7 +17,7 @@ func NewHandler(console *ui.Console, format string, level slog.Leveler) slog.Han
 	return slog.NewTextHandler(console, options)
 }
 
-// escapingWriter escapes in JSON what the text format escapes.
+// escapingWriter escapes in JSON the characters that the text format escapes.
 type escapingWriter struct{ w io.Writer }
 
 func (e escapingWriter) Write(p []byte) (int, error) {

@@ -10,23 +10,23 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// Outside is [sshd.Outside], but returns an account that has not been opened yet.
+// Outside is like [sshd.Outside], but returns an account that has not been opened yet.
 type Outside func(conn ssh.ConnMetadata, known bool, password string) (*Account, error)
 
-// guest is what a user may reach whom Outside has let in, and when that was.
+// A guest is a user whom Outside has let in: the files they may reach, and when they came.
 type guest struct {
 	Served
 	came time.Time
 }
 
-// mostGuests is how many users Outside may have let in before those who have gone are forgotten:
-// there may be any number, and the directories of each are open.
+// mostGuests is how many users Outside may have let in before those who left are forgotten: there
+// may be any number, and the directories of each are open.
 const mostGuests = 5000
 
-// letInFor is how long a guest is remembered without being logged in: longer than logins may take.
+// letInFor is how long a guest who is not logged in is remembered: longer than logins may take.
 const letInFor = 10 * time.Minute
 
-// outside opens what users will see who are in no list, once they are let in.
+// outside opens the files of users who are in no list, once they are let in.
 func (s *Site) outside(decide Outside) sshd.Outside {
 	if decide == nil {
 		return nil
@@ -54,13 +54,13 @@ func (s *Site) outside(decide Outside) sshd.Outside {
 	}
 }
 
-// forgetGuests forgets guests who have gone, if there are too many. Their directories are closed
-// when the last session is over that uses them.
+// forgetGuests forgets guests who left, if there are too many. Their directories are closed when
+// the last session that uses them ends.
 func (s *Site) forgetGuests() {
 	s.letting.Lock()
 	full := len(s.guests) >= cmp.Or(s.mostGuests, mostGuests)
 	s.letting.Unlock()
-	if !full || !s.coming.TryLock() { // if somebody is just coming in, another time
+	if !full || !s.coming.TryLock() { // a guest is coming in: another time
 		return
 	}
 	defer s.coming.Unlock()
@@ -79,7 +79,7 @@ func (s *Site) forgetGuests() {
 	var gone []Served
 	s.letting.Lock()
 	maps.DeleteFunc(s.guests, func(user string, one guest) bool {
-		if stays[user] || time.Since(one.came) < letInFor { // who may not be logged in yet
+		if stays[user] || time.Since(one.came) < letInFor { // may not be logged in yet
 			use(one.Served)
 			return false
 		}
@@ -98,7 +98,7 @@ func (s *Site) forgetGuests() {
 	}
 }
 
-// Guests returns what users may reach whom Outside has let in, unless they were forgotten.
+// Guests returns the files that the users whom Outside has let in may reach, unless forgotten.
 func (s *Site) Guests() map[string]Served {
 	s.letting.Lock()
 	defer s.letting.Unlock()
@@ -109,7 +109,7 @@ func (s *Site) Guests() map[string]Served {
 	return all
 }
 
-// servedOf returns what a user may reach, who may have come from outside.
+// servedOf returns the files that a user may reach, perhaps one from outside.
 func (s *Site) servedOf(user string) Served {
 	if served, listed := s.Served()[user]; listed {
 		return served

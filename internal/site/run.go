@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// Run serves what Start has made until ctx ends, and then until the running sessions have ended or
-// the grace period is over.
+// Run serves until ctx ends, and then until the running sessions have ended or the grace period is
+// over. Start comes first.
 func (s *Site) Run(ctx context.Context) error {
 	listeners, err := s.listen()
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Site) Run(ctx context.Context) error {
 			if err := s.apply(s.settings); err != nil {
 				s.Log.Error("the users cannot be changed; the old ones stay", "error", err)
 			}
-		case err := <-ended: // accepting has failed permanently
+		case err := <-ended: // accepting has failed for good
 			s.sshd.Close()
 			return err
 		case <-ctx.Done():
@@ -83,7 +83,7 @@ func (s *Site) restart(ctx context.Context) bool {
 	return true
 }
 
-// retire lets running sessions end when they like, or, once ctx ends, in the grace period.
+// retire lets running sessions end by themselves, or, once ctx ends, within the grace period.
 func (s *Site) retire(ctx context.Context) error {
 	if s.sshd.Retire(ctx) != nil {
 		return s.shutdown(ctx)
@@ -92,7 +92,7 @@ func (s *Site) retire(ctx context.Context) error {
 	return &ui.ExitError{Code: ui.ExitOK}
 }
 
-// shutdown lets running sessions end.
+// shutdown lets running sessions end within the grace period.
 func (s *Site) shutdown(ctx context.Context) error {
 	s.Log.Info("shutting down", "reason", context.Cause(ctx), "grace", s.started.Grace.String())
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx),
@@ -105,7 +105,7 @@ func (s *Site) shutdown(ctx context.Context) error {
 	return &ui.ExitError{Code: ui.ExitOK}
 }
 
-// reload rereads what may have changed. If anything is invalid nothing changes.
+// reload rereads the settings. If anything is invalid nothing changes.
 func (s *Site) reload(ctx context.Context) {
 	settings, err := s.read()
 	if err == nil {
@@ -132,11 +132,11 @@ func (s *Site) listen() (listeners []net.Listener, err error) {
 	return listeners, nil
 }
 
-// Listen listens on an address of the settings, or takes over what the process before this one
-// listened on. It may be called after Start.
+// Listen listens on an address of the settings, or takes over the socket of the process before this
+// one. It may be called after Start.
 func (s *Site) Listen(address string) (net.Listener, error) { return s.sockets.listen(address) }
 
-// listenOn listens on an address, or says in plain words why it cannot.
+// listenOn listens on an address, or explains in plain words why it cannot.
 func listenOn(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err == nil {
@@ -169,7 +169,7 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-// FileError describes what happened to a file in plain words.
+// FileError describes a failure with a file in plain words.
 func FileError(what, name string, err error) error {
 	return fmt.Errorf("%s %s: %s", what, name, ui.ReasonOf(err))
 }

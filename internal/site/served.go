@@ -4,20 +4,20 @@ import (
 	"github.com/usftp/usftp/server"
 )
 
-// Served is what a user may reach.
+// Served says which files a user may reach.
 type Served struct {
 	Root    string // of /
 	Folders []Folder
-	Quota   *server.Quota // of Root; nil is none, or none yet
-	Limits  [2]int64      // of the quota, in bytes and files; 0 is none
+	Quota   *server.Quota // of Root; nil if there is none, or none yet
+	Limits  [2]int64      // of the quota, in bytes and files; 0 for none
 	More    bool          // the user is one of MoreUsers
 	Group   string
 
-	// Moved returns what the user has sent and fetched in this period, as this server knows.
+	// Moved returns the bytes the user sent and fetched in this period, as this server knows.
 	Moved func() (up, down server.Usage)
 
-	// Open returns what the user sees, for the operator: no permissions and patterns hold, but
-	// quotas do. It returns nil for a root that is still to be made.
+	// Open returns the files the user sees, for the operator: permissions and patterns do not hold,
+	// but quotas do. It returns nil for a root that is not made yet.
 	Open func() (server.FS, *server.Policy, error)
 }
 
@@ -27,7 +27,7 @@ func (s *Served) roots() []string {
 	return account.Roots()
 }
 
-// servedTo returns what a user, who may be one of MoreUsers, may reach.
+// servedTo returns the files that a user, perhaps one of MoreUsers, may reach.
 func (s *Site) servedTo(one *Account, more bool) Served {
 	served := Served{Root: one.Root, Folders: one.Folders, Quota: s.quotaOf(one),
 		Limits: one.Quota, More: more, Group: one.Group}

@@ -1,5 +1,5 @@
-// Package site is a running server, as usftp serve and usftpd have it: what listens, who may log in
-// to what, the log, reloading on SIGHUP, and the end on a signal.
+// Package site is a running server, as usftp serve and usftpd have it: its listeners, who may log
+// in and reach which files, the log, reloading on SIGHUP, and the end on a signal.
 package site
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// A Site is a server. Its exported fields are set before Start, except as they say.
+// A Site is a server. Its exported fields are set before Start, except where noted.
 type Site struct {
 	*ui.App
 
-	// Read makes the settings, and makes them again for each reload.
+	// Read makes the settings, anew for each reload.
 	Read func() (*Settings, error)
 
-	// KeyTypes are those of the host keys that are made if the settings name none.
+	// KeyTypes are the types of the host keys to make if the settings name none.
 	KeyTypes []string
 
-	// Events, if not nil, gets what happens. It may be set by Read or Prepare.
+	// Events, if not nil, gets the server's events. Read or Prepare may set it.
 	Events func(server.Event)
 
-	// Gate, if not nil, is asked before changes. It may be set by Prepare.
+	// Gate, if not nil, is asked before changes. Prepare may set it.
 	Gate server.Gate
 
 	// Accept, if not nil, wraps each listener.
@@ -45,39 +45,39 @@ type Site struct {
 	// used. It may set the next eight.
 	Prepare func() error
 
-	// Open, if not nil, opens a root that is no directory; for others it returns nil. It is called
-	// once for each root, unless it fails.
+	// Open, if not nil, opens a root that is no directory; for directories it returns nil. It is
+	// called once for each root, unless it fails.
 	Open func(root string) (server.FS, error)
 
-	// Guard, if not nil, returns what a user is to see of a root in its place, which the folder of
-	// this path has.
+	// Guard, if not nil, returns the files a user is to see in place of a root's. The root belongs
+	// to the folder with this path.
 	Guard func(user, folder string, files server.FS) (server.FS, error)
 
 	// Directory opens a root that is a directory. The default is osfs.New.
 	Directory func(root string) (*osfs.FS, error)
 
-	// Shared, if not nil, is what the server shares with others.
+	// Shared, if not nil, is the state that the server shares with others.
 	Shared Shared
 
-	// Check makes Start only find out whether the server would start as it should: it makes no host
+	// Check makes Start only find out whether the server would start properly: it makes no host
 	// keys, and fails if a user would be left out, or their login would fail.
 	Check bool
 
-	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence.
-	// One with a mistake is left out, with a warning. Refresh asks again.
+	// MoreUsers, if not nil, returns users besides those of the settings, which take precedence. A
+	// user with a mistake is left out, with a warning. Refresh asks again.
 	MoreUsers func(made *Settings) []Account
 
-	// Lenient lets the server start although directories of some users cannot be opened, and reload
-	// although other storage cannot be either. These users' logins fail until it can be.
+	// Lenient lets the server start even if directories of some users cannot be opened, and reload
+	// even if other storage cannot be. Logins of these users fail until it can be.
 	Lenient bool
 
-	// Second decides on the codes of users with a second factor.
+	// Second checks the codes of users with a second factor.
 	Second func(conn ssh.ConnMetadata, code string) error
 
-	// Restarts makes SIGUSR2 start the program again, which takes over what this one listens on.
+	// Restarts makes SIGUSR2 start the program again, which takes over the listening sockets.
 	Restarts bool
 
-	// More are further lines of what Run prints. They may be set after Start.
+	// More has further lines for Run to print. It may be set after Start.
 	More string
 
 	// Log is made by Start.
@@ -85,18 +85,18 @@ type Site struct {
 
 	refresh  chan struct{}
 	level    slog.LevelVar
-	started  *Settings // those read first, of which some cannot change
+	started  *Settings // the first settings, of which some cannot change
 	settings *Settings // in effect now
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
 	served    atomic.Pointer[map[string]Served] // by users
-	opening   sync.Mutex                        // for the next one; held while storage is asked
+	opening   sync.Mutex                        // for trees; held while storage is asked
 	trees     map[string]*tree
-	counting  sync.Mutex // for the next one; held for a moment
+	counting  sync.Mutex // for periods; held for a moment
 	periods   map[periodic]*periodAccount
-	letting   sync.Mutex       // for guests; nobody waits for storage with it
-	coming    sync.RWMutex     // read while a guest comes in, locked while others are forgotten
+	letting   sync.Mutex       // for guests; never held while waiting for storage
+	coming    sync.RWMutex     // read-locked while a guest comes in, locked to forget guests
 	guests    map[string]guest // by users whom Outside has let in
 
 	mostGuests int // in tests
@@ -105,14 +105,14 @@ type Site struct {
 	recounting sync.WaitGroup // counting of quotas after reloads
 }
 
-// Shared is what several servers share.
+// Shared is the state that several servers share.
 type Shared interface {
 	sshd.Limits
 	Bans() sshd.Bans
 	Account(tree string, maxBytes, maxFiles int64) server.Account
 }
 
-// Settings is what is served, to whom and how; each reload makes new ones.
+// Settings are a server's configuration; each reload makes new ones.
 type Settings struct {
 	SSHD        sshd.Config // without the host keys, the logger and the functions that authenticate
 	Listen      []string
@@ -125,9 +125,9 @@ type Settings struct {
 	Revoked     *sshd.RevocationList
 	Warnings    []string
 	Templates   any     // for MoreUsers
-	Outside     Outside // nil if nobody else knows passwords
+	Outside     Outside // nil if nothing else knows passwords
 
-	// Fixed is what else cannot change without a restart: by names for people, as texts to compare.
+	// Fixed has the other settings that need a restart: by names for people, as texts to compare.
 	Fixed map[string]string
 }
 
@@ -137,16 +137,16 @@ type Account struct {
 	Root         string
 	Folders      []Folder
 	RefusedNames []string
-	MakeRoot     bool     // when the user logs in and it is missing
+	MakeRoot     bool     // at login, if it is missing
 	Quota        [2]int64 // bytes and files
 	Transfers    Transfers
 	PasswordHash string
 	Group        string // whose settings the user has, or ""
 	SecondFactor bool   // a code is asked for after a key or a password
-	Problem      error  // what is known to be wrong, with the line that says so
+	Problem      error  // the mistake that is known, with its line
 }
 
-// Start makes the server, without listening yet.
+// Start makes the server, but does not listen yet.
 func (s *Site) Start() error {
 	var err error
 	if s.started, err = s.read(); err != nil {
@@ -166,7 +166,7 @@ func (s *Site) Start() error {
 	return s.apply(s.started)
 }
 
-// read makes settings, and completes them.
+// read makes settings, and fills in the defaults.
 func (s *Site) read() (*Settings, error) {
 	made, err := s.Read()
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *Site) read() (*Settings, error) {
 	return made, err
 }
 
-// apply puts settings into effect, initially or after a reload.
+// apply puts settings into effect, at the start or after a reload.
 func (s *Site) apply(made *Settings) error {
 	if changed := changedSince(s.started, made); len(changed) > 0 {
 		s.Log.Warn("settings have changed that need a restart", "settings",
@@ -223,7 +223,7 @@ func (s *Site) apply(made *Settings) error {
 	} else {
 		err = s.sshd.Reload(config)
 	}
-	if err == nil && !first { // nothing is left that can be refused
+	if err == nil && !first { // nothing left can be refused
 		err = s.directory.Set(accounts)
 	}
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *Site) apply(made *Settings) error {
 	return nil
 }
 
-// changedSince names what differs and cannot change without a restart.
+// changedSince names the settings that differ and cannot change without a restart.
 func changedSince(started, made *Settings) (names []string) {
 	was, is := started.fixed(), made.fixed()
 	for name := range is {
@@ -256,7 +256,7 @@ func (s *Settings) fixed() map[string]string {
 	return all
 }
 
-// accounts opens what the users will see. keys reports whether keys or certificates let anybody in.
+// accounts opens the users' files. keys reports whether keys or certificates let anybody in.
 func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err error) {
 	accounts.Authorities, accounts.Revoked = made.Authorities, made.Revoked
 	keys = made.Authorities != nil || s.MoreUsers != nil
@@ -310,7 +310,7 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	return accounts, keys, err
 }
 
-// Served returns what each user may reach now. It must not be changed.
+// Served returns the files each user may reach now. The map must not be changed.
 func (s *Site) Served() map[string]Served {
 	if served := s.served.Load(); served != nil {
 		return *served
@@ -321,10 +321,10 @@ func (s *Site) Served() map[string]Served {
 // Logins returns the connections that have logged in.
 func (s *Site) Logins() []sshd.Login { return s.sshd.Logins() }
 
-// EndLogins ends those of which end says so, and returns how many.
+// EndLogins ends the logins for which end returns true, and returns how many.
 func (s *Site) EndLogins(end func(sshd.Login) bool) int { return s.sshd.EndLogins(end) }
 
-// Refresh puts the users that MoreUsers returns now into effect, soon.
+// Refresh soon puts the users that MoreUsers returns now into effect.
 func (s *Site) Refresh() {
 	select {
 	case s.refresh <- struct{}{}:

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// sockets only listen: here no process can take them over.
+// sockets only listens: no process can take over sockets here.
 type sockets struct{}
 
 func (*sockets) inherit() error { return nil }

@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A restart starts the program again, as it is on the disk now and with the same arguments, which
-// takes over the listening sockets: connections that wait in them wait for whoever accepts. Only
-// once it accepts does the old one stop accepting, and ends with its last session.
+// A restart starts the program again, as it is on the disk now and with the same arguments. It
+// takes over the listening sockets, where waiting connections go on waiting until either accepts.
+// Only once it accepts does the old one stop accepting, and ends with its last session.
 
 const (
 	// inheritVariable has the addresses of the sockets that a new process inherits, from descriptor
-	// firstInherited on; the one before them is a pipe that it writes to when it accepts.
+	// firstInherited on; the descriptor before them is a pipe that it writes to when it accepts.
 	inheritVariable = "USFTPD_SOCKETS"
 	firstInherited  = 4
 
@@ -31,7 +31,7 @@ const (
 	takeoverPatience = time.Minute
 )
 
-// sockets are those that listen, by the address in the settings.
+// sockets are the listening sockets, by the address in the settings.
 type sockets struct {
 	inherited map[string][]net.Listener
 	own       []socket
@@ -43,7 +43,7 @@ type socket struct {
 	listener *net.TCPListener
 }
 
-// inherit takes what the process before this one has left.
+// inherit takes the sockets that the process before this one left.
 func (s *sockets) inherit() error {
 	text, left := os.LookupEnv(inheritVariable)
 	os.Unsetenv(inheritVariable)
@@ -55,7 +55,7 @@ func (s *sockets) inherit() error {
 	s.inherited = map[string][]net.Listener{}
 	for i, address := range strings.Fields(text) {
 		f := os.NewFile(uintptr(firstInherited+i), address)
-		l, err := net.FileListener(f) // of a duplicate
+		l, err := net.FileListener(f) // f is duplicated
 		f.Close()
 		if err != nil {
 			return fmt.Errorf("cannot take over the socket of %s: %w", address, causeOf(err))
@@ -78,8 +78,8 @@ func (s *sockets) listen(address string) (l net.Listener, err error) {
 	return l, nil
 }
 
-// accepting tells the process before this one, if there is any, that it may end, and gives up what
-// is no longer listened on.
+// accepting tells the process before this one, if any, that it may end, and closes the inherited
+// sockets that the settings no longer name.
 func (s *sockets) accepting() {
 	for _, all := range s.inherited {
 		closeAll(all)
@@ -92,8 +92,8 @@ func (s *sockets) accepting() {
 	}
 }
 
-// duplicate returns a descriptor of a socket for another process. One of the File method would make
-// the socket block for both, and then Close would wait for the next client.
+// duplicate returns a descriptor of a socket for another process. The File method's would make the
+// socket block for both, and then Close would wait for the next client.
 func duplicate(l *net.TCPListener) (f *os.File, err error) {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -108,7 +108,7 @@ func duplicate(l *net.TCPListener) (f *os.File, err error) {
 	return f, errors.Join(wrong, err)
 }
 
-// handOver starts the new process, and returns it once it accepts, and this one no longer does.
+// handOver starts the new process, and returns it once it accepts and this one no longer does.
 func (s *sockets) handOver(ctx context.Context) (*os.Process, error) {
 	if os.Getpid() == 1 {
 		return nil, errors.New("process 1 of a container cannot be replaced: restart the container")
@@ -144,7 +144,7 @@ func (s *sockets) handOver(ctx context.Context) (*os.Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	signals.Close() // so that the end of the new process ends the reading
+	signals.Close() // so that the read ends if the new process does
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	ready.SetReadDeadline(time.Now().Add(takeoverPatience))
@@ -171,8 +171,8 @@ func restartSignals() (asked <-chan os.Signal, stop func()) {
 	return caught, func() { signal.Stop(caught) }
 }
 
-// tellSystemd says which process is the service from now on (sd_notify(3)), where the unit has
-// NotifyAccess.
+// tellSystemd tells systemd which process is the service from now on (sd_notify(3)), where the unit
+// has NotifyAccess.
 func tellSystemd(pid int) error {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {

@@ -9,17 +9,17 @@ import (
 )
 
 // Transfers limit the bytes of contents that a user sends and fetches in each day or month, by UTC.
-// 0 is no limit.
+// 0 means no limit.
 type Transfers struct {
 	Up, Down int64
 	Daily    bool
 }
 
-// TransferTree begins the names of the accounts of transfers. What comes after it is the day or
-// month, the direction and the user.
+// TransferTree begins the names of the accounts of transfers. The day or month, the direction and
+// the user follow.
 const TransferTree = "transfers://"
 
-// transfers returns the accounts for what a user may send and fetch, or nil.
+// transfers returns the accounts for a user's uploads and downloads, or nil.
 func (s *Site) transfers(user string, t Transfers) (up, down server.Account) {
 	s.counting.Lock()
 	defer s.counting.Unlock()
@@ -43,14 +43,14 @@ func (s *Site) transfers(user string, t Transfers) (up, down server.Account) {
 	return account("up", t.Up), account("down", t.Down)
 }
 
-// moved returns what a user has sent and fetched in this period.
+// moved returns the bytes that a user has sent and fetched in this period.
 func (s *Site) moved(user string, t Transfers) (up, down server.Usage) {
 	sent, fetched := s.transfers(user, t)
 	return known(sent), known(fetched)
 }
 
-// known returns what is known of an account of transfers, or nil, without asking the store: users
-// who have moved nothing here are many.
+// known returns the usage of an account of transfers, without asking the store: many users have
+// moved nothing here.
 func known(account server.Account) server.Usage {
 	p, ok := account.(*periodAccount)
 	if !ok {
@@ -65,13 +65,13 @@ func known(account server.Account) server.Usage {
 	return server.Usage{MaxBytes: p.most}
 }
 
-// periodic is what an account is for.
+// periodic identifies an account.
 type periodic struct {
 	period, name string
 	most         int64
 }
 
-// periodAccount is an account that begins anew with each day or month.
+// periodAccount is an account that starts anew each day or month.
 type periodAccount struct {
 	periodic
 	shared Shared // or nil

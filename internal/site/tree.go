@@ -13,15 +13,15 @@ import (
 	"github.com/usftp/usftp/server/osfs"
 )
 
-// A tree is what is served, with what its users share. It stays open until the program ends, for
-// sessions that began before a reload.
+// A tree is the storage of a root, with the quotas that its users share. It stays open until the
+// program ends, for sessions that began before a reload.
 type tree struct {
 	fs     server.FS
 	info   fs.FileInfo // nil unless it is a directory
 	quotas map[[2]int64]*server.Quota
 }
 
-// tree opens what a root stands for, or returns what is already open.
+// tree opens the storage of a root, or returns the tree that is already open.
 func (s *Site) tree(root string) (*tree, error) {
 	if t := s.trees[root]; t != nil && t.info == nil {
 		return t, nil
@@ -56,7 +56,7 @@ func (s *Site) tree(root string) (*tree, error) {
 	return s.keep(root, files, info), nil
 }
 
-// noRoot is a directory that cannot be served, with the cause that the text has in plain words.
+// noRoot is a directory that cannot be served, with the cause that the text puts in plain words.
 type noRoot struct {
 	error
 	cause error
@@ -73,8 +73,8 @@ func (s *Site) keep(root string, files server.FS, info fs.FileInfo) *tree {
 	return t
 }
 
-// unmade reports whether all that is wrong is that the root of the user is missing, and not that of
-// a folder, which nobody makes.
+// unmade reports whether the only problem is that the user's root is missing, not a folder's, which
+// is never made.
 func (a *Account) unmade(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(folderRoot))
 }
@@ -84,15 +84,15 @@ type folderRoot struct{ error }
 
 func (f folderRoot) Unwrap() error { return f.error }
 
-// unserved is why what a user is to see cannot be opened.
+// unserved is why a user's files cannot be opened.
 type unserved struct{ error }
 
 func (u unserved) Unwrap() error { return u.error }
 
-// openFor opens what a user is to see. If that is impossible now, it is tried again whenever the
-// user logs in.
+// openFor opens the files that a user is to see. If it cannot now, it tries again at each login of
+// the user.
 //
-// At the start strict refuses storage that cannot be used, which is most likely a mistake.
+// At the start strict refuses unusable storage, which is most likely a mistake.
 func (s *Site) openFor(one *Account, strict bool) (err error) {
 	if s.Check && one.Problem != nil {
 		return one.Problem
@@ -135,7 +135,7 @@ func (s *Site) openFor(one *Account, strict bool) (err error) {
 	return nil
 }
 
-// makeRoot makes a directory, unless it is there. The directory that it is to be in must be.
+// makeRoot makes a directory, unless it exists. Its parent must exist.
 func makeRoot(root string) error {
 	if strings.Contains(root, "://") {
 		return nil
@@ -147,12 +147,12 @@ func makeRoot(root string) error {
 	return nil
 }
 
-// files opens what a user is to see.
+// files opens the files that a user is to see.
 func (s *Site) files(one *Account) (files server.FS, policy server.Policy, err error) {
 	return s.filesOf(one, false)
 }
 
-// filesOf is files, or for the operator, without the rules.
+// filesOf opens files like files; unruled drops the rules, for the operator.
 func (s *Site) filesOf(one *Account, unruled bool) (files server.FS, policy server.Policy,
 	err error) {
 	s.opening.Lock()
@@ -185,7 +185,7 @@ func (s *Site) quota(t *tree, root string, bounds [2]int64) *server.Quota {
 	return t.quotas[bounds]
 }
 
-// A rootQuota is a quota with what it limits.
+// A rootQuota is a quota, and the root that it limits.
 type rootQuota struct {
 	*server.Quota
 	root string
@@ -204,7 +204,7 @@ func (s *Site) quotas() (all []rootQuota) {
 	return all
 }
 
-// recount counts what lies under quotas again, since others may have changed it.
+// recount counts the files under quotas again, since others may have changed them.
 func (s *Site) recount(ctx context.Context, quotas []rootQuota) {
 	for _, q := range quotas {
 		if err := q.Recount(ctx, q.fs, "/"); err != nil {

@@ -54,7 +54,7 @@ func (k *keyRequest) parse(rest []byte) error {
 	return nil
 }
 
-// signedData returns what a user signs: RFC 4252, section 7.
+// signedData returns the data that a user signs: RFC 4252, section 7.
 func (a *authRequest) signedData(session []byte, k keyRequest) []byte {
 	k.signed, k.signature = true, nil
 	own := *a
@@ -80,7 +80,7 @@ func (f *authFailure) parse(payload []byte) error {
 func parseBanner(payload []byte) (string, error) {
 	r := body(payload, msgUserAuthBanner)
 	text := r.String()
-	return text, r.parsed() // some leave out the language tag
+	return text, r.parsed() // some servers leave out the language tag
 }
 
 // maxQuestions limits how many questions a server may ask at a time, and how many answers a client
@@ -141,8 +141,8 @@ func parseInfoResponse(payload []byte) (answers []string, err error) {
 // A Challenge answers keyboard-interactive's questions.
 type Challenge = xssh.KeyboardInteractiveChallenge
 
-// An AuthMethod is one way to log in, for a single attempt: made by [PublicKey], [Password],
-// [KeyboardInteractive] or [None].
+// An AuthMethod is one way to log in, for a single attempt: made by [PublicKey], [Password] or
+// [KeyboardInteractive].
 type AuthMethod interface {
 	name() string
 	// attempt sends the request and answers the server's questions until it decides.

@@ -28,11 +28,11 @@ func (e *localError) Unwrap() error { return e.err }
 
 // A Flight is a short login: everything after NEWKEYS is sent at once, signed with a key that is
 // likely to be right, or with a password that was right before. It saves three round trips. The
-// server must keep what follows a login request until the login is done, as OpenSSH does; RFC 4252,
-// section 5.1, allows such requests. Nothing of it is sent before the host key is accepted.
+// server must queue later messages until the login is done, as OpenSSH does; RFC 4252, section 5.1,
+// allows them. No part of it is sent before the host key is accepted.
 //
-// A refused key or password costs what offering it would have: one failed attempt. The login then
-// continues with [ClientConfig].Auth.
+// A refused key or password costs the same as if it had been offered: one failed attempt. The login
+// then continues with [ClientConfig].Auth.
 type Flight struct {
 	Signer   xssh.Signer
 	Password string // if Signer is nil
@@ -54,13 +54,13 @@ type clientLogin struct {
 	config        *ClientConfig
 	context       AuthContext
 	flight        *Flight
-	flightPending bool   // the flight, with a request for a subsystem, is out and not decided
+	flightPending bool   // the flight, with a request for a subsystem, is sent and not decided
 	first         string // the method of the first attempt
 	accepted      bool   // the service was accepted
 	banners       int
 }
 
-// firstMessages returns what is sent with NEWKEYS: the service request, and the first attempt.
+// firstMessages returns the messages sent with NEWKEYS: the service request, and the first attempt.
 func (l *clientLogin) firstMessages() ([][]byte, error) {
 	words := [][]byte{appendString([]byte{msgServiceRequest}, serviceUserAuth)}
 	if l.config.Flight != nil {
@@ -72,8 +72,8 @@ func (l *clientLogin) firstMessages() ([][]byte, error) {
 		return append(words, l.request("none", nil)), nil
 	}
 	words = append(words, attempt)
-	// With compression the server would take what follows the login for compressed, if the login
-	// succeeds.
+	// With compression the server would take messages that follow the login for compressed, if the
+	// login succeeds.
 	if l.flightPending = l.flight.Subsystem != "" &&
 		l.negotiated.Compressions[clientToServer] != delayedZlib; l.flightPending {
 		words = append(words, l.conn.mux.flight(l.flight.Subsystem)...)
@@ -107,7 +107,7 @@ func (l *clientLogin) request(method string, rest []byte) []byte {
 }
 
 // algos returns the algorithms under which to offer a key: those that the server has listed, if it
-// has (RFC 8308, section 3.1).
+// has sent a list (RFC 8308, section 3.1).
 func (l *clientLogin) algos(signer xssh.Signer) []string {
 	algos := signatureAlgos(signer)
 	if l.ext.serverSigAlgs == nil {
@@ -264,7 +264,7 @@ func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 }
 
 // A PasswordChange asks for the old password and a new one. text is the server's: why it wants a
-// new one, or why it did not take the last.
+// new password, or why it refused the last one.
 type PasswordChange func(text string) (old, fresh string, err error)
 
 type passwordMethod struct {
@@ -311,7 +311,7 @@ func (l *clientLogin) changePassword(change PasswordChange) func([]byte) error {
 	return func(p []byte) error {
 		r := body(p, msgUserAuthPasswordChange)
 		text := string(cut(r.Bytes(), 1024))
-		if err := r.parsed(); err != nil { // some leave out the language tag
+		if err := r.parsed(); err != nil { // some servers leave out the language tag
 			return err
 		}
 		if change == nil {
@@ -349,7 +349,7 @@ func (m keyMethod) attempt(l *clientLogin) (decision, error) {
 	asked := false
 	return l.decide(func(p []byte) error {
 		r := body(p, msgUserAuthPubKeyOK)
-		r.Bytes() // some send the key's type instead of the algorithm
+		r.Bytes() // some servers send the key's type instead of the algorithm
 		key := r.Bytes()
 		if err := r.parsed(); err != nil {
 			return err

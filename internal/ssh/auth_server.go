@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNoAuth is passed to [ServerConfig].AuthLog for the method "none", which clients try first to
-// learn what methods there are.
+// learn which methods exist.
 var ErrNoAuth = errors.New("ssh: no method of authentication was tried")
 
 // A ServerAuthError reports that a client did not log in. Errs are the results of its attempts.
@@ -36,7 +36,7 @@ func (e *ServerAuthError) Error() string {
 
 func (e *ServerAuthError) Unwrap() error { return e.Err }
 
-// A PasswordChangeError reports that a password is right and has to be changed, or that a new one
+// A PasswordChangeError reports that a password is right but must be changed, or that a new one
 // will not do. The client is asked for a new one: RFC 4252, section 8.
 type PasswordChangeError struct{ Prompt string }
 
@@ -44,13 +44,12 @@ func (e *PasswordChangeError) Error() string {
 	return "ssh: the password has to be changed: " + e.Prompt
 }
 
-// serverAttempts limits the requests of one login, whether they count as failures or not: queries
-// for keys may each be costly to answer.
+// serverAttempts limits the requests of one login, whether they count as failures or not: each
+// query for a key may be costly to answer.
 const serverAttempts = 128
 
-// What a client has sent is held while it waits, or while a callback decides, so it is limited: a
-// user name, and a password or the answers to questions. Some services take long tokens as
-// passwords.
+// Limits on the data held while a client waits, or a callback decides: a user name, and a password
+// or the answers to questions. Some services take long tokens as passwords.
 const (
 	maxUser    = 1 << 10
 	maxMethod  = 64 // RFC 4251, section 6
@@ -71,7 +70,7 @@ type serverLogin struct {
 	errs      []error
 	pending   []byte // a request that came instead of answers
 	// The last key's hash and the callback's result: clients ask about a key, and then sign with
-	// it. What permissions from a long certificate refer to would be too much to hold meanwhile.
+	// it. A long certificate's data, to which permissions refer, would be too much to hold.
 	key   [sha256.Size]byte
 	user  string
 	asked bool // the callback was asked about that key and user
@@ -96,8 +95,8 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 		p := l.pending
 		if l.pending = nil; p == nil {
 			// A client that waits for each answer reveals the round trip: its first request,
-			// usually "none", takes it no time. One that sends everything in one flight reveals
-			// nothing.
+			// usually "none", takes it no time. A client that sends everything in one flight
+			// reveals nothing.
 			waits, began := !l.in.ready(), time.Now()
 			if p, err = l.read(); err != nil {
 				return nil, &ServerAuthError{l.errs, err}
@@ -108,7 +107,7 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 		}
 		if p[0] > msgUserAuthRequest+29 {
 			// The client sent its first channel along with a login that was refused. As with
-			// OpenSSH, it has to ask again.
+			// OpenSSH, it must ask again.
 			if err := l.notImplemented(); err != nil {
 				return nil, err
 			}
@@ -136,7 +135,7 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 	}
 }
 
-// service grants the only service that there is before a login: RFC 4253, section 10.
+// service grants the only service available before a login: RFC 4253, section 10.
 func (l *serverLogin) service(p []byte) error {
 	r := body(p, msgServiceRequest)
 	name := r.String()
@@ -415,7 +414,7 @@ func succeeds(err error) bool {
 }
 
 // shorten returns err, or a part of its text if that is long: errors are held until the login ends,
-// and may quote what the client has put into a certificate.
+// and may quote the client's certificate.
 func shorten(err error) error {
 	if _, banner := errors.AsType[*xssh.BannerError](err); banner || succeeds(err) {
 		return err

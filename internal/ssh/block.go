@@ -12,7 +12,7 @@ const blockSize = 288 << 10
 // server's do, hold no block while idle. The zero value is ready; it must not be copied.
 type Buffers struct{ pool sync.Pool }
 
-// block is lent memory. It is returned when its last holder releases it.
+// block is lent memory. Its last holder's release returns it.
 type block struct {
 	mem   [blockSize]byte
 	holds atomic.Int32

@@ -17,8 +17,8 @@ type Channel struct {
 	mux  *mux
 	id   uint32
 	peer uint32 // valid once opened is closed without an error
-	// flight is true if the channel was requested in one flight with the login, and so has to get
-	// the number that its first request was sent to.
+	// flight is true if the channel was requested in one flight with the login, and so must get the
+	// number to which its first request was sent.
 	flight bool
 
 	// Guarded by the output's lock.
@@ -48,18 +48,18 @@ type Channel struct {
 	abandoned bool // while being opened
 }
 
-// window is how much the peer may still send, and how that grows.
+// window is how much the peer may still send, and how that limit grows.
 type window struct {
 	size   int64 // the full window
-	left   int64 // what the peer may send
+	left   int64 // the bytes the peer may send
 	credit int64 // read and not yet returned to the peer
 	since  time.Time
 }
 
 const (
 	// firstWindow is a channel's initial window, as large as OpenSSH's. A session that the peer has
-	// opened gets it with its program, and none before, as from OpenSSH: nobody would read what it
-	// sends.
+	// opened gets it with its program, and none before, as from OpenSSH: nobody would read its
+	// data.
 	firstWindow = 2 << 20
 
 	// maxCredit is the most that is read before window is returned to the peer.
@@ -80,7 +80,7 @@ func newChannel(m *mux) *Channel {
 	return c
 }
 
-// openWindow gives the peer its first window, and returns how much that adds to what it has.
+// openWindow gives the peer its first window, and returns how much that adds.
 func (c *Channel) openWindow() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,11 +94,11 @@ func (c *Channel) openWindow() int64 {
 // Conn returns the channel's connection.
 func (c *Channel) Conn() *Conn { return c.mux.conn }
 
-// Done is closed when the peer has closed the channel or the connection has ended.
+// Done returns a channel closed when the peer closes this one or the connection ends.
 func (c *Channel) Done() <-chan struct{} { return c.done }
 
-// ExitStatus returns what the peer has reported about its program's end. It is final once
-// [Channel.Done] is closed.
+// ExitStatus returns the peer's report about its program's end. It is final once [Channel.Done] is
+// closed.
 func (c *Channel) ExitStatus() ExitStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +112,8 @@ func (c *Channel) Window() int64 {
 	return c.window.size
 }
 
-// Read reads what the peer sends. It returns io.EOF once the peer has ended its data; after the end
-// of the connection or [Channel.Close] it returns other errors.
+// Read reads the peer's data. It returns io.EOF once the peer has ended its data; after the end of
+// the connection or [Channel.Close] it returns other errors.
 func (c *Channel) Read(p []byte) (int, error) { return c.read(&c.data, p) }
 
 func (c *Channel) read(q *queue, p []byte) (int, error) {
@@ -158,9 +158,9 @@ func (w *window) consumed(n int, m *mux) (grant int64) {
 	took := now.Sub(w.since)
 	w.since = now
 	grant = w.credit
-	// A window that is used up in less than two round trips limits the rate, or soon will. But one
-	// larger than the link needs costs OpenSSH's programs dearly, since they move everything they
-	// have queued with every packet.
+	// A window that is used up in less than two round trips limits the rate, or soon will. But a
+	// window larger than the link needs costs OpenSSH's programs dearly, since they move their
+	// whole queue with every packet.
 	if trip := time.Duration(m.t.roundTrip.Load()); trip > 0 && took < 2*trip*time.Duration(
 		w.credit)/time.Duration(w.size) {
 		more := m.growth.take(w.size)
@@ -198,7 +198,7 @@ func (c *Channel) receive(q *queue, data []byte, block *block) error {
 	return nil
 }
 
-// wakeReaders wakes those who wait in Read.
+// wakeReaders wakes the goroutines that wait in Read.
 func (c *Channel) wakeReaders() {
 	c.mu.Lock()
 	c.dirty = false
@@ -232,8 +232,8 @@ func (c *Channel) cannotSend() error {
 	return nil
 }
 
-// Stderr returns the other data stream: RFC 4254, section 5.2. What is not read from it takes up
-// window of the first.
+// Stderr returns the other data stream: RFC 4254, section 5.2. Its unread data takes up window of
+// the first.
 func (c *Channel) Stderr() io.ReadWriter { return stderr{c} }
 
 type stderr struct{ c *Channel }
@@ -259,7 +259,7 @@ func (c *Channel) CloseWrite() error {
 
 // control sends a message about the channel that cannot wait. It sends nothing once CLOSE has been
 // sent, or the channel has ended: a peer that has answered CLOSE has forgotten the channel, and may
-// end the connection over a message about one that it does not know.
+// end the connection over a message about an unknown channel.
 func (c *Channel) control(message []byte) error {
 	o := c.mux.t.out
 	o.mu.Lock()
@@ -279,8 +279,8 @@ func (c *Channel) sendClose() error {
 	return c.mux.t.out.controlLocked(appendUint32([]byte{msgChannelClose}, c.peer))
 }
 
-// Close closes the channel without waiting for the peer. What has been received and not read is
-// discarded; Read and Write return at once.
+// Close closes the channel without waiting for the peer. Data received but not read is discarded;
+// Read and Write return at once.
 func (c *Channel) Close() error {
 	o := c.mux.t.out
 	o.mu.Lock()
@@ -308,8 +308,8 @@ func (c *Channel) SendRequest(kind string, wantReply bool, payload []byte) (bool
 	return c.Request(context.Background(), kind, wantReply, payload)
 }
 
-// Request is [Channel.SendRequest] with a context that ends the wait, both for the turn to send and
-// for the answer. A request that has been sent is not withdrawn.
+// Request does the same as [Channel.SendRequest], with a context that ends the wait, both for the
+// turn to send and for the answer. A request that has been sent is not withdrawn.
 func (c *Channel) Request(ctx context.Context, kind string, wantReply bool,
 	payload []byte) (bool, error) {
 	request := channelRequest{c.peer, kind, wantReply, payload}
@@ -499,7 +499,7 @@ func (c *Channel) NextRequest() (*Request, error) {
 	return nil, c.err
 }
 
-// RefuseRequests refuses all further requests of the peer, including those that wait.
+// RefuseRequests refuses all further requests of the peer, including the waiting ones.
 func (c *Channel) RefuseRequests() {
 	c.mu.Lock()
 	waiting := c.requests

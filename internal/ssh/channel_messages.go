@@ -111,7 +111,7 @@ func channelID(payload []byte) (id uint32, rest []byte, err error) {
 	return length(payload[1:]), payload[5:], nil
 }
 
-// channelData reads the string that is all of CHANNEL_DATA's and CHANNEL_EXTENDED_DATA's rest.
+// channelData reads the string that makes up the rest of CHANNEL_DATA and CHANNEL_EXTENDED_DATA.
 func channelData(rest []byte) ([]byte, error) {
 	if len(rest) < lengthSize || uint64(length(rest)) != uint64(len(rest)-lengthSize) {
 		return nil, &ProtocolError{"channel data with a wrong length"}

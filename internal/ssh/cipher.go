@@ -33,9 +33,9 @@ type opener interface {
 
 // form describes how a cipher lays out a packet.
 type form struct {
-	block    int  // what the padding rounds up to
+	block    int  // padding rounds up to a multiple of it
 	tag      int  // length of the tag or MAC
-	head     int  // how many bytes reveal a packet's length
+	head     int  // the number of bytes that reveal a packet's length
 	outside  bool // the length field is not counted when padding
 	parallel bool // packets do not depend on one another
 }
@@ -47,7 +47,7 @@ type scratch struct {
 	tag   [64]byte
 }
 
-// minPadding is RFC 4253's, section 6.
+// minPadding is the minimum of RFC 4253, section 6.
 const minPadding = 4
 
 // padding returns the padding length for a payload.
@@ -133,7 +133,7 @@ func find[T any](specs []T, is func(T) bool) *T {
 	return nil
 }
 
-// plain is for packets before the first keys.
+// plain leaves packets before the first keys as they are.
 type plain struct{}
 
 func (plain) form() form { return form{block: 8, head: lengthSize} }

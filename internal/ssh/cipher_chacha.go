@@ -13,7 +13,7 @@ import (
 // nonce is the packet's sequence number, so keys must change before it wraps (see rekeyPackets).
 type chacha struct {
 	length, content [32]byte
-	own             scratch // size's
+	own             scratch // for size
 }
 
 func newChaCha(k keys) (*chacha, error) {

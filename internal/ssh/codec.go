@@ -39,11 +39,10 @@ func appendMPInt(p, magnitude []byte) []byte {
 	return appendString(p, magnitude)
 }
 
-// maxNames limits how many names of a list are split off. The rest counts as one name, which
-// nobody knows.
+// maxNames limits how many names of a list are split off. The rest counts as one unknown name.
 const maxNames = 500
 
-// A fieldReader reads the fields of one message. Its error is sticky, like that of [wire.Reader]: a
+// A fieldReader reads the fields of one message. Its error is sticky, like [wire.Reader]'s: a
 // parser reads all fields, and ends with parsed or whole.
 type fieldReader struct {
 	wire.Reader
@@ -84,8 +83,8 @@ func (r *fieldReader) parsed() error {
 	return r.err
 }
 
-// whole is parsed for messages before the first keys: bytes after the last field are not covered by
-// any hash, so an attacker could have put them there.
+// whole ends parsing like parsed, for messages before the first keys: no hash covers bytes after
+// the last field, so an attacker could have put them there.
 func (r *fieldReader) whole() error {
 	if err := r.parsed(); err != nil {
 		return err

@@ -11,22 +11,22 @@ import (
 )
 
 // Compression: RFC 4253, section 6.2, as zlib@openssh.com, which begins only after the login
-// (draft-miller-secsh-compression-delayed-00), so that nobody can feed the decompressor who is not
-// logged in. Each direction is one zlib stream, which is flushed after each packet and begins anew
-// with new keys, as OpenSSH's does.
+// (draft-miller-secsh-compression-delayed-00), so that only logged-in users can feed the
+// decompressor. Each direction is one zlib stream, which is flushed after each packet and begins
+// anew with new keys, as OpenSSH's does.
 
 const (
 	delayedZlib = "zlib@openssh.com"
 
-	// zlibLevel makes as little of text as zlib's 6, which is OpenSSH's.
+	// zlibLevel makes text as small as zlib's 6, which is OpenSSH's.
 	zlibLevel = 7
 
-	// maxInflated limits what a packet may become. Ours and OpenSSH's are of at most 32 KiB then.
+	// maxInflated limits a decompressed packet. Ours and OpenSSH's are of at most 32 KiB then.
 	maxInflated = maxPacketLength
 )
 
-// compressions returns what is offered, in order of preference: a client that offers it wants it,
-// and the client's order decides.
+// compressions returns the methods to offer, in order of preference: a client that offers
+// compression wants it, and the client's order decides.
 func (a Algorithms) compressions(client bool) []string {
 	switch {
 	case !a.Compress:
@@ -37,7 +37,7 @@ func (a Algorithms) compressions(client bool) []string {
 	return []string{uncompressed, delayedZlib}
 }
 
-// deflater returns what compresses the packets that we send, nil before the login or without
+// deflater returns the compressor for the packets that we send, nil before the login or without
 // compression.
 func (t *transport) deflater(n Negotiated) *deflater {
 	if t.login || n.Compressions[t.way()] != delayedZlib {
@@ -50,7 +50,7 @@ func (t *transport) deflater(n Negotiated) *deflater {
 	return d
 }
 
-// inflater is deflater for the packets that we receive.
+// inflater returns the decompressor for the packets that we receive, nil likewise.
 func (t *transport) inflater(n Negotiated) *inflater {
 	if t.login || n.Compressions[1-t.way()] != delayedZlib {
 		return nil
@@ -62,7 +62,7 @@ func (t *transport) inflater(n Negotiated) *inflater {
 	return f
 }
 
-// Compressed counts what compression does in both directions.
+// Compressed counts compression's work in both directions.
 type Compressed struct{ Sent, Received CompressedWay }
 
 // CompressedWay counts bytes of payloads before and after compression, and the nanoseconds that it
@@ -81,7 +81,7 @@ func (w *CompressedWay) add(plain, packed int, began time.Time) {
 	}
 }
 
-// way is the direction in which we send.
+// way returns the direction in which we send.
 func (t *transport) way() int {
 	if t.client {
 		return clientToServer
@@ -113,15 +113,15 @@ func (d *deflater) deflate(payload []byte) []byte {
 }
 
 // An inflater decompresses the payloads of one direction. A packet may end anywhere in a byte, and
-// behind it there may be the beginning of a block that goes on in the next one: zlib's partial
-// flush, which OpenSSH uses, ends in the middle of an empty block. A decompressor wants to read
-// ahead. So each packet gets one of its own, which begins at the end of the last whole block before
-// it and has zeros to read behind the packet; what it makes of these does not count.
+// with the beginning of a block that continues in the next packet: zlib's partial flush, which
+// OpenSSH uses, ends in the middle of an empty block. A decompressor wants to read ahead. So each
+// packet gets a decompressor of its own, which begins at the end of the last whole block before it
+// and has zeros to read behind the packet; their output does not count.
 type inflater struct {
 	begun  bool   // the stream's header has been read
-	left   []byte // what follows the last whole block
-	skip   uint8  // bits of left[0] that are that block's
-	window []byte // what blocks may refer to
+	left   []byte // the bytes after the last whole block
+	skip   uint8  // bits of left[0] that belong to that block
+	window []byte // data to which blocks may refer
 
 	in, out []byte // memory
 	count   *CompressedWay
@@ -131,8 +131,8 @@ const (
 	// readAhead is enough for any code and an empty block.
 	readAhead = 8
 
-	// maxLeft is more than what follows a packet's last whole block after any flush: parts of two
-	// empty ones.
+	// maxLeft is more than any flush puts after a packet's last whole block: parts of two empty
+	// blocks.
 	maxLeft = 8
 )
 
@@ -150,7 +150,7 @@ func (f *inflater) inflate(payload []byte) ([]byte, error) {
 	f.in = append(append(f.in[:0], f.left...), payload...)
 	end := int64(len(f.in)) * 8
 	f.in = append(f.in, make([]byte, readAhead)...)
-	var at, size int64 // the end of the last whole block, in bits, and of what it has become
+	var at, size int64 // the end of the last whole block, in bits, and of its output
 	over := false
 	z := flate.NewReaderOpts(bytes.NewReader(f.in), flate.WithPartialBlock(),
 		flate.WithResumeFrom(flate.InflateCheckpoint{BitOffset: f.skip, Window: f.window}),

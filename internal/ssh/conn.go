@@ -12,8 +12,8 @@ import (
 )
 
 // Conn is a connection with keys exchanged and the client logged in. Callbacks get it earlier, for
-// what it knows about the peer. It implements x/crypto/ssh's ConnMetadata. Its methods may be
-// called from any goroutine.
+// its knowledge of the peer. It implements x/crypto/ssh's ConnMetadata. Its methods may be called
+// from any goroutine.
 type Conn struct {
 	t    *transport
 	mux  *mux
@@ -56,7 +56,7 @@ func (c *Conn) versions() (client, server []byte) {
 // ClientVersion returns the client's version line, without its end.
 func (c *Conn) ClientVersion() []byte { client, _ := c.versions(); return client }
 
-// ServerVersion returns the server's.
+// ServerVersion returns the server's version line, without its end.
 func (c *Conn) ServerVersion() []byte { _, server := c.versions(); return server }
 
 // LocalAddr returns our address.
@@ -85,7 +85,7 @@ func (c *Conn) SigAlgs() []string { return c.t.ext.serverSigAlgs }
 // RoundTrip returns the shortest time in which the peer answered during key exchange and login.
 func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.t.roundTrip.Load()) }
 
-// Permissions returns those that the server's callback returned.
+// Permissions returns the permissions that the server's callback returned.
 func (c *Conn) Permissions() *xssh.Permissions { return c.perm }
 
 // Open opens a channel: "session", or "direct-tcpip" with extra data as in RFC 4254, section 7.2. A
@@ -136,7 +136,7 @@ func (c *Conn) Exchanges() int {
 	return c.t.exchanges
 }
 
-// Done is closed when the connection has ended; [Conn.Err] then says why.
+// Done returns a channel closed when the connection has ended; [Conn.Err] then says why.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err returns nil while the connection lives. io.EOF means that the peer hung up between two
@@ -149,7 +149,7 @@ func (c *Conn) Wait() error {
 	return c.t.reason
 }
 
-// Close ends the connection once what was written has been sent, for which the peer gets a second.
+// Close ends the connection once all written data has been sent, for which the peer gets a second.
 func (c *Conn) Close() error {
 	if c.Err() != nil {
 		return nil
@@ -163,7 +163,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Disconnect is [Conn.Close] with a reason for the peer: RFC 4253, section 11.1.
+// Disconnect closes like [Conn.Close], with a reason for the peer: RFC 4253, section 11.1.
 func (c *Conn) Disconnect(reason uint32, text string) {
 	c.t.out.close(appendDisconnect(nil, reason, text), ErrClosed)
 	c.t.end(ErrClosed)

@@ -51,7 +51,7 @@ func (e *OpenChannelError) Error() string {
 
 // An AuthError reports that a login failed: the server refused, or the client's callback gave up.
 type AuthError struct {
-	Allowed []string // what the server would still accept
+	Allowed []string // methods the server would still accept
 	Tried   []string // methods that failed, in order
 	Partial []string // methods that succeeded but did not suffice
 	Err     error    // the error of the callback or the connection; may be nil
@@ -104,7 +104,7 @@ type closedError struct{}
 func (closedError) Error() string { return "ssh: the connection is closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-// A TimeoutError reports that one of our time limits has passed. It matches os.ErrDeadlineExceeded.
+// A TimeoutError reports that one of our time limits expired. It matches os.ErrDeadlineExceeded.
 type TimeoutError struct {
 	Doing string
 	After time.Duration

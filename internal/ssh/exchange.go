@@ -55,8 +55,8 @@ func (t *transport) exchange(payload []byte) error {
 	return t.changeKeys(n, result)
 }
 
-// negotiate sends our KEXINIT unless that was done, and chooses algorithms. Of both KEXINITs only
-// the hash is kept: a peer may make us wait, and its KEXINIT may be long.
+// negotiate sends our KEXINIT unless that was done, and chooses algorithms. It keeps only the hash
+// of both KEXINITs: a peer may make us wait, and its KEXINIT may be long.
 func (t *transport) negotiate(theirInit []byte) (n Negotiated, h exchangeHash, err error) {
 	theirs, ours := new(kexInit), new(kexInit)
 	if err := theirs.parse(theirInit); err != nil {
@@ -111,7 +111,7 @@ func (t *transport) negotiate(theirInit []byte) (n Negotiated, h exchangeHash, e
 	return n, h, err
 }
 
-// agree agrees on a secret, and checks or proves who the server is.
+// agree agrees on a secret, and checks or proves the server's identity.
 func (t *transport) agree(n Negotiated, h exchangeHash) (*kexResult, error) {
 	method := kexNamed(n.KeyExchange).method()
 	if t.client {

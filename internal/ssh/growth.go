@@ -7,12 +7,12 @@ import (
 )
 
 // Windows limits how far the windows of all connections that share it may grow beyond the initial 2
-// MiB each: their sum is what the peers can make us hold in memory.
+// MiB each: their sum is the memory that the peers can tie up.
 type Windows struct {
 	mu    sync.Mutex
 	left  int64
 	each  int64
-	users map[string]int64 // what each user's have grown by
+	users map[string]int64 // the growth of each user's windows
 }
 
 // NewWindows allows growth by a total of bytes, and by each for all connections of one user.
@@ -53,7 +53,7 @@ func (w *Windows) add(user string, n int64) {
 type growth struct {
 	shared *Windows
 	user   string
-	kept   *atomic.Int32 // how many blocks channels may hold
+	kept   *atomic.Int32 // the number of blocks channels may hold
 
 	mu    sync.Mutex
 	left  int64
@@ -94,7 +94,7 @@ func (g *growth) give(n int64) {
 // keep lets channels hold blocks of twice the windows' size.
 func (g *growth) keep() { g.kept.Store(int32(keptBlocks + 2*(firstWindow+g.taken)/blockSize)) }
 
-// end returns everything.
+// end returns all growth.
 func (g *growth) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

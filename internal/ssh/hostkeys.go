@@ -8,9 +8,9 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// A server tells clients all its host keys after the login, and proves that it has those that they
-// do not know, so that they learn a new key before the old one goes: OpenSSH's PROTOCOL, section
-// 2.5.
+// A server tells clients all its host keys after the login, and proves that it has the keys that
+// they do not know, so that they learn a new key before the old one goes: OpenSSH's PROTOCOL,
+// section 2.5.
 const (
 	hostKeysRequest = "hostkeys-00@openssh.com"
 	proveRequest    = "hostkeys-prove-00@openssh.com"
@@ -20,12 +20,12 @@ const (
 // once.
 const mostProofs = 2
 
-// confused are clients that end the connection when they are told, which OpenSSH's server does not
-// tell either: Tera Term up to 2.72 and WinSCP up to 5.7.4.
+// confused are clients that end the connection on this message, to which OpenSSH's server does not
+// send it either: Tera Term up to 2.72 and WinSCP up to 5.7.4.
 var confused = regexp.MustCompile(
 	`^SSH-2\.0-(TTSSH/(1\.5|2\.[1-6]|2\.7[0-2])|WinSCP_release_(4|5\.[0-6]|5\.7(\.[1-4])?$))`)
 
-// hostKeysMessage returns what tells the client which keys the server has, or nil.
+// hostKeysMessage returns the message that lists the server's keys for the client, or nil.
 func (t *transport) hostKeysMessage() []byte {
 	var keys []byte
 	for _, signer := range t.hostKeys {
@@ -40,9 +40,9 @@ func (t *transport) hostKeysMessage() []byte {
 	return g.append(nil)
 }
 
-// proofAlgo returns the algorithm with which a key is proved, or "" if it is not: certificates say
-// themselves who the host is. With an RSA key the client expects what was negotiated, if that was
-// for RSA.
+// proofAlgo returns the algorithm with which a key is proved, or "" if it is not: certificates
+// themselves name the host. With an RSA key the client expects the negotiated algorithm, if that
+// was for RSA.
 func (t *transport) proofAlgo(signer xssh.Signer) string {
 	algos := signatureAlgos(signer)
 	switch {
@@ -64,8 +64,8 @@ func (m *mux) proveHostKeys(g *globalRequest) error {
 	return m.t.out.control([]byte{msgRequestFailure})
 }
 
-// proofs returns a signature for each key. ok is false if there is a key that the server does not
-// have, or one that comes twice.
+// proofs returns a signature for each key. ok is false if the server does not have one of the keys,
+// or one comes twice.
 func (t *transport) proofs(keys []byte) (signatures []byte, ok bool) {
 	left := slices.Clone(t.hostKeys)
 	for len(keys) > 0 {

@@ -12,20 +12,20 @@ const (
 	// maxPacketLength limits a packet's length field after the login: OpenSSH's PACKET_MAX_SIZE.
 	maxPacketLength = 256 << 10
 
-	// maxFirstPacket limits it before: RFC 4253, section 6.1.
+	// maxFirstPacket is the limit before the login: RFC 4253, section 6.1.
 	maxFirstPacket = 35000
 
 	// idleSize is the size of a connection's read buffer while little arrives.
 	idleSize = 4 << 10
 
 	// keptBlocks is how many blocks channels may hold, in addition to twice the size of their
-	// windows, before they have to copy instead. That limits what a peer can make us hold with
-	// packets that contain little.
+	// windows, before they must copy instead. That limits the memory that a peer can tie up with
+	// nearly empty packets.
 	keptBlocks = 4
 )
 
 // maxBatch is how many packets are opened at once. A full read of data is nine, but could be
-// thousands that contain nothing.
+// thousands of empty ones.
 const maxBatch = 512
 
 // inPacket is a complete packet.
@@ -37,7 +37,7 @@ type inPacket struct {
 	err      error
 }
 
-// input reads packets. It belongs to one goroutine, and opens them in place: a payload is valid
+// input reads packets. It belongs to one goroutine, and opens packets in place: a payload is valid
 // until the next one is read.
 type input struct {
 	source  io.Reader
@@ -46,9 +46,9 @@ type input struct {
 
 	block      *block // holds mem; nil while mem is small
 	mem        []byte
-	start, end int // the part of mem that has been read and not used
+	start, end int // the part of mem that has been read but not used
 	shortReads int // consecutive reads that returned little
-	need       int // length of the packet that has begun, 0 if not known yet
+	need       int // length of the packet that has begun, 0 if unknown
 
 	opener   opener
 	form     form
@@ -56,7 +56,7 @@ type input struct {
 	seq      uint32
 	n        uint64 // packets under this key
 	bytes    int64  // under this key
-	limit    int    // of a packet
+	limit    int    // on a packet
 
 	batch   bool // several packets may be opened at once
 	queue   []inPacket
@@ -82,7 +82,7 @@ func (in *input) setOpener(o opener) {
 	in.opener, in.form, in.n, in.bytes = o, o.form(), 0, 0
 }
 
-// ready reports whether something has arrived and not been read.
+// ready reports whether any data has arrived that has not been read.
 func (in *input) ready() bool { return in.next < len(in.queue) || in.start < in.end }
 
 // read returns the next packet's payload.
@@ -115,7 +115,7 @@ func (in *input) read() ([]byte, error) {
 // seqOfLast returns the sequence number of the packet that read returned last.
 func (in *input) seqOfLast() uint32 { return in.queue[in.next-1].seq }
 
-// frame waits for a packet, and opens it and those that came with it.
+// frame waits for a packet, and opens it and the packets that came with it.
 func (in *input) frame() error {
 	size := 0
 	for {
@@ -258,7 +258,7 @@ func (in *input) move(b *block) {
 }
 
 // lend returns the block that holds the current payload, for a channel to keep a part of it; nil if
-// the channel has to copy, as it does where the payload was decompressed.
+// the channel must copy, as it must if the payload was decompressed.
 func (in *input) lend() *block {
 	if in.block == nil || in.inflater != nil || in.kept.Load() > in.maxKept.Load() {
 		return nil

@@ -21,10 +21,10 @@ type kexReply struct {
 	signature []byte
 }
 
-// kexResult is what both sides have at the end.
+// kexResult is the result that both sides have at the end.
 type kexResult struct {
 	secret []byte // encoded as in hashes: an mpint, or a string with ML-KEM
-	// public is what the method adds to the exchange hash between the host key and the secret.
+	// public is the method's part of the exchange hash, between the host key and the secret.
 	public []byte
 	// hash is H, the exchange hash.
 	hash []byte
@@ -54,8 +54,8 @@ func kexNamed(name string) *kexSpec {
 	return find(kexSpecs, func(k kexSpec) bool { return k.name == name })
 }
 
-// exchangeHash is H of an exchange: RFC 4253, section 8. It keeps no copies of the messages, since
-// a peer may wait between them.
+// exchangeHash computes H of an exchange: RFC 4253, section 8. It keeps no copies of the messages,
+// since a peer may wait between them.
 type exchangeHash struct{ hash.Hash }
 
 func (h exchangeHash) add(part []byte) {

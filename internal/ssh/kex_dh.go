@@ -37,7 +37,7 @@ func newGroup(hex string) kexMethod {
 	return &fieldExchange{p: prime(hex), g: two, init: msgKexInitial, reply: msgKexReply}
 }
 
-// exponent is half as long as the prime, which exceeds the strength that the group needs.
+// exponent makes x half as long as the prime, which exceeds the strength that the group needs.
 func (f *fieldExchange) exponent() (x, public *big.Int, err error) {
 	most := new(big.Int).Rsh(f.p, uint(f.p.BitLen()/2)-1)
 	for {
@@ -154,8 +154,8 @@ func groupOf(p, g *big.Int, request []byte) *fieldExchange {
 		before: before[:len(before):len(before)]}
 }
 
-// parseGroup refuses groups that are too small, or so large that they only cost time, and useless
-// generators.
+// parseGroup refuses useless generators, and groups that are too small, or so large that they only
+// cost time.
 func parseGroup(payload []byte) (p, g *big.Int, err error) {
 	r := body(payload, msgKexGEXGroup)
 	first, second := r.Bytes(), r.Bytes()

@@ -129,8 +129,8 @@ func newP521() kexMethod   { return newCurve(ecdh.P521()) }
 
 const x25519Size = 32
 
-// newMLKEM is draft-ietf-sshm-mlkem-hybrid-kex: each message has ML-KEM's value followed by
-// X25519's, and the secret is a hash of both, encoded as a string.
+// newMLKEM returns the method of draft-ietf-sshm-mlkem-hybrid-kex: each message has ML-KEM's value
+// followed by X25519's, and the secret is a hash of both, encoded as a string.
 func newMLKEM() kexMethod {
 	x := ecdh.X25519()
 	join := func(pq, classic []byte) []byte {

@@ -53,16 +53,16 @@ const (
 	serverToClient = 1
 )
 
-// Algorithms are what one side offers, in order of preference; the client's order decides. An empty
-// list means everything supported, in our order.
+// Algorithms are the algorithms one side offers, in order of preference; the client's order
+// decides. An empty list means everything supported, in our order.
 type Algorithms struct {
 	KeyExchanges []string
-	HostKeys     []string // signature algorithms, including those of certificates
+	HostKeys     []string // signature algorithms, including certificates' algorithms
 	Ciphers      []string
 	MACs         []string // not used with an AEAD
 	Compress     bool     // after the login: a client asks for it, and a server allows it
 
-	// Compressed, if not nil, counts what that does. Connections may share it.
+	// Compressed, if not nil, counts compression's work. Connections may share it.
 	Compressed *Compressed
 }
 
@@ -122,7 +122,7 @@ func (a Algorithms) kexInit(client, first bool) *kexInit {
 	return k
 }
 
-// Negotiated is what both sides have agreed on.
+// Negotiated is the set of algorithms that both sides have agreed on.
 type Negotiated struct {
 	KeyExchange, HostKey string
 	// Index 0 is client to server, 1 server to client. A MAC is "" with an AEAD.

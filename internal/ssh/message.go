@@ -71,13 +71,13 @@ func appendDisconnect(p []byte, reason uint32, text string) []byte {
 func parseDisconnect(payload []byte) (*DisconnectError, error) {
 	r := body(payload, msgDisconnect)
 	d := &DisconnectError{Reason: r.Uint32(), Text: string(cut(r.Bytes(), 1024))}
-	return d, r.parsed() // some leave out the language tag
+	return d, r.parsed() // some peers leave out the language tag
 }
 
-// cut shortens what a peer may make long and we keep.
+// cut shortens data that a peer may make long and we keep.
 func cut(p []byte, most int) []byte { return p[:min(len(p), most)] }
 
-// extensions are the entries of EXT_INFO that we know: RFC 8308, section 3, and OpenSSH's.
+// extensions are the known entries of EXT_INFO: RFC 8308, section 3, and OpenSSH's.
 type extensions struct {
 	serverSigAlgs []string // nil if the server sent none
 	ping          bool

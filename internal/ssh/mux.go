@@ -18,7 +18,7 @@ type mux struct {
 	conn        *Conn
 	growth      growth     // of windows
 	accepts     bool       // the peer may open channels
-	dirty       []*Channel // with data that readers have not been woken for
+	dirty       []*Channel // with data for which readers have not been woken
 	maxChannels int        // channels at once
 
 	mu       sync.Mutex // taken after the output's lock, never before it
@@ -54,7 +54,7 @@ const (
 	// maxIncoming limits the channels that wait for Accept. More are refused.
 	maxIncoming = 16
 
-	// maxOpenExtra limits what a peer may say about a channel that it wants to open.
+	// maxOpenExtra limits a peer's description of a channel that it wants to open.
 	maxOpenExtra = 4 << 10
 )
 
@@ -106,7 +106,7 @@ func (m *mux) run() {
 	m.finish(m.t.reason)
 }
 
-// finish ends everything that waits.
+// finish ends all waits.
 func (m *mux) finish(err error) {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF // on a channel it would be a clean end
@@ -131,7 +131,7 @@ func (m *mux) finish(err error) {
 	close(m.conn.done)
 }
 
-// wakeReaders wakes the readers for which data has come. It runs before the next read.
+// wakeReaders wakes the readers for which data has arrived. It runs before the next read.
 func (m *mux) wakeReaders() {
 	for i, c := range m.dirty {
 		c.wakeReaders()
@@ -275,7 +275,7 @@ func (m *mux) handleData(p []byte) error {
 			return &ProtocolError{"a channel message is truncated"}
 		}
 		q = &c.stderr
-		if length(rest) != 1 { // RFC 4254, section 5.2, defines only one
+		if length(rest) != 1 { // RFC 4254, section 5.2, defines only this type
 			q = nil
 		}
 		rest = rest[4:]
@@ -317,7 +317,7 @@ func (m *mux) handleGlobalReply(p []byte) error {
 	return nil
 }
 
-// unimplemented is how some peers answer a request that they do not know.
+// unimplemented takes UNIMPLEMENTED, some peers' answer to a request that they do not know.
 func (m *mux) unimplemented(seq uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -492,8 +492,8 @@ func (m *mux) flight(subsystem string) [][]byte {
 	return [][]byte{open.append(nil), request.append(nil)}
 }
 
-// forgetFlight is for a login that did not succeed at once: the server has dropped the rest of the
-// flight.
+// forgetFlight forgets the flight's channel after a login that did not succeed at once: the server
+// has dropped the rest of the flight.
 func (m *mux) forgetFlight() {
 	m.mu.Lock()
 	c := m.first
@@ -527,7 +527,7 @@ func (m *mux) handleOpen(p []byte) error {
 		return refuse(xssh.Prohibited, "no channels are opened here")
 	}
 	if o.kind == session {
-		o.extra = nil // there is none, and it would be kept for as long as the session
+		o.extra = nil // a session has none, and it would be kept for as long as the session
 	}
 	if len(o.kind)+len(o.extra) > maxOpenExtra {
 		return refuse(xssh.Prohibited, "too long a request for a channel")

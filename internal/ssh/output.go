@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// outPacket is a packet that is staged and not yet sealed.
+// outPacket is a packet that is staged but not yet sealed.
 type outPacket struct {
 	at, size int
 	seq      uint32
@@ -17,7 +17,7 @@ type outPacket struct {
 	sealer   sealer
 }
 
-// batch is written by one system call.
+// batch is the data of one write system call.
 type batch struct {
 	block   *block // holds mem; nil while mem is small
 	small   []byte
@@ -27,23 +27,23 @@ type batch struct {
 }
 
 const (
-	// maxStaged is where writers of data wait: beyond it there is room for one packet of data, and
-	// for what cannot wait.
+	// maxStaged is the size at which writers of data wait: beyond it there is room for one packet
+	// of data, and for messages that cannot wait.
 	maxStaged = blockSize - maxHeld - maxData - 1024
 
-	// maxHeld limits messages that cannot wait but have to: answers that a peer demands while it
-	// reads nothing, or while keys are exchanged (CVE-2025-22869 was such a queue without a limit).
+	// maxHeld limits messages that cannot wait but must: answers that a peer demands while it reads
+	// nothing, or while keys are exchanged (CVE-2025-22869 was such a queue without a limit).
 	maxHeld = 16 << 10
 
 	// atOnce is the size up to which a writer makes the system call itself instead of waking
 	// another goroutine: somebody usually waits for the answer to so little.
 	atOnce = 16 << 10
 
-	// dataHeader is CHANNEL_DATA's, in front of the data.
+	// dataHeader is the size of CHANNEL_DATA's header, in front of the data.
 	dataHeader = 1 + 4 + 4
 )
 
-// output stages packets and writes them. What arrives during a system call is added to the next
+// output stages packets and writes them. Packets staged during a system call go out with the next
 // one; small writes to one channel share packets.
 type output struct {
 	conn    net.Conn
@@ -72,7 +72,7 @@ type output struct {
 	propose func() []byte
 	limits  limits
 
-	loop    bool // the flusher goroutine runs; before the login, whoever stages flushes
+	loop    bool // the flusher goroutine runs; before the login, the stager flushes
 	writing bool
 	// closing is set by close. Nothing new is staged from then on: the flusher ends once the rest
 	// is written, so nobody would write it, and close would wait for that.
@@ -149,14 +149,14 @@ func (o *output) begin(most int) []byte {
 	return p[headerSize:]
 }
 
-// end completes a packet whose payload is where begin said.
+// end completes the packet at at, whose payload is where begin put it.
 func (o *output) end(at, payload int) {
 	b, f := o.stage, o.form
 	if o.deflater != nil {
 		from := b.mem[at+headerSize : at+headerSize+payload]
 		packed := o.deflater.deflate(from)
 		payload, b.size = len(packed), at
-		b.grow(headerSize+payload+maxTail+f.tag, o.buffers) // it may have become longer
+		b.grow(headerSize+payload+maxTail+f.tag, o.buffers) // it may have grown
 		copy(b.mem[at+headerSize:], packed)
 	}
 	pad := f.padding(payload)
@@ -164,8 +164,8 @@ func (o *output) end(at, payload int) {
 	p := b.mem[at : at+size]
 	binary.BigEndian.PutUint32(p, uint32(1+payload+pad))
 	p[lengthSize] = byte(pad)
-	// Padding is zeros: no cipher here needs random padding, and it must not reveal what the memory
-	// held before.
+	// Padding is zeros: no cipher here needs random padding, and it must not reveal the memory's
+	// former contents.
 	clear(p[headerSize+payload : headerSize+payload+pad])
 	b.packets = append(b.packets, outPacket{at: at, size: size, seq: o.seq, n: o.n,
 		sealer: o.sealer})
@@ -210,16 +210,16 @@ func (o *output) startKex() {
 	o.put(o.sent)
 }
 
-// control sends a message that cannot wait, such as those of the reading goroutine. It fails if too
-// many are held already.
+// control sends a message that cannot wait, such as the reading goroutine's. It fails if too many
+// are held already.
 func (o *output) control(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.controlLocked(message)
 }
 
-// controlLocked is control for a caller that holds mu. A connection that is being closed answers
-// nothing more; its reader must go on, so that what is staged can still be sent.
+// controlLocked implements control. The caller holds mu. A connection that is being closed answers
+// nothing more; its reader must go on, so that staged data can still be sent.
 func (o *output) controlLocked(message []byte) error {
 	if o.err != nil || o.closing {
 		return o.err
@@ -261,7 +261,7 @@ func (o *output) stageOnly(message []byte) error {
 	return o.err
 }
 
-// message sends a message of a caller's, who waits until it may be sent, or ctx ends.
+// message sends a caller's message. It waits until the message may be sent, or ctx ends.
 func (o *output) message(ctx context.Context, message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -272,7 +272,7 @@ func (o *output) message(ctx context.Context, message []byte) error {
 	return o.flushLocked()
 }
 
-// errTooLong is about a message that no peer would accept.
+// errTooLong reports a message that no peer would accept.
 var errTooLong = errors.New("ssh: the message is longer than 256 KiB")
 
 // awaitTurn waits until a message may be staged, which will be packet o.seq. It gives up when ctx
@@ -332,7 +332,7 @@ func (o *output) waitToSend(ready func() (bool, error)) error {
 	return ErrClosed
 }
 
-// newKeys stages NEWKEYS and what may follow at once, and seals with the new keys from then on.
+// newKeys stages NEWKEYS and the messages in follow, and seals with the new keys from then on.
 func (o *output) newKeys(s sealer, d *deflater, strict bool, follow [][]byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -384,7 +384,7 @@ func (o *output) flushLocked() error {
 	return o.err
 }
 
-// writeOnce seals and writes what is staged. The caller holds mu, which is released meanwhile;
+// writeOnce seals and writes the staged data. The caller holds mu, which is released meanwhile;
 // nothing else writes.
 func (o *output) writeOnce() {
 	o.finish()
@@ -425,7 +425,7 @@ func (o *output) sealOne(s *scratch, i int) {
 	p.sealer.seal(s, p.seq, p.n, b.mem[p.at:p.at+p.size])
 }
 
-// flush is the flusher goroutine: it writes whatever is staged until the connection ends.
+// flush, the flusher goroutine, writes all staged data until the connection ends.
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -470,7 +470,7 @@ func (o *output) data(c *Channel, extended bool, parts [][]byte) (done int64, er
 	return done, o.flushLocked()
 }
 
-// add stages as much of p as fits in one packet, the open one if there is one.
+// add stages as much of p as fits in one packet, the open one if any.
 func (o *output) add(c *Channel, extended bool, p []byte) int {
 	header := dataHeader
 	if extended {
@@ -516,7 +516,7 @@ const maxData = 32 << 10
 // closeTimeout limits how long sending the rest may take at the end.
 const closeTimeout = time.Second
 
-// close sends what is staged, if the peer takes it soon, and ends the output.
+// close sends the staged data, if the peer takes it soon, and ends the output.
 func (o *output) close(last []byte, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,7 +1,7 @@
 package ssh
 
-// A queue is data that a channel has received and that has not been read yet. Long pieces stay in
-// the block where they were opened, short ones are copied together.
+// A queue is data that a channel has received but nobody has read yet. Long pieces stay in the
+// block where they were opened, short ones are copied together.
 type queue struct {
 	pieces []piece
 	first  int

@@ -13,7 +13,7 @@ import (
 type ServerConfig struct {
 	Version    string
 	HostKeys   []xssh.Signer
-	Algorithms Algorithms // HostKeys among them are determined by the keys
+	Algorithms Algorithms // the keys determine its HostKeys
 	RekeyBytes int64      // as in ClientConfig
 	Window     int64      // as in ClientConfig
 	Windows    *Windows   // limits the windows of all connections that share it; may be nil
@@ -51,8 +51,8 @@ const (
 )
 
 // Server exchanges keys and authenticates the client. It takes over conn, and closes it if it
-// returns an error. A connection that is not logged in takes at most 64 KiB of memory; only while
-// PublicKeyCallback looks at a long certificate it takes up to 300 KiB.
+// returns an error. A connection that is not logged in takes at most 64 KiB of memory, or up to 300
+// KiB while PublicKeyCallback looks at a long certificate.
 func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 	algorithms, err := config.algorithms()
 	if err == nil {
@@ -98,7 +98,7 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 	return c, nil
 }
 
-// algorithms returns those that are configured and for which there is a key.
+// algorithms returns the configured algorithms for which there is a key.
 func (c *ServerConfig) algorithms() (Algorithms, error) {
 	a := c.Algorithms
 	a.HostKeys = nil

@@ -15,8 +15,8 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// transport implements RFC 4253: packets, under keys that are exchanged now and then. One goroutine
-// at a time reads; any may write.
+// transport implements RFC 4253: packets, under keys that are exchanged from time to time. One
+// goroutine at a time reads; any may write.
 type transport struct {
 	conn     net.Conn
 	client   bool
@@ -28,7 +28,7 @@ type transport struct {
 	hostKeys []xssh.Signer
 	// acceptHostKey decides on the server's key, once.
 	acceptHostKey func(key xssh.PublicKey, algo string) error
-	// afterNewKeys returns what the client sends immediately after its first NEWKEYS.
+	// afterNewKeys returns the messages that the client sends immediately after its first NEWKEYS.
 	afterNewKeys func() ([][]byte, error)
 
 	algorithms    Algorithms
@@ -39,11 +39,11 @@ type transport struct {
 	negotiated    Negotiated
 	exchanges     int
 	ext           extensions
-	wantsExtInfo  bool // the client's first KEXINIT said so
+	wantsExtInfo  bool // from the client's first KEXINIT
 	kexLimit      time.Duration
 	timer         *time.Timer // of an exchange
 	rekeyAfter    time.Duration
-	nextRekey     *time.Timer  // nil before the login, or if time does not count
+	nextRekey     *time.Timer  // nil before the login, or without a time limit
 	roundTrip     atomic.Int64 // the shortest round trip seen, in nanoseconds
 	login         bool         // the login is not complete
 	ignored       int
@@ -57,7 +57,7 @@ const (
 	// the exchange costs nothing.
 	rekeyBytes = 16 << 30
 
-	// rekeyPackets is well before the 2^31 of RFC 4253, section 9: chacha20-poly1305's nonce is the
+	// rekeyPackets is well below the 2^31 of RFC 4253, section 9: chacha20-poly1305's nonce is the
 	// sequence number, which must not come twice under one key.
 	rekeyPackets = 1 << 28
 
@@ -175,8 +175,8 @@ func (t *transport) rekey() error {
 	return o.flushLocked()
 }
 
-// scheduleRekey makes an exchange of keys start whenever the last one is too long ago. The caller
-// holds the output's lock.
+// scheduleRekey starts an exchange of keys whenever the last one is too long ago. The caller holds
+// the output's lock.
 func (t *transport) scheduleRekey() {
 	if t.rekeyAfter > 0 {
 		t.nextRekey = time.AfterFunc(t.rekeyAfter, func() { t.rekey() })

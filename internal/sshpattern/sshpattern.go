@@ -8,7 +8,7 @@ import "strings"
 // Match reports whether a pattern with "*" and "?" matches all of text. It is case-sensitive. Its
 // time is at worst proportional to the product of the lengths, whatever the pattern.
 func Match(pattern, text string) bool {
-	star, mark := -1, 0 // the last "*", and the end of what it matches
+	star, mark := -1, 0 // the last "*", and the end of its match
 	p := 0
 	for t := 0; t < len(text); {
 		switch {
@@ -28,8 +28,8 @@ func Match(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// MatchList reports whether at least one item of a list matches and none of those that match is
-// negated by "!".
+// MatchList reports whether at least one item of a list matches and no matching item is negated by
+// "!".
 func MatchList[T any](list []T, match func(T) (matches, negated bool)) bool {
 	found := false
 	for _, item := range list {
