@@ -109,8 +109,8 @@ func (m *modeChange) parseClause(clause string) error {
 	return nil
 }
 
-// Idempotent reports whether setting a mode for chmod twice works like once. It does unless the mode
-// copies permissions from one class to another, or a step after X changes the bits that X checks.
+// Idempotent reports whether setting a mode for chmod twice works like once. It does unless the
+// mode copies permissions from one class to another, or a step after X changes the bits X checks.
 func Idempotent(mode string) bool {
 	m, err := parseMode(mode)
 	if err != nil {
