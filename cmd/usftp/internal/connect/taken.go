@@ -34,9 +34,8 @@ func (t Taken[S]) Exactly(name string) (source S, ok bool) {
 	return source, ok
 }
 
-// Spelled returns the source of a copy whose name differs from this one but is the same to the
-// directory. The directory is on this machine if client is nil. If that cannot be found out, it is
-// assumed.
+// Spelled returns the source of a copy whose name the directory treats as this one, though they
+// differ. The directory is local if client is nil. If that cannot be found out, it is assumed.
 func (t Taken[S]) Spelled(name string, client *usftp.Client, dir string) (source S, ok bool) {
 	for _, c := range t[endpoint.NameForm(name)] {
 		if c.name != name && !areTwo(client, dir, c.name, name) {
