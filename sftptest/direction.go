@@ -279,8 +279,7 @@ func (d *direction) limit(n int64, whenGone func()) {
 	}
 }
 
-// runOut is called when the last byte that may pass has been sent: it calls whenGone when that byte
-// arrives.
+// runOut calls whenGone when the last byte that may pass, which has been sent, arrives.
 func (d *direction) runOut() {
 	whenGone := d.whenGone
 	d.whenGone = nil

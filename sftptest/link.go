@@ -158,7 +158,7 @@ func (e *End) CutAfter(n int64, err error) {
 // Bytes on their way still arrive.
 func (e *End) Silence() { e.SilenceAfter(0) }
 
-// SilenceAfter is like [End.Silence], once n more bytes have been sent.
+// SilenceAfter works like [End.Silence], once n more bytes have been sent.
 func (e *End) SilenceAfter(n int64) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -184,7 +184,7 @@ func (e *End) Release() {
 	e.out.cond.Broadcast()
 }
 
-// breakNow is called with the lock held.
+// breakNow cuts the link. The caller holds the lock.
 func (l *linkState) breakNow(err error) {
 	if l.cut {
 		return

@@ -46,7 +46,7 @@ var ExitCodes = []struct{ Code, Meaning string }{
 
 // A UsageError is an invalid command line.
 type UsageError struct {
-	Command string // whose help says more; "" for the command that failed
+	Command string // its help says more; "" for the command that failed
 	Code    int    // the exit code; 0 means 2
 	Err     error
 }

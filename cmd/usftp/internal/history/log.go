@@ -26,7 +26,7 @@ type Entry struct {
 	Sources  []string      `json:"sources"` // of a check, the list
 	More     int           `json:"more_sources,omitempty"`
 	Target   string        `json:"target"`
-	Files    int64         `json:"files"` // copied; of a check, those that match
+	Files    int64         `json:"files"` // copied; of a check, matching
 	Bytes    int64         `json:"bytes"`
 	Failed   int64         `json:"failed,omitempty"`
 	Deleted  int64         `json:"deleted,omitempty"`

@@ -71,7 +71,7 @@ func limitRedial(redial func(context.Context) (pool.Host, error)) func(context.C
 	}
 }
 
-// backoff is short, because a program waits, and random, because other clients were cut off too.
+// backoff returns a short wait, because a program waits, at random, as others were cut off too.
 func backoff(attempt int) time.Duration {
 	delay := min(200*time.Millisecond<<min(attempt-1, 10), 5*time.Second)
 	return delay/2 + rand.N(delay/2)

@@ -18,8 +18,8 @@ import (
 // made here (the protocol does not report others), or none after it was removed. The kernel may
 // know hundreds of thousands of nodes, so rarely used fields are behind pointers.
 type node struct {
-	id  uint64 // by which the kernel knows it
-	ino uint64 // which programs see
+	id  uint64 // the kernel knows it by this
+	ino uint64 // the inode number that programs see
 
 	// The tree's lock guards these.
 	places   []place
@@ -139,7 +139,7 @@ func (t *tree) move(ctx context.Context, from place) (moved func(), err error) {
 	defer t.mu.Unlock()
 	n := from.dir.children[from.name]
 	if n == nil {
-		return func() {}, nil // nobody is using it
+		return func() {}, nil // no program is using it
 	}
 	t.moving[n]++ // changes that are not under way yet wait for the new path
 	moved = func() {

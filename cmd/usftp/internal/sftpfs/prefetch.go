@@ -215,7 +215,7 @@ func (s *prefetcher) stop() {
 	clear(s.lists)
 }
 
-// idleStop is called when no directory has been read for a while.
+// idleStop forgets everything once no directory has been read for a while.
 func (s *prefetcher) idleStop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,7 @@ func (s *shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]stri
 	})
 }
 
-// readableNames is like remoteNames for files to be read; see [pattern.ExpandReadable].
+// readableNames works like remoteNames for files to be read; see [pattern.ExpandReadable].
 func (s *shell) readableNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
 	return s.expand(w, func(typed, literal string) ([]string, error) {
 		return pattern.ExpandReadable(ctx, host.Client, typed, literal, func(name, why string) {

@@ -124,7 +124,7 @@ func (i *interrupts) begin(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// interrupted is called for SIGINT.
+// interrupted handles SIGINT.
 func (i *interrupts) interrupted(cause *ui.Interruption) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -151,7 +151,7 @@ func (w *walk) complete(d *dir, entries []*entry) (moved func() error) {
 
 func byName(a, b *entry) int { return strings.Compare(a.name, b.name) }
 
-// listed is an enter function for verbs that only report why a directory cannot be listed.
+// listed reports why a directory cannot be listed; it is the enter function of several verbs.
 func (j *job) listed(d *dir, _ []*entry) error {
 	if d.Err != nil {
 		j.fail("list", d.path, d.Err)
