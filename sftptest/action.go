@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Action changes how a request or its reply is handled. Its String is the Go expression that makes
+// Action changes the handling of a request or its reply. Its String is the Go expression that makes
 // it.
 type Action struct {
 	expression string
@@ -32,8 +32,7 @@ func Refuse(code wire.Code, message string) Action {
 		after:  func(s *session, c *call) { s.statusMessage(c, code, message) }}
 }
 
-// Fail executes the request and answers that it failed, like a CLOSE that reports what a WRITE
-// could not.
+// Fail executes the request and answers that it failed, like a CLOSE that reports a failed WRITE.
 func Fail(code wire.Code, message string) Action {
 	return Action{expression: fmt.Sprintf("Fail(%s, %q)", goCode(code), message),
 		after: func(s *session, c *call) { s.statusMessage(c, code, message) }}
@@ -107,8 +106,8 @@ func Truncate(n int) Action {
 	}}
 }
 
-// Length sends the reply with another length field, and nothing after it, as if the rest were still
-// to come.
+// Length sends the reply with another length field, and nothing after it, as if more bytes were
+// still to come.
 func Length(n uint32) Action {
 	return Action{expression: fmt.Sprintf("Length(%d)", n), after: func(s *session, c *call) {
 		for _, packet := range c.reply {

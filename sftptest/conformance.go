@@ -12,9 +12,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Conformance runs the same cases, with bare packets, against any server. The cases check what
-// draft-02 and the extensions' specifications promise and, where these leave something open, what
-// all major servers agree on. Cases for extensions that the server does not offer are skipped.
+// Conformance runs the same cases, with bare packets, against any server. The cases check the
+// promises of draft-02 and the extensions' specifications and, where these leave something open,
+// the practice of all major servers. Cases for extensions that the server lacks are skipped.
 type Conformance struct {
 	// Dial returns a new stream to the server, on which INIT has not been sent. It is closed when
 	// the case ends.
@@ -58,7 +58,7 @@ func (c Conformance) Run(t *testing.T) {
 // kitTimeout ends a case whose server does not answer.
 const kitTimeout = 30 * time.Second
 
-// kit is a raw client for which everything unexpected fails the test.
+// kit is a raw client that fails the test for any unexpected reply.
 type kit struct {
 	testing.TB
 	*Raw
@@ -169,8 +169,8 @@ func (k *kit) write(handle []byte, offset uint64, data string) {
 	k.ok(wire.Write{Handle: handle, Offset: offset, Data: []byte(data)})
 }
 
-// read returns up to length bytes, fewer only at the end of the file. A short read is repeated,
-// since any read may be short.
+// read returns up to length bytes, fewer only at the end of the file. It repeats a short read,
+// because any read may be short.
 func (k *kit) read(handle []byte, offset uint64, length uint32) string {
 	k.Helper()
 	var all []byte
@@ -258,7 +258,7 @@ func (k *kit) list(name string) []wire.Name {
 		}
 		all = append(all, names.Names...)
 	}
-	k.code(readdir, wire.EOF) // and it stays that way
+	k.code(readdir, wire.EOF) // and again
 	k.closeHandle(m.Handle)
 	all = slices.DeleteFunc(all,
 		func(n wire.Name) bool { return n.Filename == "." || n.Filename == ".." })

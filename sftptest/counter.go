@@ -8,15 +8,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Counts is what a [Counter] has counted. Sent means sent by the client.
+// Counts are the counts of a [Counter]. Sent means sent by the client.
 type Counts struct {
 	BytesSent, BytesReceived int64
 	Writes                   int64 // calls of Write
 	Reads                    int64 // calls of Read that returned bytes
 
 	// Turns counts how often the client went from listening to speaking: the first Write, and every
-	// Write before which bytes were received since the previous Write. A client that asks, waits
-	// for the answer and asks again takes one turn per request; one that keeps a window full takes
+	// Write before which bytes were received since the previous Write. A client that asks, waits for
+	// the answer and asks again takes one turn per request; a client that keeps a window full takes
 	// about one turn for each batch of answers it reads. Counting turns needs no knowledge of the
 	// protocol.
 	Turns int
@@ -36,7 +36,7 @@ type Counts struct {
 	PacketsSent, PacketsReceived map[wire.Type]int
 }
 
-// Counter is a stream that counts what passes. It wraps the client's end.
+// Counter is a stream that counts its traffic. It wraps the client's end.
 type Counter struct {
 	stream io.ReadWriteCloser
 
@@ -46,7 +46,7 @@ type Counter struct {
 	received frameScanner
 	heard    bool // bytes were received since the last Write
 	spoken   bool
-	depth    int              // the greatest of a reply received
+	depth    int              // the greatest depth of a reply received
 	pending  map[uint32]int   // the depth of each request in flight
 	initial  int              // the depth of INIT
 	perWrite func(frameStart) // allocated once
@@ -81,8 +81,8 @@ func (c *Counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes to the stream. It counts first, so that an answer never comes before its request is
-// known.
+// Write writes to the stream. It counts first, so that no answer arrives before its request is
+// counted.
 func (c *Counter) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if !c.spoken || c.heard {
@@ -99,7 +99,7 @@ func (c *Counter) Write(p []byte) (int, error) {
 // Close closes the stream.
 func (c *Counter) Close() error { return c.stream.Close() }
 
-// Counts returns what has been counted since the Counter was made or reset.
+// Counts returns the counts since the Counter was made or reset.
 func (c *Counter) Counts() Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *Counter) Counts() Counts {
 	return counts
 }
 
-// Reset sets all counts to zero. What is in flight no longer counts, and its replies do not count
+// Reset sets all counts to zero. Requests in flight no longer count, and their replies do not count
 // as causes; the next request has depth 1 and the next Write is a turn.
 func (c *Counter) Reset() {
 	c.mu.Lock()

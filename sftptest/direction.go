@@ -36,7 +36,7 @@ type direction struct {
 	unacked int       // queued plus credits
 	writing bool      // a Write is in progress
 
-	lineStart time.Time // rate: how long the line has been busy without a pause,
+	lineStart time.Time // rate: since when the line has been busy without a pause,
 	lineBytes int64     // and with how many bytes
 
 	left     int64  // bytes that may still pass
@@ -48,7 +48,7 @@ type direction struct {
 	goneAt      time.Time // when the writer learns that the reader closed; zero means never
 }
 
-// segment is bytes that arrive together, or the end of the stream.
+// segment holds bytes that arrive together, or the end of the stream.
 type segment struct {
 	data  []byte
 	block []byte // to be used again once data has been read; nil if data is not its end
@@ -95,7 +95,7 @@ func (d *direction) arrived(s segment) bool {
 	return !s.due.After(now)
 }
 
-// take moves what has arrived into p.
+// take moves the bytes that have arrived into p.
 func (d *direction) take(p []byte) (n int) {
 	p = p[:d.piece(len(p))]
 	for n < len(p) && len(d.queue) > 0 && !d.queue[0].eof && d.arrived(d.queue[0]) {
@@ -228,7 +228,7 @@ func (d *direction) push(p []byte) {
 	}
 }
 
-// maxSpare is how many blocks are kept to be used again.
+// maxSpare limits the blocks kept to be used again.
 const maxSpare = 4
 
 // block returns n bytes with any contents.
@@ -279,8 +279,7 @@ func (d *direction) limit(n int64, whenGone func()) {
 	}
 }
 
-// runOut is called when the last byte that may pass has been sent: whenGone follows when it
-// arrives.
+// runOut calls whenGone when the last byte that may pass, which has been sent, arrives.
 func (d *direction) runOut() {
 	whenGone := d.whenGone
 	d.whenGone = nil
@@ -302,7 +301,7 @@ func (d *direction) runOut() {
 	})
 }
 
-// closeWrite sends the end of the stream. It returns when that arrives, or false if it never does.
+// closeWrite sends the end of the stream. It returns its arrival, or false if it never arrives.
 func (d *direction) closeWrite() (time.Time, bool) {
 	if !d.writeClosed {
 		d.writeClosed = true
@@ -314,7 +313,7 @@ func (d *direction) closeWrite() (time.Time, bool) {
 	return d.endDue(), d.left != 0
 }
 
-// endDue returns when something of no length arrives, after everything that has been sent.
+// endDue returns when the end of the stream would arrive, after all bytes sent so far.
 func (d *direction) endDue() time.Time {
 	due := time.Now().Add(d.delay)
 	if len(d.queue) > 0 && d.queue[len(d.queue)-1].due.After(due) {
@@ -323,7 +322,7 @@ func (d *direction) endDue() time.Time {
 	return due
 }
 
-// closeRead drops what is on its way. The writer learns about that at the given time, if ok is set.
+// closeRead drops undelivered bytes. The writer learns about that at the given time, if ok is set.
 func (d *direction) closeRead(known time.Time, ok bool) {
 	if d.readClosed {
 		return

@@ -1,15 +1,13 @@
 // Package sftptest helps test SFTP clients and servers: it has links with a delay, counters of
 // bytes and round trips, and a server that follows a script.
 //
-//   - [NewLink] joins two ends by a link that delays, limits its rate, splits what it carries,
+//   - [NewLink] joins two ends by a link that delays, limits its rate, splits its data,
 //     falls silent or breaks.
-//   - [NewCounter] counts what passes a stream: bytes, calls, packets by type, round trips.
-//   - [NewScripted] is a server on real wire bytes over a file system in memory. By default it does
-//     what OpenSSH's sftp-server does; a [Script] changes one thing at a time, a [Fault] spoils
-//     chosen replies, and all that was asked is recorded. [NewServer] is the same for the length of
-//     a test.
-//   - [NewRaw] is a client that sends packets as they are, and [Conformance] runs cases made of
-//     them against any server.
+//   - [NewCounter] counts a stream's traffic: bytes, calls, packets by type, round trips.
+//   - [NewScripted] is a server on real wire bytes over a file system in memory. By default it
+//     behaves like OpenSSH's sftp-server; a [Script] changes one thing at a time, a [Fault] spoils
+//     chosen replies, and all requests are recorded. [NewServer] is the same for the length of a
+//     test.
 //
 // All of it works inside testing/synctest, so that a test over a link with a delay of 150 ms takes
 // no time and can assert on the clock exactly:

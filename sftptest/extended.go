@@ -115,10 +115,10 @@ func (s *session) statvfs(c *call, code wire.Code) {
 	c.answer(reply.Append(nil, c.ID))
 }
 
-// userName is the user as whom clients are logged in, and who owns what they create.
+// userName is the user as whom clients are logged in, and the owner of the files that they create.
 const userName = "user"
 
-// usersGroups knows root and userName.
+// usersGroups answers with the names of root and userName, the only known ones.
 func (s *session) usersGroups(c *call) {
 	var m wire.UsersGroupsByID
 	if m.Parse(c.payload) != nil {
@@ -153,7 +153,7 @@ func (s *session) copyData(c *call) wire.Code {
 	return to.node.writeAt(bytes.Clone(data), m.ToOffset)
 }
 
-// checkFile hashes (draft-ietf-secsh-filexfer-extensions-00, section 3).
+// checkFile hashes a file (draft-ietf-secsh-filexfer-extensions-00, section 3).
 func (s *session) checkFile(c *call) {
 	var m wire.CheckFile
 	n, code := (*node)(nil), wire.BadMessage

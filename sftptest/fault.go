@@ -6,15 +6,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Fault spoils the replies to chosen requests: of those that match On, Extension, Path and the
-// range, it spares the first Skip and hits the next Times. Its String is a Go literal that repeats
-// it.
+// Fault spoils the replies to chosen requests: of the requests that match On, Extension, Path and
+// the range, it spares the first Skip and hits the next Times. Its String is a Go literal that
+// repeats it.
 type Fault struct {
 	On        wire.Type // the request's type; 0 means any but INIT
 	Extension string    // the extension's name; "" means any
 	Path      string    // the path as sent, or by which the handle was opened; "" means any
-	// From and To select READs and WRITEs that touch at least one byte in [From, To). A To of 0
-	// means any.
+	// From and To select READs and WRITEs that touch at least one byte in [From, To). A To of 0 means
+	// any.
 	From, To uint64
 
 	Skip  int // how many matching requests are spared first

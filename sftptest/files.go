@@ -13,7 +13,7 @@ import (
 
 // Files is a scripted server's file system, in memory. Its methods are for tests, which examine and
 // change it while clients use it; they may be called from several goroutines. Names are absolute,
-// or relative to [Script.Home]. Methods that make something make its parent directories, too, and
+// or relative to [Script.Home]. Methods that make an entry also make its parent directories, and
 // replace whatever is in the way. Errors are *fs.PathError and wrap fs.ErrNotExist, fs.ErrExist or
 // a *StatusError with the code a client would get.
 type Files struct {
@@ -51,8 +51,8 @@ func fileError(op, name string, code wire.Code) error {
 	return &fs.PathError{Op: op, Path: name, Err: (*StatusError)(&code)}
 }
 
-// WriteFile creates or replaces a file. The data is copied. The file's mtime is an hour ago, since
-// clients are careful with files that were only just written.
+// WriteFile creates or replaces a file. It copies the data. The file's mtime is an hour ago,
+// because clients are careful with files that were only just written.
 func (f *Files) WriteFile(name string, data []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,8 +105,8 @@ func (f *Files) Remove(name string) {
 	}
 }
 
-// Rename gives what is under a name another name, in a directory that exists. It replaces a file or
-// an empty directory there, as rename(2) does.
+// Rename renames a name, in a directory that exists. It replaces a file or an empty directory
+// there, as rename(2) does.
 func (f *Files) Rename(oldName, newName string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +153,7 @@ func (f *Files) change(op, name string, change func(*node) wire.Code) error {
 	return fileError(op, name, code)
 }
 
-// Lstat returns the attributes that LSTAT would.
+// Lstat returns the attributes that LSTAT would return.
 func (f *Files) Lstat(name string) (wire.Attrs, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,8 +203,8 @@ func (f *Files) absolute(name string) string {
 	return path.Clean(name)
 }
 
-// mkdirAll makes the directories of an absolute path. It replaces what is in the way: tests decide
-// what exists.
+// mkdirAll makes the directories of an absolute path. It replaces any other file in the way: tests
+// decide which files exist.
 func (f *Files) mkdirAll(name string) *node {
 	dir := f.root
 	for element := range strings.SplitSeq(path.Clean(name), "/") {

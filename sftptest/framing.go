@@ -6,7 +6,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// frameStart is what a packet's header reveals.
+// frameStart holds the fields of a packet's header.
 type frameStart struct {
 	kind wire.Type
 	id   uint32 // 0 for INIT and VERSION
@@ -21,7 +21,7 @@ type frameScanner struct {
 }
 
 // scan calls found for each packet whose header ends in p. A packet too short for an id counts as
-// one of id 0.
+// having id 0.
 func (s *frameScanner) scan(p []byte, found func(frameStart)) {
 	for len(p) > 0 {
 		if s.skip > 0 {

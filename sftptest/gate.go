@@ -13,7 +13,7 @@ type Gate struct {
 	open    bool
 }
 
-// cond is called with the lock held.
+// cond returns the condition for changes. The caller holds the lock.
 func (g *Gate) cond() *sync.Cond {
 	if g.changed == nil {
 		g.changed = sync.NewCond(&g.mu)

@@ -23,8 +23,8 @@ type LinkConfig struct {
 	// whole. 0 means no limit.
 	RateBytesPerSec int64
 
-	// Buffer is how many bytes in each direction may be written and not yet read; a Write beyond
-	// that blocks. 0 means 64 MiB.
+	// Buffer is how many bytes in each direction may be written and not yet read; a Write beyond that
+	// blocks. 0 means 64 MiB.
 	Buffer int
 
 	// Window works like an SSH channel's window: it is how many bytes in each direction may be
@@ -52,7 +52,7 @@ const (
 	defaultPiece  = 4096
 )
 
-// NewLink returns the two ends of a link: what is written at one is read at the other, in order,
+// NewLink returns the two ends of a link: bytes written at one are read at the other, in order,
 // after the delay; as many writes as fit in the buffer are on their way at once.
 //
 // A link has no goroutine and blocks only on timers and sync.Cond. So it works in real time as well
@@ -99,9 +99,9 @@ type End struct {
 
 var _ io.ReadWriteCloser = (*End)(nil)
 
-// Read returns what has arrived, or waits until something does. It returns io.EOF after everything
-// that the other end sent before it closed, io.ErrClosedPipe after Close at this end, and the error
-// of a cut.
+// Read returns the bytes that have arrived, or waits until some do. It returns io.EOF after
+// everything that the other end sent before it closed, io.ErrClosedPipe after Close at this end,
+// and the error of a cut.
 func (e *End) Read(p []byte) (int, error) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -117,7 +117,7 @@ func (e *End) Write(p []byte) (int, error) {
 	return e.out.write(p)
 }
 
-// CloseWrite ends the stream from this end: the other end reads what is on its way, and then
+// CloseWrite ends the stream from this end: the other end reads the bytes on their way, and then
 // io.EOF.
 func (e *End) CloseWrite() error {
 	e.link.mu.Lock()
@@ -126,8 +126,8 @@ func (e *End) CloseWrite() error {
 	return nil
 }
 
-// Close closes both directions: like CloseWrite, and what arrives from now on is dropped. It never
-// blocks, and wakes all waiters at this end.
+// Close closes both directions: it works like CloseWrite, and drops bytes that arrive from now on.
+// It never blocks, and wakes all waiters at this end.
 func (e *End) Close() error {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -136,9 +136,9 @@ func (e *End) Close() error {
 	return nil
 }
 
-// Cut breaks the link now, in both directions, as if the connection were reset. What has arrived
-// can still be read, what is on its way is lost; then Read and Write return err at both ends
-// ([ErrCut] if it is nil; if it is io.EOF, Write returns io.ErrClosedPipe).
+// Cut breaks the link now, in both directions, as if the connection were reset. Bytes that have
+// arrived can still be read, bytes on their way are lost; then Read and Write return err at both
+// ends ([ErrCut] if it is nil; if it is io.EOF, Write returns io.ErrClosedPipe).
 func (e *End) Cut(err error) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -153,21 +153,21 @@ func (e *End) CutAfter(n int64, err error) {
 	e.out.limit(n, func() { e.link.breakNow(err) })
 }
 
-// Silence turns one direction into a black hole: what this end sends from now on vanishes, its
+// Silence turns one direction into a black hole: bytes that this end sends from now on vanish, its
 // Writes succeed, and neither end notices; the other end does not learn of a Close at this end.
-// What is on its way still arrives.
+// Bytes on their way still arrive.
 func (e *End) Silence() { e.SilenceAfter(0) }
 
-// SilenceAfter is like [End.Silence], once n more bytes have been sent.
+// SilenceAfter works like [End.Silence], once n more bytes have been sent.
 func (e *End) SilenceAfter(n int64) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.out.limit(n, nil)
 }
 
-// Hold stops one direction: what this end has sent and sends arrives only after [End.Release], as
-// over a network that is down for a while. Writes block once the buffer is full, as to a peer that
-// has stopped reading.
+// Hold stops one direction: bytes that this end has sent and sends arrive only after [End.Release],
+// as over a network that is down for a while. Writes block once the buffer is full, as to a peer
+// that has stopped reading.
 func (e *End) Hold() {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -176,7 +176,7 @@ func (e *End) Hold() {
 	}
 }
 
-// Release ends [End.Hold]. What would have arrived in the meantime arrives at once.
+// Release ends [End.Hold]. Bytes that would have arrived in the meantime arrive at once.
 func (e *End) Release() {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -184,7 +184,7 @@ func (e *End) Release() {
 	e.out.cond.Broadcast()
 }
 
-// breakNow is called with the lock held.
+// breakNow cuts the link. The caller holds the lock.
 func (l *linkState) breakNow(err error) {
 	if l.cut {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// String returns the script as a Go literal with the fields that are set. Intercept cannot be
-// printed; only its name is.
+// String returns the script as a Go literal with the fields that are set. For Intercept it prints
+// only the name.
 func (s Script) String() string { return "sftptest.Script" + literal(reflect.ValueOf(s)) }
 
 // literal prints the fields of a struct that are not zero.
@@ -56,7 +56,7 @@ func goValue(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// goType prints a packet type as its constant.
+// goType returns a packet type as its constant.
 func goType(t wire.Type) string {
 	name := t.String()
 	if strings.HasPrefix(name, "packet type") {

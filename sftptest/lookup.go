@@ -7,14 +7,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// maxLinks is how many symbolic links a path may lead through, as on Linux.
+// maxLinks limits the symbolic links that a path may lead through, as on Linux.
 const maxLinks = 40
 
-// place is where a path leads: a directory entry, which may be free.
+// place is the place that a path leads to: a directory entry, which may be free.
 type place struct {
 	dir  *node // nil for the root itself
 	base string
-	node *node  // nil when there is nothing
+	node *node  // nil when there is none
 	path string // absolute, without symbolic links in its directories
 }
 

@@ -66,7 +66,7 @@ func (n *node) part(offset, length uint64) []byte {
 
 func (n *node) touch() { n.mtime = uint32(time.Now().Unix()) }
 
-// attrs returns what STAT returns.
+// attrs returns the attributes for STAT.
 func (n *node) attrs() wire.Attrs {
 	a := wire.Attrs{
 		Flags: wire.AttrSize | wire.AttrUIDGID | wire.AttrPermissions | wire.AttrACModTime,
@@ -80,7 +80,7 @@ func (n *node) attrs() wire.Attrs {
 	return a
 }
 
-// setAttrs does what SETSTAT asks for.
+// setAttrs sets the attributes of a SETSTAT.
 func (n *node) setAttrs(a *wire.Attrs) wire.Code {
 	if a.Has(wire.AttrSize) {
 		if n.isDir() {

@@ -14,13 +14,13 @@ type handle struct {
 	path  string
 	flags uint32
 
-	commit    *node  // UploadPerHandle: what CLOSE replaces
+	commit    *node  // UploadPerHandle: the node that CLOSE replaces
 	nextRead  uint64 // where the last READ ended
 	nextWrite uint64 // where the last WRITE ended
 	wrote     bool
 	falseEOFs int
 
-	under *handle // the older one of the same name: SharedHandles
+	under *handle // SharedHandles: the older one of the same name
 
 	dir   bool
 	names []string // of the directory, as of OPENDIR
@@ -139,7 +139,7 @@ func (s *session) read(c *call, h *handle) {
 	c.answer(packet)
 }
 
-// beforeFalseEOF returns how much of n bytes at offset may be returned; 0 means EOF.
+// beforeFalseEOF returns how many of n bytes at offset may be returned; 0 means EOF.
 func (s *session) beforeFalseEOF(n int, offset uint64, h *handle) int {
 	at := s.script.FalseEOFAt
 	if at <= 0 || offset > uint64(at) || h.falseEOFs >= max(s.script.FalseEOFTimes, 1) {

@@ -54,10 +54,10 @@ func (s *session) onPath(c *call) {
 	// Like OpenSSH, do not answer unknown types.
 }
 
-// umask is the server's.
+// umask is the server's umask.
 const umask = 0o022
 
-// mode returns the mode of what the request makes.
+// mode returns the mode of the new file or directory.
 func (c *call) mode(standard uint32) uint32 {
 	if c.Attrs.Has(wire.AttrPermissions) {
 		standard = c.Attrs.Permissions & modeChmod
@@ -100,7 +100,7 @@ func (s *session) attrsReply(c *call, n *node, code wire.Code) {
 	c.answer(wire.AttrsReply{Attrs: s.visible(n)}.Append(nil, c.ID))
 }
 
-// visible returns those of a node's attributes that the script does not hide.
+// visible returns the node's attributes that the script does not hide.
 func (s *session) visible(n *node) wire.Attrs {
 	a := n.attrs()
 	a.Flags &^= s.script.HideAttrs

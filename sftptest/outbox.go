@@ -15,7 +15,7 @@ const (
 )
 
 // outbox holds the replies that are ready and writes them on its own goroutine, so that a delayed
-// reply can be sent whatever the stream is doing.
+// reply can be sent in any state of the stream.
 type outbox struct {
 	stream io.WriteCloser
 
@@ -77,7 +77,7 @@ func (o *outbox) shuffle() {
 	o.cond.Broadcast()
 }
 
-// shuffleSoon shuffles once nothing has come for a while. It is called with the lock held.
+// shuffleSoon shuffles once no reply has come for a while. It is called with the lock held.
 func (o *outbox) shuffleSoon() {
 	if o.timer != nil {
 		o.timer.Reset(reorderWait)
@@ -101,7 +101,7 @@ func (o *outbox) waitForRoom() {
 	}
 }
 
-// end drops what has not been written and makes run return.
+// end drops unwritten packets and makes run return.
 func (o *outbox) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,8 +112,8 @@ func (o *outbox) end() {
 	o.cond.Broadcast()
 }
 
-// run writes until end is called or the stream fails. Everything that is ready is sent with one
-// Write, except large packets, which have one each.
+// run writes until end is called or the stream fails. It sends all ready packets with one Write,
+// except large packets, which have one each.
 func (o *outbox) run() {
 	var spare [][]byte
 	var batch []byte

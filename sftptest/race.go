@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// move copies memory that is ours alone. The race detector does not look at it, since that
-// takes ten times as long as copying: a lock guards all of it, and what callers lend us is looked
-// at once, by raceRead or raceWritten. It copies arrays because the runtime always looks at slices.
+// move copies memory that is ours alone. The race detector does not check it, as that takes ten
+// times as long as copying: a lock guards all of it, and raceRead or raceWritten checks memory lent
+// by callers all at once. It copies arrays because the runtime always checks slices.
 //
 //go:norace
 func move(dst, src []byte) int {

@@ -26,7 +26,7 @@ func RandomLink(seed uint64) LinkConfig {
 	return c
 }
 
-// RandomScript returns an unusual server on which everything that a client may rely on works: it
+// RandomScript returns an unusual server on which all features that a client may rely on work: it
 // sends short, reordered replies, without messages, in large or small packets, with few extensions.
 // It is the same one for the same seed.
 func RandomScript(seed uint64) Script {
@@ -75,8 +75,8 @@ func RandomScript(seed uint64) Script {
 }
 
 // RandomFault returns a fault that hits one or a few requests; the same one for the same seed. A
-// client handles it well if the call fails, or succeeds anyway, within its time; it must not
-// hang, panic, or accept wrong data. No fault makes data wrong without any sign.
+// client handles it well if the call fails, or succeeds anyway, within its time; it must not hang,
+// panic, or accept wrong data. No fault makes data wrong without any sign.
 func RandomFault(seed uint64) Fault {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	types := []wire.Type{wire.TypeOpen, wire.TypeClose, wire.TypeRead, wire.TypeWrite,

@@ -25,7 +25,7 @@ func NewRaw(stream io.ReadWriteCloser) *Raw {
 type Reply struct {
 	Type wire.Type
 	ID   uint32
-	Body []byte // what follows the id, or in VERSION the type
+	Body []byte // the bytes after the id, or in VERSION after the type
 }
 
 // Code returns the code of a STATUS, or false for any other packet.

@@ -18,10 +18,10 @@ type Request struct {
 	Extension string // the name, if Type is wire.TypeExtended
 
 	Handle string // as received
-	// as received; of a handle, the path it was opened by; of SYMLINK, the new link
+	// as received; of a handle, the path by which it was opened; of SYMLINK, the new link
 	Path string
-	// of renames and hardlink, the new name; of SYMLINK, the target; of copy-data, the path that
-	// the second handle was opened by
+	// of renames and hardlink, the new name; of SYMLINK, the target; of copy-data, the path by which
+	// the second handle was opened
 	Path2 string
 
 	Offset uint64

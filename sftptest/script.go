@@ -30,9 +30,9 @@ type Script struct {
 	// Home is the directory in which clients start. It is created. "" means the root.
 	Home string
 
-	// ShortReads is the most that one READ returns. 0 means as much as Limits allow.
+	// ShortReads limits the bytes that one READ returns. 0 means as much as Limits allow.
 	ShortReads int
-	// RandomReads makes the length of every DATA random, between 1 and what it would have been.
+	// RandomReads makes the length of every DATA random, between 1 and its usual length.
 	RandomReads bool
 	// FalseEOFAt, if positive, is an offset at which READ answers EOF although the file continues:
 	// a READ from before it is answered only up to it, a READ at it is answered EOF the first
@@ -55,12 +55,12 @@ type Script struct {
 	// OneWrite refuses, with FAILURE, a WRITE that arrives while another on its file is being
 	// executed, which takes a millisecond.
 	OneWrite bool
-	// FullAt, if positive, is the offset beyond which no file can be written: what lies before it
-	// is stored, and the WRITE is answered FAILURE; from then on statvfs reports no free space,
-	// unless StatVFS is set.
+	// FullAt, if positive, is the offset beyond which no file can be written: the data before it is
+	// stored, and the WRITE is answered FAILURE; from then on statvfs reports no free space, unless
+	// StatVFS is set.
 	FullAt int64
-	// UploadPerHandle keeps what is written to a handle for that handle alone until CLOSE replaces
-	// the file, as servers in front of object stores do.
+	// UploadPerHandle keeps data written to a handle for that handle alone until CLOSE replaces the
+	// file, as servers in front of object stores do.
 	UploadPerHandle bool
 	// StatVFS is the reply to statvfs and fstatvfs. nil means a terabyte, half of it free.
 	StatVFS *wire.StatVFSReply
@@ -87,15 +87,15 @@ type Script struct {
 	// DraftSymlink expects SYMLINK's paths in the draft's order, the link's own path first, where
 	// OpenSSH has the target first.
 	DraftSymlink bool
-	// FollowLinks makes RENAME and posix-rename follow links in both names, and LSTAT links that
-	// lead to something; READLINK answers with where a link leads from the path in the request.
+	// FollowLinks makes RENAME and posix-rename follow links in both names, and LSTAT links that are
+	// not broken; READLINK answers with the place to which a link leads from the path in the request.
 	// ProFTPD's mod_sftp does that.
 	FollowLinks bool
 	// HandleSize is the length of handles. 0 means 4; more than 256 breaks draft-02, section 6.3.
 	HandleSize int
-	// SharedHandles, if positive, is how many different handles there are. When all are in use, the
-	// next open file or directory gets the last of them, too, which means the newest of those that
-	// are open under it, as with the ssh_sftpd of Erlang/OTP (new_handle; there are two, usually).
+	// SharedHandles, if positive, is the number of different handles. When all are in use, the next
+	// open file or directory also gets the last of them, which then means the newest open one, as with
+	// the ssh_sftpd of Erlang/OTP (new_handle; there are two, usually).
 	SharedHandles int
 
 	// Reorder makes replies wait until this many are ready, or none has become ready for a
@@ -114,7 +114,7 @@ type Script struct {
 	Intercept func(Request) []Action
 }
 
-// OpenSSHExtensions returns what OpenSSH's sftp-server offers.
+// OpenSSHExtensions returns the extensions of OpenSSH's sftp-server.
 func OpenSSHExtensions() []wire.ExtensionPair {
 	return []wire.ExtensionPair{
 		{Name: wire.ExtPosixRename, Data: "1"},
@@ -169,7 +169,7 @@ func (s *Script) readLength(asked uint32) int {
 	return int(n)
 }
 
-// portable maps a code to one that version 3 has, as OpenSSH maps errno.
+// portable maps a code to a code of version 3, as OpenSSH maps errno.
 func (s *Script) portable(code wire.Code) wire.Code {
 	if s.RichCodes {
 		return code

@@ -16,7 +16,7 @@ import (
 // system. It is safe for concurrent use. On each stream requests are executed one after the other,
 // in order.
 type Scripted struct {
-	// Files is what clients see.
+	// Files is the file system that clients see.
 	Files *Files
 
 	script Script
@@ -66,8 +66,8 @@ func (s *Scripted) Dial(link LinkConfig) *End {
 }
 
 // Serve serves one stream until it ends, and closes it. Closing the stream must interrupt a Read.
-// Serve returns nil if the client ended the conversation, the script did or the server was closed,
-// otherwise what went wrong.
+// Serve returns nil if the client or the script ended the conversation or the server was closed,
+// otherwise an error.
 func (s *Scripted) Serve(stream io.ReadWriteCloser) error {
 	session := s.begin(stream)
 	if session == nil {
@@ -113,7 +113,7 @@ func (s *Scripted) Close() error {
 	return nil
 }
 
-// AddFaults adds faults to those of the script. Their counts start now.
+// AddFaults adds faults to the script's. Their counts start now.
 func (s *Scripted) AddFaults(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ type session struct {
 	rng    *rand.Rand
 
 	inited      bool
-	silent      bool // nothing is answered any more
+	silent      bool // no request is answered any more
 	silentAfter bool // from the next request on
 	handles     map[string]*handle
 	opened      int // handles

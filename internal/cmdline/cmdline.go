@@ -1,5 +1,5 @@
-// Package cmdline is what the programs usftp and usftpd have in common as command lines: running
-// them, help, completion, man pages and the version.
+// Package cmdline has the common parts of the command lines of usftp and usftpd: running them,
+// help, completion, man pages and the version.
 package cmdline
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// Texts are what a program says besides what its table of commands has.
+// Texts are a program's texts besides those in its table of commands.
 type Texts struct {
-	// Hint says what to write instead of a flag that a command does not have, or is "".
+	// Hint returns the replacement for a flag that a command does not have, or "".
 	Hint func(cmd *cobra.Command, flag string) string
 
-	// Usage writes what follows a command's flags in its help.
+	// Usage writes the text after a command's flags in its help.
 	Usage func(w io.Writer, cmd *cobra.Command)
 }
 
@@ -83,7 +83,7 @@ func Run(ctx context.Context, a *ui.App, root *cobra.Command, args []string) int
 	return code
 }
 
-// exitCode reports a command's error, unless that was done, and returns the exit code.
+// exitCode reports a command's error, unless it was reported before, and returns the exit code.
 func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int {
 	if signal := ui.Interrupted(ctx); signal != nil {
 		return signal.Code()
@@ -104,7 +104,7 @@ func exitCode(ctx context.Context, a *ui.App, cmd *cobra.Command, err error) int
 	return code
 }
 
-// texts appends the text of an error, or those of the errors that were joined to one, each once.
+// texts appends the text of an error, or the texts of the errors joined in it, each once.
 func texts(err error, all []string) []string {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok && reflect.TypeOf(err) == joinedType {
 		for _, one := range joined.Unwrap() {
@@ -123,8 +123,7 @@ const (
 	// ConnectionGroup marks flags that help lists together, in [pflag.Flag.Annotations].
 	ConnectionGroup = "connection"
 
-	// FlagValues lists the values that a flag may have, for completion, in
-	// [pflag.Flag.Annotations].
+	// FlagValues lists the values that a flag may have, for completion, in [pflag.Flag.Annotations].
 	FlagValues = "values"
 )
 

@@ -39,7 +39,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// shells are those for which there is completion.
+// shells are the shells that have completion.
 var shells = map[string]func(root *cobra.Command, w io.Writer) error{
 	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
 	"zsh":  (*cobra.Command).GenZshCompletion,

@@ -12,10 +12,10 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// usage writes what follows the description in help.
+// usage writes the part of help after the description.
 func usage(cmd *cobra.Command) {
 	w, gap := cmd.OutOrStdout(), ""
-	if cmd.Runnable() || cmd.HasAvailableSubCommands() { // it is no topic
+	if cmd.Runnable() || cmd.HasAvailableSubCommands() { // otherwise it is a topic
 		fmt.Fprintf(w, "Usage:\n  %s\n", Synopsis(cmd))
 		gap = "\n"
 	}

@@ -25,15 +25,15 @@ func printVersion(cmd *cobra.Command) error {
 	return err
 }
 
-// versionText returns one line: version, commit, and what it was built with.
+// versionText returns one line: version, commit, Go version and platform.
 func versionText(program string) string {
 	info, _ := debug.ReadBuildInfo()
 	return fmt.Sprintf("%s %s %s %s/%s", program, versionOf(info), runtime.Version(),
 		runtime.GOOS, runtime.GOARCH)
 }
 
-// versionOf returns what the build has recorded about its sources. A build without a version is
-// identified by its commit, or is unknown.
+// versionOf returns the version recorded in the build. A build without a version is identified by
+// its commit, or is unknown.
 func versionOf(info *debug.BuildInfo) string {
 	if info == nil {
 		return "(unknown version, unknown commit)"

@@ -5,8 +5,8 @@ import (
 	"runtime"
 )
 
-// Goroutines returns how many goroutines there are. runtime.NumGoroutine still counts, for a
-// moment, one that has ended.
+// Goroutines returns the number of goroutines. runtime.NumGoroutine still counts, for a moment, a
+// goroutine that has ended.
 func Goroutines() int {
 	for size := 1 << 20; ; size *= 2 {
 		dump := make([]byte, size)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Junction makes a junction that leads to a directory, whose path is absolute. Where there are
-// none, the test cannot run: see [Unavailable].
+// Junction makes a junction that leads to a directory, whose path is absolute. Where junctions
+// cannot be made, the test cannot run: see [Unavailable].
 func Junction(tb testing.TB, target, name string) {
 	tb.Helper()
 	if err := os.Mkdir(name, 0o755); err != nil {

@@ -17,8 +17,8 @@ const (
 )
 
 // InMemory runs a package's tests with their temporary files in memory, if there is room and
-// neither TMPDIR nor GOTMPDIR, which [testing.T.TempDir] obeys, says where they go: many a disk takes
-// most of the time of tests that make and remove small files. A test that needs a disk asks for
+// neither TMPDIR nor GOTMPDIR, which [testing.T.TempDir] obeys, is set: on many disks, tests that
+// make and remove small files spend most of their time there. A test that needs a disk asks for
 // [OnDisk].
 func InMemory(m interface{ Run() int }) int {
 	if os.Getenv("TMPDIR") != "" || os.Getenv("GOTMPDIR") != "" || !roomInMemory() {
@@ -49,8 +49,8 @@ func roomInMemory() bool {
 	return available >= leastRoom>>10
 }
 
-// makeInMemory makes a directory, with a short name as those of sockets must be. A shell removes it
-// when this process ends, however it does; remove has it do that now.
+// makeInMemory makes a directory, with a name as short as sockets need. A shell removes it when
+// this process ends, in any way; remove has it do that now.
 func makeInMemory() (dir string, remove func(), err error) {
 	dir, err = os.MkdirTemp(sharedMemory, "u")
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // FreePort returns a port of 127.0.0.1 for a program to listen on. A socket holds it until the test
-// ends, so that nobody else is given it. It does not listen and allows its address to be used
-// again, and so a program that does the same, as servers do, can listen there.
+// ends, so that no other program gets it. The socket does not listen and allows its address to be
+// used again, so a program that does the same, as servers do, can listen there.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Serve runs a server until the test ends, and returns once it listens on an address. What it says
-// is shown if the test fails.
+// Serve runs a server until the test ends, and returns once it listens on an address. If the test
+// fails, it shows the server's output.
 func Serve(tb testing.TB, cmd *exec.Cmd, network, address string) {
 	tb.Helper()
 	if err := TryServe(tb, cmd, network, address); err != nil {
@@ -18,7 +18,7 @@ func Serve(tb testing.TB, cmd *exec.Cmd, network, address string) {
 	}
 }
 
-// TryServe is Serve for a server that may be started again if it ends at once.
+// TryServe works like Serve for a server that may be started again if it ends at once.
 func TryServe(tb testing.TB, cmd *exec.Cmd, network, address string) error {
 	tb.Helper()
 	log, err := os.CreateTemp(tb.TempDir(), "log")

@@ -1,4 +1,4 @@
-// Package testenv is what tests ask about the machine and the process that they run in.
+// Package testenv answers tests' questions about the machine and the process that they run in.
 package testenv
 
 import (
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Unavailable skips a test for a reason, or fails it if USFTP_REQUIRE=1 says that everything must
-// be there.
+// Unavailable skips a test for a reason, or fails it if USFTP_REQUIRE=1 requires that all tests
+// run.
 func Unavailable(tb testing.TB, reason any) {
 	tb.Helper()
 	if os.Getenv("USFTP_REQUIRE") == "1" {
@@ -44,7 +44,7 @@ func Program(tb testing.TB, name string) string {
 }
 
 // RefusedPort returns a port of 127.0.0.1 that refuses connections until the test ends. It is the
-// near end of a connection, so that nobody else can listen there meanwhile.
+// near end of a connection, so that no program can listen there meanwhile.
 func RefusedPort(tb testing.TB) int {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -86,11 +86,11 @@ func MemoryInUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// disk is where temporary files go that are not [InMemory]; by default that is what TMPDIR says.
+// disk is the directory for temporary files not [InMemory]; by default the one of TMPDIR.
 var disk string
 
 // OnDisk returns a directory on a disk, which is removed when the test ends. It is for tests of
-// what memory lacks on some systems, such as immutable files, or does in another way, such as holes.
+// features that memory lacks on some systems (immutable files) or has in another form (holes).
 func OnDisk(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp(disk, "usftp-test")

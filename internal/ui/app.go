@@ -1,4 +1,4 @@
-// Package ui is what the commands need from the process: standard streams, the terminal, prompts,
+// Package ui gives the commands access to the process: standard streams, the terminal, prompts,
 // signals, exit codes, and text for people.
 package ui
 

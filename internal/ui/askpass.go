@@ -13,7 +13,7 @@ import (
 )
 
 // askpass returns the program that asks instead of the terminal, "" for none, and whether it does
-// so even if there is a terminal. SSH_ASKPASS and SSH_ASKPASS_REQUIRE mean what they mean to ssh.
+// so even if there is a terminal. SSH_ASKPASS and SSH_ASKPASS_REQUIRE have their meaning for ssh.
 func askpass() (program string, first bool) {
 	program = os.Getenv("SSH_ASKPASS")
 	screen := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""

@@ -59,7 +59,7 @@ func (b *Board) App(a *App, label string) *App {
 		Label: runewidth.StringWidth(Printable(label)) + len(": ")}
 }
 
-// text returns what a terminal of this width shows: the active hosts, as many as fit.
+// text returns the lines for a terminal of this width: the active hosts, as many as fit.
 func (b *Board) text(width int) (lines []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,8 +148,7 @@ func (o *rowOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// mostPartial is how long a line may be before it is cut: printed files need not contain line
-// breaks.
+// mostPartial is the length at which a line is cut: printed files need not contain line breaks.
 const mostPartial = 1 << 20
 
 // Close ends the last line.
@@ -160,7 +159,7 @@ func (o *rowOutput) Close() (err error) {
 	return err
 }
 
-// labelled is output with the host's label: in front of each line, or in each JSON object.
+// labelled returns output with the host's label: in front of each line, or in each JSON object.
 func (r *row) labelled(p []byte) []byte {
 	if !r.board.json {
 		return r.prefixed(p)

@@ -16,12 +16,12 @@ import (
 // A Console is standard error: messages and, on a terminal, a few lines below them that are
 // redrawn.
 type Console struct {
-	// Words are the program's own for what libraries say.
+	// Words replace the words of libraries by the program's own.
 	Words *strings.Replacer
 
 	program string // named at the start of each message
 	file    *os.File
-	row     *row // of one host among several, which writes to the board's console
+	row     *row // of one host among several; it writes to the board's console
 
 	mu    sync.Mutex
 	lines func(width int) []string // the lines to redraw; nil if there are none
@@ -29,8 +29,7 @@ type Console struct {
 	stop  chan struct{}            // ends the redrawing
 	still bool                     // the terminal cannot redraw: lines are shown only at the end
 
-	// question is the last line of a question that waits for its answer. Nothing is redrawn until
-	// then.
+	// question is the last line of an unanswered question. Nothing is redrawn until the answer.
 	question string
 }
 
@@ -53,12 +52,12 @@ func (c *Console) Write(p []byte) (int, error) {
 }
 
 // redraw replaces the lines on the screen by text and the current lines, in one write. The cursor
-// may be in any column, since the terminal shows a typed ^C.
+// may be in any column, because the terminal shows a typed ^C.
 func (c *Console) redraw(text []byte) error {
 	var b bytes.Buffer
 	lines := c.lines
 	if lines != nil && !foreground(c.file) {
-		lines, c.drawn = nil, 0 // what is on the screen is the shell's
+		lines, c.drawn = nil, 0 // the screen is the shell's
 	}
 	if c.drawn > 0 {
 		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", c.drawn)
@@ -166,11 +165,11 @@ func (c *Console) Hide() {
 	c.lines, c.drawn = nil, 0
 }
 
-// Say writes one line about what is wrong or needs attention.
+// Say writes one line about an error or a matter that needs attention.
 func (c *Console) Say(text string) { c.line(true, text) }
 
-// Tell writes one line about what was done. It does not name the program: that would look like an
-// error.
+// Tell writes one line about a completed action. It does not name the program: that would look like
+// an error.
 func (c *Console) Tell(text string) { c.line(false, text) }
 
 // line writes one line. Errors about connections begin with the host's name, which is not repeated.
@@ -189,7 +188,7 @@ func (c *Console) line(named bool, text string) {
 	fmt.Fprintln(c, text)
 }
 
-// Logger returns a logger that says what has at least this level.
+// Logger returns a logger for records of at least this level.
 func (c *Console) Logger(level slog.Level) *slog.Logger {
 	return slog.New(&logHandler{console: c, level: level})
 }
@@ -225,7 +224,7 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &with
 }
 
-// WithGroup is not used by our packages.
+// WithGroup does nothing: our packages do not use it.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }
 
 func writeAttr(b *strings.Builder, a slog.Attr) {
@@ -235,11 +234,11 @@ func writeAttr(b *strings.Builder, a slog.Attr) {
 // IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// usualWidth is assumed of a terminal that does not report its width, such as a serial line or one
-// made by expect or a container.
+// usualWidth is assumed of a terminal that does not report its width, such as a serial line, or a
+// terminal made by expect or a container.
 const usualWidth = 80
 
-// Width is how many columns a terminal has.
+// Width returns how many columns a terminal has.
 func Width(f *os.File) int {
 	if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 && rows > 0 {
 		return columns

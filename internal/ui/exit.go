@@ -16,7 +16,7 @@ import (
 )
 
 // The exit codes. ssh, scp and sftp exit with 255 if there is no connection, and scripts check for
-// it; 130 and the like are what a shell reports for a program ended by a signal.
+// it; a shell reports 130 and the like for a program ended by a signal.
 const (
 	ExitOK     = 0
 	ExitFailed = 1
@@ -46,7 +46,7 @@ var ExitCodes = []struct{ Code, Meaning string }{
 
 // A UsageError is an invalid command line.
 type UsageError struct {
-	Command string // whose help says more; "" for the command that failed
+	Command string // its help says more; "" for the command that failed
 	Code    int    // the exit code; 0 means 2
 	Err     error
 }

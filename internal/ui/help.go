@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is the width of help: that of the narrowest terminal in use.
+// helpWidth is the width of help: the width of the narrowest terminal in use.
 const helpWidth = 80
 
 // FlagForm returns a flag as "-F, --config file", and its text.
@@ -28,7 +28,7 @@ func FlagForm(f *pflag.Flag) (form, text string) {
 	return form, text + defaultText(f)
 }
 
-// defaultText is the end of a flag's text that gives its default, unless the text does so itself.
+// defaultText returns the end of a flag's text, with its default unless the text has it already.
 func defaultText(f *pflag.Flag) string {
 	value := f.DefValue
 	switch f.Value.Type() {
@@ -57,8 +57,8 @@ func WriteColumn(w io.Writer, width int, term, text string) {
 	writeFilled(w, line+" ", strings.Repeat(" ", width+3), text)
 }
 
-// WriteParagraphs writes text whose paragraphs are separated by empty lines. One that begins with
-// two spaces is kept as it is; the lines of the others are filled.
+// WriteParagraphs writes text whose paragraphs are separated by empty lines. It keeps a paragraph
+// that begins with two spaces as it is, and fills the lines of the others.
 func WriteParagraphs(w io.Writer, text string) {
 	for i, p := range strings.Split(strings.TrimRight(text, "\n"), "\n\n") {
 		if i > 0 {

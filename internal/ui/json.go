@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// WriteJSON writes an object of --json, a struct, as a line. Characters that a terminal might obey
-// are escaped. JSON is UTF-8, but names need not be: a string field that is not gets another field
-// beside it, with "_base64" after its name, which has its bytes.
+// WriteJSON writes an object of --json, a struct, as a line. It escapes characters that a terminal
+// might obey. JSON is UTF-8, but names need not be: a string field that is not UTF-8 gets another
+// field beside it, with "_base64" after its name, which has its bytes.
 func WriteJSON(w io.Writer, object any) error {
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -26,7 +26,7 @@ func WriteJSON(w io.Writer, object any) error {
 	return err
 }
 
-// notUTF8 collects the string fields of a struct, and of those embedded in it, that are not valid
+// notUTF8 collects the string fields of a struct, and of structs embedded in it, that are not valid
 // UTF-8.
 func notUTF8(object reflect.Value, raw map[string][]byte) {
 	for object.Kind() == reflect.Pointer {

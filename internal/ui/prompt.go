@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// A terminal is the user's terminal, whatever the standard streams are.
+// A terminal is the user's terminal, independent of the standard streams.
 type terminal struct{ in, out *os.File }
 
 func (t terminal) close() {
@@ -55,7 +55,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		io.WriteString(tty.out, question)
 		return tty.await(ctx, func() (string, error) { return ReadLine(tty.in) })
 	}
-	// Fd makes the file's reads block, which is what readHidden needs.
+	// Fd makes the file's reads block, as readHidden needs.
 	fd := int(tty.in.Fd())
 	state, err := term.GetState(fd)
 	if err != nil {

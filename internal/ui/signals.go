@@ -13,19 +13,19 @@ import (
 // ever takes.
 const CleanupTime = 8 * time.Second
 
-// signalPlan is how one command's signal handling differs from the others'.
+// signalPlan holds one command's changes to the usual signal handling.
 type signalPlan struct {
 	mu      sync.Mutex
 	caught  chan os.Signal
 	cleanup time.Duration // replaces CleanupTime
 
-	// What these signals do instead of ending the program. An interruption ends it if false is
-	// returned.
+	// Called for these signals instead of ending the program. An interruption ends it if interrupt
+	// returns false.
 	hangup    func()
 	interrupt func(*Interruption) bool
 }
 
-// catch has signals sent to a channel, except those that were ignored when the program started:
+// catch has signals sent to a channel, except signals that were ignored when the program started:
 // nohup and shells without job control ignore signals so that the program survives them.
 func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
 	p.mu.Lock()
@@ -38,8 +38,8 @@ func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
 	}
 }
 
-// Set sets how long cleaning up may take, and what SIGHUP does instead of ending the program,
-// unless reload is nil. SIGHUP is then caught even under nohup.
+// Set sets how long cleaning up may take, and the function that SIGHUP calls instead of ending the
+// program, unless reload is nil. SIGHUP is then caught even under nohup.
 func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +49,7 @@ func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 	}
 }
 
-// OnInterrupt makes SIGINT call stop, and end the program only if that returns false.
+// OnInterrupt makes SIGINT call stop, and end the program only if stop returns false.
 func (p *signalPlan) OnInterrupt(stop func(cause *Interruption) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,13 +129,13 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 	})
 }
 
-// A restorer knows how to undo what was done to the terminal.
+// A restorer holds the function that undoes changes to the terminal.
 type restorer struct {
 	mu   sync.Mutex
 	undo func()
 }
 
-// RestoreAtSignal has undo put the terminal back if a signal ends the program. The function that it
+// RestoreAtSignal has undo restore the terminal if a signal ends the program. The function that it
 // returns does so now. undo is called only once.
 func (r *restorer) RestoreAtSignal(undo func()) (now func()) {
 	r.mu.Lock()

@@ -39,7 +39,7 @@ func (a *App) StandardOutput(ctx context.Context) io.Writer {
 	return newDetached(ctx, a.Stdout.Write)
 }
 
-// output is standard output for what a command prints. It keeps the first write error, so that the
+// output is standard output for a command's results. It keeps the first write error, so that the
 // exit code reflects it whatever the command does with the error.
 type output struct {
 	w io.WriteCloser
@@ -74,8 +74,8 @@ func (o *output) fail(err error) error {
 	return o.err
 }
 
-// CheckReader fails like a write if the reader of a pipe has gone, for a command that may have
-// nothing to write for a long time.
+// CheckReader fails like a write if the reader of a pipe has gone, for a command that may not write
+// for a long time.
 func (o *output) CheckReader() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,7 +126,7 @@ func ReaderGone(err error) bool {
 	return ok && errors.Is(output.err, syscall.EPIPE)
 }
 
-// Await returns what f returns, or the cause of ctx if that ends first. A read from a pipe or a
+// Await returns f's results, or the cause of ctx if that ends first. A read from a pipe or a
 // terminal may wait forever for another program or a person, and not every system can interrupt it:
 // f is then left behind, and ends with the program.
 func Await[T any](ctx context.Context, f func() (T, error)) (T, error) {
@@ -148,8 +148,8 @@ func Await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// A detached stream awaits each Read or Write. It has a buffer of its own, which a call that was
-// left behind may still be using.
+// A detached stream awaits each Read or Write. It has a buffer of its own, which an abandoned call
+// may still be using.
 type detached struct {
 	ctx context.Context
 	do  func([]byte) (int, error)

@@ -14,10 +14,10 @@ import (
 
 // Printable makes text of any origin safe for one line on a terminal: names and messages from a
 // server could otherwise move the cursor, change the title, or reverse the writing direction and so
-// forge what the user reads.
+// forge the text that the user reads.
 func Printable(s string) string { return escape(s, false) }
 
-// printableLines is Printable for text that may have several lines.
+// printableLines works like Printable for text that may have several lines.
 func printableLines(s string) string { return escape(strings.ReplaceAll(s, "\r\n", "\n"), true) }
 
 func escape(s string, lines bool) string {
@@ -143,7 +143,7 @@ func CommandLine(args []string, verb string, flags ...string) string {
 	return strings.Join(words, " ")
 }
 
-// EscapeJSON escapes what JSON text may contain and Printable would escape: characters that a
+// EscapeJSON escapes the characters in JSON text that Printable would escape: characters that a
 // terminal obeys, or that make it show another text.
 func EscapeJSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, unprintable) {

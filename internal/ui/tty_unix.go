@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echoOff stops a terminal from showing what is typed.
+// echoOff stops a terminal from showing typed text.
 func echoOff(fd int) error {
 	return change(fd, func(state *unix.Termios) {
 		state.Lflag &^= unix.ECHO
@@ -18,11 +18,11 @@ func echoOff(fd int) error {
 	})
 }
 
-// readHidden reads a line after echoOff. term.ReadPassword would turn the echo off again, which may
-// be after a signal has restored the terminal, and just before the program ends.
+// readHidden reads a line after echoOff. term.ReadPassword would turn the echo off again, possibly
+// after a signal has restored the terminal, and just before the program ends.
 func readHidden(f *os.File) (string, error) { return ReadLine(f) }
 
-// SignalsOff has a terminal give Ctrl-C and Ctrl-Z as keys.
+// SignalsOff makes a terminal pass on Ctrl-C and Ctrl-Z as keys.
 func SignalsOff(f *os.File) error {
 	return change(int(f.Fd()), func(state *unix.Termios) { state.Lflag &^= unix.ISIG })
 }
@@ -51,7 +51,7 @@ func continuations() (continued <-chan os.Signal, stop func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// readerGone reports whether f is a pipe that nobody reads any more.
+// readerGone reports whether f is a pipe that has no reader any more.
 func readerGone(f *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
 	n, err := unix.Poll(fds, 0)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Umask returns this process's umask as it was when first asked for.
+// Umask returns this process's umask at the first call.
 var Umask = sync.OnceValue(func() uint32 {
 	mask := syscall.Umask(0o077) // there is no other way to read it
 	syscall.Umask(mask)

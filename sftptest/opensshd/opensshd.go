@@ -32,8 +32,7 @@ type Options struct {
 	HostKeyTypes []string
 	// NoKnownHosts leaves the client's known_hosts file empty.
 	NoKnownHosts bool
-	// Alias is the name that the client's configuration gives the server, "testhost" by
-	// default.
+	// Alias is the name that the client's configuration gives the server, "testhost" by default.
 	Alias string
 }
 
@@ -53,21 +52,21 @@ type Server struct {
 	AuthorizedKeys string // a file to add keys to
 	HostKeys       []string
 
-	log string // the name of its log
+	log string // the name of its log file
 }
 
 // Addr returns "host:port".
 func (s *Server) Addr() string { return net.JoinHostPort(s.Host, fmt.Sprint(s.Port)) }
 
-// Log returns what sshd has logged so far. It has logged a login before it opens a channel.
+// Log returns sshd's log so far. It has logged a login before it opens a channel.
 func (s *Server) Log() string {
 	text, _ := os.ReadFile(s.log)
 	return string(text)
 }
 
 // Find returns the path of a program, such as one of OpenSSH's, which may be where only sshd and
-// ssh look. If it is missing the test is skipped with an explanation, or fails if USFTP_REQUIRE=1
-// is in the environment.
+// ssh look. If it is missing, Find skips the test with an explanation, or fails it if
+// USFTP_REQUIRE=1 is in the environment.
 func Find(t testing.TB, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -129,8 +128,7 @@ func Start(t testing.TB, o Options) *Server {
 		s.HostKeys = append(s.HostKeys, Keygen(t, filepath.Join(dir, "host_"+kind), "-t", kind))
 	}
 	if os.Getuid() == 0 {
-		// sshd's privilege separation needs its directory, owned by root and writable for nobody
-		// else.
+		// sshd's privilege separation needs its directory, owned by root and writable for nobody else.
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +138,7 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// startTries is how many ports are tried: except on Linux, another process may take a free one
+// startTries is how many ports are tried: except on Linux, another process may take a free port
 // first.
 const startTries = 5
 
@@ -158,8 +156,8 @@ func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 		if !strings.Contains(conf.String(), "Subsystem sftp") {
 			fmt.Fprintf(&conf, "Subsystem sftp %s\n", sftp)
 		}
-		// A bash that sshd starts reads ~/.bashrc first, unless another shell has started it. What
-		// a developer has there may take seconds, print something, or change the PATH.
+		// A bash that sshd starts reads ~/.bashrc first, unless another shell has started it. A
+		// developer's ~/.bashrc may take seconds, print text, or change the PATH.
 		fmt.Fprint(&conf, "SetEnv SHLVL=1\n")
 		// The test's directories are below /tmp, which others may write to.
 		fmt.Fprint(&conf, "StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100:30:200\nPrintMotd no\n")
@@ -178,8 +176,8 @@ func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 	}
 }
 
-// launch starts sshd and waits until it listens. It logs to a file and not to a pipe: a file has a
-// line as soon as sshd has written it, and nobody has to wait for sessions that still have it open.
+// launch starts sshd and waits until it listens. sshd logs to a file and not to a pipe: a file has
+// a line as soon as sshd has written it, and no test waits for sessions that still have it open.
 func (s *Server) launch(t testing.TB, sshd, config string) error {
 	s.log = filepath.Join(s.Dir, "log")
 	log, err := os.Create(s.log)

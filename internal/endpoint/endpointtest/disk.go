@@ -26,14 +26,14 @@ type Disk interface {
 	Symlink(text, name string)
 	Pipe(name string)
 	Rename(from, to string)
-	Remove(name string) // with all that is below it
+	Remove(name string) // with everything below it
 
-	// State says what is there: "" for nothing, "dir", "pipe", "= " and a file's contents, or "-> "
-	// and a link's text.
+	// State describes a name: "" for a missing one, "dir", "pipe", "= " and a file's contents, or "->
+	// " and a link's text.
 	State(name string) string
 	// Attrs returns the permissions and the modification time; it follows links.
 	Attrs(name string) (fs.FileMode, time.Time)
-	// Names returns what is below a directory, sorted; it follows no links.
+	// Names returns the names below a directory, sorted; it follows no links.
 	Names(dir string) []string
 }
 

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package endpointtest has the cases that every endpoint must pass: what a [endpoint.Place] and the
-// [endpoint.Root] below one of its directories answer, and what is on the disk afterwards.
+// Package endpointtest has the cases that every endpoint must pass: the answers of [endpoint.Place]
+// and of the [endpoint.Root] below one of its directories, and the resulting state of the disk.
 package endpointtest
 
 import (
@@ -22,18 +22,18 @@ type Fixture struct {
 	Write  Write           // opens a file of the same place
 	End    func()          // ends the run's context; nil if the Place has none
 
-	// What follows from the protocol, and what the host is known to lack.
-	Host      bool // it is reached by SFTP, which tells neither inodes nor other names
-	Textual   bool // RealPath only tidies the text
+	// Consequences of the protocol, and known limits of the host.
+	Host      bool // it is reached by SFTP, which reports neither inodes nor other names
+	Textual   bool // RealPath only cleans the text
 	NoReal    bool // RealPath is refused
-	Raw       bool // the server says for certain what is a link
+	Raw       bool // the server reports links reliably
 	Whole     bool // a file appears when it is complete
 	NoTimes   bool // neither times nor permissions can be set
 	NoHard    bool // there are no hard links
 	NoLinkSet bool // attributes of links cannot be set
 }
 
-// Write opens a path to be written. flag is one of os.OpenFile.
+// Write opens a path for writing. flag is a flag of os.OpenFile.
 type Write func(path string, flag int) (endpoint.Writer, error)
 
 // Run runs all cases, each over a fixture of its own.
@@ -68,7 +68,7 @@ func Run(t *testing.T, fixture func(t *testing.T) *Fixture) {
 	}
 }
 
-// A scene is a case being played.
+// A scene is a running case.
 type scene struct {
 	*testing.T
 	*Fixture
@@ -85,7 +85,7 @@ func (s *scene) below() endpoint.Root {
 	return root
 }
 
-// is checks what another program sees under names: pairs of a name and what Disk.State says.
+// is checks the state of names as another program sees it: pairs of a name and its Disk.State.
 func (s *scene) is(pairs ...string) {
 	s.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -103,7 +103,7 @@ func (s *scene) ok(err error) {
 	}
 }
 
-// refused checks that an error is one of those named, or any if none is.
+// refused checks that an error is one of the given errors, or any error if none is given.
 func (s *scene) refused(what string, err error, is ...error) {
 	s.Helper()
 	found := err != nil && len(is) == 0
@@ -115,10 +115,10 @@ func (s *scene) refused(what string, err error, is ...error) {
 	}
 }
 
-// tooLong is how long a call may take that has nothing to wait for.
+// tooLong is how long a call without a reason to wait may take.
 const tooLong = 20 * time.Second
 
-// inTime calls what must not wait for another program.
+// inTime makes a call that must not wait for another program.
 func (s *scene) inTime(do func()) {
 	s.Helper()
 	done := make(chan struct{})
@@ -133,7 +133,7 @@ func (s *scene) inTime(do func()) {
 	}
 }
 
-// put makes one of each kind of thing, and something that the links lead to.
+// put makes an entry of each kind, and targets for the links.
 func (s *scene) put() {
 	s.Disk.Mkdir("dir")
 	s.Disk.Write("dir/inside", "inside")
@@ -148,7 +148,7 @@ func (s *scene) put() {
 var kinds = map[string]string{"dir": "dir", "file": "= data", "pipe": "pipe", "link": "-> file",
 	"dirlink": "-> dir", "dangling": "-> nowhere"}
 
-// unchanged checks that all is as put has made it.
+// unchanged checks that everything is as put has made it.
 func (s *scene) unchanged() {
 	s.Helper()
 	for name, state := range kinds {
@@ -157,7 +157,7 @@ func (s *scene) unchanged() {
 	s.is("dir/inside", "= inside", "nowhere", "")
 }
 
-// numbered returns names that are alike.
+// numbered returns similar names.
 func numbered(count int) (names []string) {
 	for i := range count {
 		names = append(names, fmt.Sprintf("n%03d", i))

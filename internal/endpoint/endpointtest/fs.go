@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 )
 
-// fsCases are about what a Place and a Root have in common. at returns a name as in takes it.
+// fsCases are about the methods common to a Place and a Root. at returns a name as in takes it.
 var fsCases = map[string]func(s *scene, in endpoint.FS, at func(string) string){
 	"lstat": func(s *scene, in endpoint.FS, at func(string) string) {
 		s.put()
@@ -234,7 +234,7 @@ var fsCases = map[string]func(s *scene, in endpoint.FS, at func(string) string){
 		s.refused("a directory that is not empty", in.Remove(at("dir"), true))
 		s.refused("missing", in.Remove(at("missing"), false), fs.ErrNotExist)
 		s.refused("missing", in.Remove(at("missing"), true), fs.ErrNotExist)
-		// what has taken the place of something else stays
+		// an entry that has replaced one of another kind stays
 		s.refused("a file for a directory", in.Remove(at("file"), true))
 		s.refused("a link for a directory", in.Remove(at("dirlink"), true))
 		s.unchanged()

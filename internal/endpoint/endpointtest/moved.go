@@ -21,7 +21,7 @@ func init() {
 	maps.Copy(rootCases, movedCases)
 }
 
-// movedCases are about directories that somebody else moves, or puts a link in the place of.
+// movedCases are about directories that another program moves, or replaces with a link.
 var movedCases = map[string]func(s *scene, r endpoint.Root){
 	"link in the way, of a sibling": func(s *scene, r endpoint.Root) {
 		s.outside(r, "outside", func() { s.Disk.Symlink("outside", "way") })
@@ -151,7 +151,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 			s.Errorf("it is of %v", mtime)
 		}
 		s.is("outside/sub/new", "= new", "outside/old", "", "above/way", "-> ../outside")
-		for _, name := range []string{"above/way/inner", "dirlink"} { // others are in the way as ever
+		for _, name := range []string{"above/way/inner", "dirlink"} { // other links are in the way
 			_, err := r.LookDir(name)
 			s.refused(name, err, endpoint.ErrLinkInWay)
 			_, err = r.Mkdir(name, 0o755)
@@ -163,7 +163,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 	},
 	"removed and made again": func(s *scene, r endpoint.Root) {
 		for _, remove := range []func(){
-			func() { s.Disk.Remove("dir") }, // by somebody else
+			func() { s.Disk.Remove("dir") }, // by another program
 			func() { s.ok(r.Remove("dir/file", false)); s.ok(r.Remove("dir", true)) },
 		} {
 			made, err := r.Mkdir("dir", 0o755)
@@ -188,7 +188,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 	},
 }
 
-// verbs are the calls that name something in a directory.
+// verbs returns the calls that name an entry of a directory.
 func (s *scene) verbs(r endpoint.Root) map[string]func(dir string) error {
 	set := usftp.NewAttrs{SetTimes: true, Atime: long, Mtime: long, SetMode: true, Mode: 0o700}
 	s.Disk.Write("mine", "mine")
@@ -263,7 +263,7 @@ func (s *scene) outside(r endpoint.Root, dir string, link func()) {
 	}
 }
 
-// noticed checks that a link in the way to a directory is noticed by those who look.
+// noticed checks that the calls that look notice a link in the way to a directory.
 func (s *scene) noticed(r endpoint.Root, dir string) {
 	s.Helper()
 	_, err := r.LookDir(dir)

@@ -10,7 +10,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 )
 
-// placeCases are about what only a Place has.
+// placeCases are about methods that only a Place has.
 var placeCases = map[string]func(s *scene){
 	"names": func(s *scene) {
 		p := s.Place
@@ -185,7 +185,7 @@ var placeCases = map[string]func(s *scene){
 // at returns the path of a name.
 func (s *scene) at(name string) string { return s.Place.Join(s.Dir, name) }
 
-// list returns what a directory holds, and checks that each name comes once.
+// list returns the entries of a directory, and checks that each name comes once.
 func (s *scene) list(in endpoint.FS, dir string) map[string]endpoint.Info {
 	s.Helper()
 	names := make(map[string]endpoint.Info)

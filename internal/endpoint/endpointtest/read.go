@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// contents are more than one request carries.
+// contents are more bytes than one request carries.
 var contents = strings.Repeat("0123456789abcdef", 50_000)
 
 // readCases are about files that are read.
@@ -201,7 +201,7 @@ var readCases = map[string]func(s *scene, o endpoint.Opener){
 		if !s.Host {
 			s.refused("it", err, endpoint.ErrNotListed)
 		} else if string(m.data) != "data" || err != nil && !errors.Is(err, endpoint.ErrNotListed) {
-			s.Errorf("%q: %v", m.data, err) // a host may have said before what it is at the end
+			s.Errorf("%q: %v", m.data, err) // a host may have reported before the change
 		}
 		s.is("file", "= datamore")
 	},
@@ -232,7 +232,7 @@ func (s *scene) open(o endpoint.Opener, name string, how endpoint.Opening) endpo
 	return f
 }
 
-// reads checks what is read to the end.
+// reads checks the bytes read up to the end.
 func (s *scene) reads(from io.Reader, want string) {
 	s.Helper()
 	got, err := io.ReadAll(struct{ io.Reader }{from})
@@ -242,7 +242,7 @@ func (s *scene) reads(from io.Reader, want string) {
 	}
 }
 
-// block is what ReadWhole reads into.
+// block is the buffer for ReadWhole.
 type block struct {
 	data    []byte
 	opened  int

@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 )
 
-// rootCases are about what only a Root has.
+// rootCases are about methods that only a Root has.
 var rootCases = map[string]func(s *scene, r endpoint.Root){
 	"mkdir": func(s *scene, r endpoint.Root) {
 		s.put()
@@ -254,7 +254,7 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 			workers.Go(func() {
 				for _, name := range part {
 					err := r.WriteSmall(name+"/below/file", []byte(name), true)
-					if errors.Is(err, endpoint.ErrRepeated) { // then it may be there, and empty
+					if errors.Is(err, endpoint.ErrRepeated) { // then the file may be there, and empty
 						err = r.WriteSmall(name+"/below/file", []byte(name), false)
 					}
 					if err != nil {
@@ -274,7 +274,7 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 	"write to something else": func(s *scene, r endpoint.Root) {
 		s.put()
 		if r.FollowsLinks() {
-			return // who writes has looked before
+			return // writers look first
 		}
 		for _, name := range []string{"dir", "link", "dirlink", "dangling"} {
 			s.refused(name, r.WriteSmall(name, []byte("x"), false))

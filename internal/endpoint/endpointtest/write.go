@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 )
 
-// made is how a new file is opened.
+// made are the flags to open a new file.
 const made = os.O_RDWR | os.O_CREATE | os.O_EXCL
 
 // stamp is the time that files are given.
@@ -57,7 +57,7 @@ var writeCases = map[string]func(s *scene){
 		w := s.write("file", os.O_WRONLY)
 		s.puts(w, "new", 0)
 		_, err := w.Finish(s.Context(), &endpoint.Finish{Truncate: true, Size: 3})
-		if s.NoTimes { // nor does it truncate
+		if s.NoTimes { // it does not truncate either
 			s.refused("it", err, endpoint.ErrNotTruncated)
 			return
 		}
@@ -65,8 +65,8 @@ var writeCases = map[string]func(s *scene){
 		s.is("file", "= new")
 	},
 
-	// Whoever asks for an owner must learn that it has not become that, for instance before the
-	// file is taken for a copy.
+	// A caller that asks for an owner must learn that it was not set, for instance before the file is
+	// taken for a copy.
 	"finish, with an owner that nobody may give": func(s *scene) {
 		if os.Getuid() == 0 && !s.NoTimes { // everything is allowed
 			return
@@ -89,7 +89,7 @@ var writeCases = map[string]func(s *scene){
 		_, err := w.Finish(s.Context(), &endpoint.Finish{Flush: true})
 		if !s.NoHard {
 			s.ok(err)
-		} else { // nor has it fsync@openssh.com
+		} else { // it has no fsync@openssh.com either
 			s.refused("it", err, errors.ErrUnsupported)
 			w.Abandon(s.Context())
 		}
@@ -103,7 +103,7 @@ var writeCases = map[string]func(s *scene){
 			s.Fatal("it is not kept")
 		}
 		switch {
-		case s.NoTimes: // nor does it truncate
+		case s.NoTimes: // it does not truncate either
 			s.is("new", "= 0123456789")
 			return
 		case s.Whole:
@@ -130,7 +130,7 @@ var writeCases = map[string]func(s *scene){
 	},
 }
 
-// write opens a file to be written.
+// write opens a file for writing.
 func (s *scene) write(name string, flag int) endpoint.Writer {
 	s.Helper()
 	w, err := s.Write(s.at(name), flag)

@@ -19,8 +19,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// flags is the command line of check: how to connect and what to report, as for cp, and what is
-// compared.
+// flags is the command line of check: the connection and report flags of cp, and the selection of
+// files to compare.
 type flags struct {
 	opt.Connect
 	opt.Tree

@@ -36,8 +36,7 @@ func Main(args []string) int {
 	return cmdline.Run(ctx, a, commandLine(a), sync.Habits(files.Historical(a.Args)))
 }
 
-// commandLine returns the command tree, from which parsing, help, completion and the man page
-// follow.
+// commandLine returns the command tree, the source of parsing, help, completion and the man page.
 func commandLine(a *ui.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "usftp COMMAND [flags] [operands]",
@@ -68,13 +67,13 @@ func commandLine(a *ui.App) *cobra.Command {
 
 const copies = "; `usftp cp` copies files"
 
-// otherNames are what other tools call our commands.
+// otherNames are the names that other tools have for our commands.
 var otherNames = map[string]string{"copy": "cp", "get": "cp", "put": "cp", "scp": "cp",
 	"rsync": "sync", "mirror": "sync", "dir": "ls", "list": "ls", "delete": "rm", "del": "rm",
 	"unlink": "rm", "rename": "mv", "move": "mv", "sftp": "shell", "server": "serve",
 	"unmount": "umount", "ncdu": "du"}
 
-// hintAt says which command was probably meant by one that does not exist, or "".
+// hintAt returns a hint to the command probably meant by an unknown one, or "".
 func hintAt(root *cobra.Command, name string) string {
 	if name == "hash-password" {
 		return "; it is a command of usftpd"
@@ -109,7 +108,7 @@ func moreUsage(w io.Writer, cmd *cobra.Command) {
 	}
 }
 
-// flagHint says what to write instead of a flag that another tool has, or "".
+// flagHint returns the replacement for a flag that another tool has, or "".
 func flagHint(cmd *cobra.Command, name string) string {
 	if cmd.Name() == "sync" {
 		if hint := sync.RsyncHint(name); hint != "" {
@@ -117,7 +116,7 @@ func flagHint(cmd *cobra.Command, name string) string {
 		}
 	}
 	if cmd.Name() == "mount" {
-		switch name { // those of sshfs
+		switch name { // sshfs's
 		case "d", "debug":
 			return "use -f -vv"
 		case "s":

@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// manCommand prints the man page, or writes all man pages to a directory; those in docs are written
-// this way.
+// manCommand returns a command that prints the man page, or writes all man pages to a directory, as
+// for docs.
 func manCommand(root *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "man",

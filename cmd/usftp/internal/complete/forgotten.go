@@ -11,9 +11,9 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 )
 
-// ForgottenColon says that a target was probably meant to be on a host, or returns "". That is so
+// ForgottenColon returns a hint that a target was probably meant to be on a host, or "". That is so
 // if it has no colon and does not exist here, but has an @ or the name of a host that ssh knows.
-// [Hosts] says what config is.
+// For config see [Hosts].
 func ForgottenColon(target connect.Place, config string) string {
 	name := target.Typed
 	if target.Remote || target.Stream || strings.ContainsAny(name, `/\`) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Limits on what is read.
+// Limits on reading.
 const (
 	mostFiles = 200
 	mostRead  = 4 << 20
@@ -25,9 +25,9 @@ type hostReader struct {
 	read  map[string]bool // files, each read once: they may include one another
 }
 
-// Hosts returns the hosts that ssh knows by name: those of Host lines in config or, if that is
-// empty, in the user's and the system's ssh_config, with what they include, and those of
-// known_hosts files that are not hashed, those with a port as "host:2222". They are sorted.
+// Hosts returns the hosts that ssh knows by name, sorted: from Host lines in config or, if that is
+// empty, in the user's and the system's ssh_config, with the files they include, and from
+// known_hosts files unless hashed. A host with a port there is returned as "host:2222".
 func Hosts(config string) []string {
 	home, _ := os.UserHomeDir()
 	r := &hostReader{home: home, names: make(map[string]bool), read: make(map[string]bool)}
@@ -155,7 +155,7 @@ func (r *hostReader) add(name string) {
 	}
 }
 
-// cutPort cuts the port off a host's name; it is "" if there is none.
+// cutPort cuts the port off a host's name; port is "" if there is none.
 func cutPort(name string) (host, port string) {
 	if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {
 		return name[:i], name[i+1:]

@@ -17,11 +17,11 @@ type Entry struct {
 
 const (
 	mostEntries = 20_000
-	mostLinks   = 1000 // of a directory that are checked for leading to directories
+	mostLinks   = 1000 // links of a directory that are checked for leading to directories
 )
 
-// List returns the entries of a directory on a host that are wanted, sorted by name, as far as they
-// arrive before the client's context ends.
+// List returns the wanted entries of a directory on a host, sorted by name. If the client's context
+// ends it returns the entries that have arrived.
 func List(client *usftp.Client, dir string, wanted func(name string) bool) []Entry {
 	var entries []Entry
 	var links []int

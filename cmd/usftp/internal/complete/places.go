@@ -24,8 +24,8 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// limit is how long a user who has pressed Tab waits: a second, unless USFTP_COMPLETION_TIMEOUT
-// says otherwise.
+// limit returns how long a user who has pressed Tab waits: a second, unless
+// USFTP_COMPLETION_TIMEOUT says otherwise.
 func limit() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("USFTP_COMPLETION_TIMEOUT")); err == nil && d > 0 {
 		return d
@@ -38,7 +38,7 @@ type Places struct {
 	Connect     *opt.Connect // the connection flags on the command line
 	Local       bool         // local files are operands too
 	Directories bool         // only directories are operands
-	Skip        int          // operands of another kind before them
+	Skip        int          // operands of another kind before the places
 }
 
 // Complete returns completions for a word.
@@ -107,7 +107,7 @@ func spaced(words []string) ([]string, cobra.ShellCompDirective) {
 const scheme = "sftp://"
 
 // hosts returns the hosts that a word may become, as "user@host:" or "sftp://user@host:2222/". A
-// host that is known with a port is reached as "host:" only if that is the port in use.
+// host known with a port is reached as "host:" only if that is the port in use.
 func (p Places) hosts(word string) (words []string) {
 	prefix, isURL := strings.CutPrefix(word, scheme)
 	for _, name := range matchHosts(p.Connect.ConfigFile(), prefix) {
@@ -157,12 +157,12 @@ func (p Places) local(word string) (words []string) {
 }
 
 // fit reports whether a name can be completed: the shells' scripts take one per line, with a
-// description after a tab, and what they show must not be forged.
+// description after a tab, and their display must not be forged.
 func fit(name string) bool { return ui.Printable(name) == name }
 
 // remote returns the paths on a host that complete a place.
 func (p Places) remote(ctx context.Context, place connect.Place) (words []string) {
-	// What was typed stays as it is up to the last slash, or up to the colon.
+	// The typed text stays unchanged up to the last slash, or up to the colon.
 	head := place.Typed[:strings.LastIndexByte(place.Typed, '/')+1]
 	quote := escaped
 	if strings.HasPrefix(place.Typed, scheme) {
@@ -219,7 +219,7 @@ func escaped(name string) string {
 	return name
 }
 
-// Operands is a command's cobra.CompletionFunc.
+// Operands implements a command's cobra.CompletionFunc.
 func (p Places) Operands(_ *cobra.Command, args []string, word string) ([]string,
 	cobra.ShellCompDirective) {
 	if len(args) < p.Skip {

@@ -9,19 +9,19 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// hosts holds the connections of one run: one per host, however many files are copied.
+// hosts holds the connections of one run: one per host, for any number of files.
 type hosts struct {
 	Config  pool.ConnectConfig
-	Advise  func(error) error     // says what to do about a login that failed; may be nil
+	Advise  func(error) error     // adds advice to the error of a failed login; may be nil
 	open    map[dial.Target]*host // by target, without a path
 	prompts promptTurn
 }
 
-// A host is one login, or the error of one.
+// A host is one login, or its error.
 type host struct {
 	pool.Host
 	login    *pool.Login
-	lent     bool // others close it
+	lent     bool // another run closes it
 	Err      error
 	reported bool // the error has been reported
 }
@@ -64,7 +64,7 @@ func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 	connecting.Wait()
 }
 
-// Lend lets another run use the connections, which must stay open until that one is over.
+// Lend lets another run use the connections, which must stay open until that run is over.
 func (h *hosts) Lend(to *hosts) {
 	for t, found := range h.open {
 		to.open[t] = &host{Host: found.Host, login: found.login, lent: true, Err: found.Err}

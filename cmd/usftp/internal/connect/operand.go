@@ -1,5 +1,5 @@
-// Package connect leads from operands to connections: what an operand names, one login per host,
-// and the exit code after failures.
+// Package connect leads from operands to connections: the places that operands name, one login per
+// host, and the exit code after failures.
 package connect
 
 import (
@@ -46,15 +46,15 @@ func (p Place) Path() string {
 	return p.Target.Path
 }
 
-// remembered returns the operand as the history has it, without what an address may have besides
-// user, host and path.
+// remembered returns the operand for the history, without the parts of an address other than user,
+// host and path.
 func (p Place) remembered() string {
 	switch {
 	case p.Stream:
 		return p.Typed
 	case p.Remote:
 		name := p.Target.String()
-		if name == p.Target.UserHost() { // which would be a local path
+		if name == p.Target.UserHost() { // it would be a local path
 			name += ":"
 		}
 		return name
@@ -82,7 +82,7 @@ func ParsePlaces(args []string, through bool) (sources []Place, target Place, er
 	return sources, target, checkPlaces(sources, target, through)
 }
 
-// checkPlaces refuses what cannot work before anything is done. through says that copies between
+// checkPlaces refuses impossible copies before any work is done. through means that copies between
 // hosts are intended; otherwise a local file whose name looks like a host's is more likely.
 func checkPlaces(sources []Place, target Place, through bool) error {
 	streams := 0
@@ -110,7 +110,7 @@ func checkPlaces(sources []Place, target Place, through bool) error {
 	return nil
 }
 
-// Below returns the path of something in a directory. Unlike [path.Join] it keeps "..": after a
+// Below returns the path of a name in a directory. Unlike [path.Join] it keeps "..": after a
 // symbolic link that is not the directory before it in the path.
 func Below(dir, name string) string {
 	switch {

@@ -8,12 +8,12 @@ import (
 )
 
 // A promptTurn lets one login at a time ask the user. Two hosts are logged in to at the same time,
-// and the one that has started asking keeps its turn until its login is over: otherwise a password
-// might be typed at another host's prompt.
+// and the first to ask keeps its turn until its login is over: otherwise a password might be typed
+// at another host's prompt.
 type promptTurn chan struct{}
 
-// config returns a configuration for one host, whose prompts wait for their turn. logged must be
-// called when the login is over; a later prompt has the turn only for itself.
+// config returns a configuration for one host, whose prompts wait for their turn. The caller must
+// call logged when the login is over; a later prompt has the turn only for itself.
 func (t promptTurn) config(c *dial.Config) (own *dial.Config, logged func()) {
 	if c == nil || c.Prompter == nil {
 		return c, func() {}

@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 )
 
-// Taken are the sources of copies by the names that they have got in one directory, which may take
-// several names for one.
+// Taken holds the sources of copies by the names that they have got in one directory, which may
+// treat several names as one.
 type Taken[Source any] map[string][]taken[Source]
 
 type taken[Source any] struct {
@@ -34,8 +34,8 @@ func (t Taken[S]) Exactly(name string) (source S, ok bool) {
 	return source, ok
 }
 
-// Spelled returns the source of a copy whose name the directory takes for this one, though they
-// differ. The directory is on this machine if client is nil. If nobody can tell, it is assumed.
+// Spelled returns the source of a copy whose name the directory treats as this one, though they
+// differ. The directory is local if client is nil. If that cannot be found out, it is assumed.
 func (t Taken[S]) Spelled(name string, client *usftp.Client, dir string) (source S, ok bool) {
 	for _, c := range t[endpoint.NameForm(name)] {
 		if c.name != name && !areTwo(client, dir, c.name, name) {
@@ -45,7 +45,7 @@ func (t Taken[S]) Spelled(name string, client *usftp.Client, dir string) (source
 	return source, false
 }
 
-// areTwo reports whether two names, of which the first was given to a file, are not one.
+// areTwo reports whether two names, the first of which belongs to a copied file, are distinct.
 func areTwo(client *usftp.Client, dir, first, second string) bool {
 	lstat := os.Lstat
 	if client != nil {

@@ -26,8 +26,8 @@ type Task struct {
 	Code   int // of the first failure
 
 	Files int64 // copied
-	Bytes int64 // copied, and what is kept of files that were cut off
-	Kept  int64 // bytes of files that the target had already
+	Bytes int64 // copied, and kept of files that were cut off
+	Kept  int64 // bytes of files that the target already had
 
 	entry *history.Entry // nil if the run will not be in the history
 }
@@ -37,8 +37,8 @@ func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config, a.Turn), Report: report}
 }
 
-// Remember puts the run into the history when it ends. manifest is the list that it writes, "" if
-// there is none.
+// Remember puts the run into the history when it ends. manifest is the list that the run writes, ""
+// if there is none.
 func (t *Task) Remember(command string, sources []Place, target Place, manifest string) {
 	if history.Off() {
 		return
@@ -52,7 +52,7 @@ func (t *Task) Remember(command string, sources []Place, target Place, manifest 
 	}
 }
 
-// remember writes the history. That it cannot be written is no reason to fail.
+// remember writes the history, best effort.
 func (t *Task) remember() {
 	if e := t.entry; e != nil {
 		e.Files, e.Bytes, e.Code, e.Elapsed = t.Files, t.Bytes, t.Code, time.Since(e.Time)
@@ -60,7 +60,7 @@ func (t *Task) remember() {
 	}
 }
 
-// End ends the report and the connections. The error has the exit code if it is not 0.
+// End ends the report and the connections. Its error has the exit code if that is not 0.
 func (t *Task) End() error {
 	t.Report.End(t.Code)
 	t.remember()
@@ -76,7 +76,7 @@ func (t *Task) End() error {
 	return nil
 }
 
-// Event counts what is copied, and reports it.
+// Event counts the copied files, and reports the event.
 func (t *Task) Event(e transfer.Event) {
 	switch {
 	case e.Kind == transfer.Done && !e.Tree:
@@ -110,7 +110,7 @@ func (t *Task) Fail(err error) {
 	}
 }
 
-// Note keeps the code of the first failure; a signal's takes precedence.
+// Note keeps the code of the first failure; a signal's code takes precedence.
 func (t *Task) Note(err error) {
 	switch {
 	case errors.Is(err, transfer.ErrTreeTooLarge):
@@ -143,8 +143,8 @@ func (t *Task) ConnectBoth(src, dst Place) {
 	}
 }
 
-// PlanFirstRequest sends the first request with the login, if only one host is involved. With
-// read, a source is a file that will be read.
+// PlanFirstRequest sends the first request with the login, if only one host is involved. With read,
+// a source is a file to be read.
 func (t *Task) PlanFirstRequest(src, dst Place, read bool) {
 	p := dst
 	if src.Remote {
@@ -159,10 +159,10 @@ func (t *Task) PlanFirstRequest(src, dst Place, read bool) {
 	}
 }
 
-// An Opener makes the endpoint for a file at a place. host is the place's, if it is remote.
+// An Opener makes the endpoint for a file at a place. host is the place's host, if it is remote.
 type Opener func(p Place, host pool.Host, path string) transfer.Endpoint
 
-// Open connects to the host of a place and opens it. A failure to connect has been reported.
+// Open connects to the host of a place and opens it. It reports a failure to connect.
 func (t *Task) Open(p Place, open Opener) (transfer.Endpoint, error) {
 	t.Home(&p)
 	var host pool.Host
@@ -175,7 +175,7 @@ func (t *Task) Open(p Place, open Opener) (transfer.Endpoint, error) {
 	return open(p, host, p.Path()), nil
 }
 
-// Open is the usual Opener.
+// Open implements the usual Opener.
 func Open(p Place, host pool.Host, path string) transfer.Endpoint {
 	if p.Remote {
 		return transfer.Remote(host, path)
@@ -183,8 +183,8 @@ func Open(p Place, host pool.Host, path string) transfer.Endpoint {
 	return transfer.Local(path)
 }
 
-// Find describes what a path at a place leads to, as far as the host tells: of an error for which
-// private.Untold holds nothing follows. A failure to connect has been reported.
+// Find describes the file that a path at a place leads to, if the host tells: an error for which
+// private.Untold holds means nothing. It reports a failure to connect.
 func (t *Task) Find(p Place, path string) (fs.FileInfo, error) {
 	if !p.Remote {
 		return os.Stat(path)
@@ -197,8 +197,8 @@ func (t *Task) Find(p Place, path string) (fs.FileInfo, error) {
 }
 
 // Home replaces a leading ~user of a remote path by that user's home directory, as scp does. It
-// returns the user, and how much of the path is the home directory and was not typed. If the server
-// does not know the user, the path is unchanged and home is 0.
+// returns the user, and the length of the home directory in the path, which was not typed. If the
+// server does not know the user, the path is unchanged and home is 0.
 func (t *Task) Home(p *Place) (user string, home int) {
 	if !p.Remote || !strings.HasPrefix(p.Target.Path, "~") {
 		return "", 0

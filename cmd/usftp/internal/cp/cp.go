@@ -135,8 +135,8 @@ func (c *Copier) End() error {
 	return c.Task.End()
 }
 
-// planFirstRequest tells the connections what will be asked first. That is known for a single
-// source that is not a pattern.
+// planFirstRequest announces the first request to the connections. It is known for a single source
+// that is not a pattern.
 func (c *Copier) planFirstRequest(sources []connect.Place, target connect.Place) {
 	if len(sources) == 1 && !strings.ContainsAny(sources[0].Target.Path, `*?[\`) {
 		c.PlanFirstRequest(sources[0], target, c.tree == nil)
@@ -163,12 +163,12 @@ type Copier struct {
 	tree        *transfer.TreeOptions // nil unless directories are copied
 	lists       lists
 	stop        func() // ends the context of a dry run
-	canResume   bool   // --resume would continue what is left
+	canResume   bool   // --resume would continue the rest
 	stopOnError bool
 	dryRun      bool
-	untried     int // files, since a connection was lost for good
+	untried     int // files not tried after a connection was lost for good
 
-	// open makes the endpoint for a source, and stream for one that is a stream.
+	// open makes the endpoint for a source, and stream for a source that is a stream.
 	open   connect.Opener
 	stream func() transfer.Endpoint
 	name   string // the stream's name, "" if it has none
@@ -240,7 +240,7 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	}
 }
 
-// over reports whether nothing more should be copied.
+// over reports whether copying should stop.
 func (c *Copier) over() bool { return c.Ctx.Err() != nil || c.stopOnError && c.Code != ui.ExitOK }
 
 // A file is one source, after patterns were expanded.
@@ -270,8 +270,7 @@ func (f file) shown() string {
 	return ui.Printable(at.String())
 }
 
-// taken returns the source whose copy has the name that the copy of f would get, unless f may
-// follow it.
+// taken returns the source whose copy already has the name of f's copy, unless f may follow it.
 func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) (first file,
 	ok bool) {
 	if target.Stream {
@@ -280,14 +279,14 @@ func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) 
 	if first, ok = taken.Exactly(f.base()); ok {
 		return first, !c.mayFollow(f, first)
 	}
-	if c.dryRun { // nothing has been made that could show it
+	if c.dryRun { // no copy has been made that could show it
 		return first, false
 	}
 	var host pool.Host
 	if target.Remote {
 		var err error
 		if host, err = c.Task.Host(target); err != nil {
-			return first, false // copying it says so
+			return first, false // copying the file reports it
 		}
 	}
 	return taken.Spelled(f.base(), host.Client, target.Path())
@@ -309,7 +308,7 @@ func (c *Copier) mayFollow(f, first file) bool {
 	return err != nil && !private.Untold(err) || err == nil && info.IsDir()
 }
 
-// copyFile copies one source, and reports whether it did. The copy's own events tell the user.
+// copyFile copies one source, and reports whether it succeeded. Its own events tell the user.
 func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several ||
 		c.enters(target)) {
@@ -325,7 +324,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 		}
 	}
 	name := target.Path()
-	// With several it is known to be a directory, so the copy need not ask again.
+	// With several, the target is known to be a directory, so the copy need not ask again.
 	if c.tree == nil && (several && target.Remote || c.dryRun && !c.options.NoTargetDirectory &&
 		c.enters(target)) {
 		name = connect.Below(name, f.base())
@@ -372,7 +371,7 @@ func (c *Copier) mayCopy(f file) error {
 	info, err := c.Find(f.Place, f.path)
 	switch {
 	case private.Untold(err):
-		return nil // opening it will tell
+		return nil // opening it will show
 	case err != nil:
 		return errors.New(ui.ReasonOf(err))
 	case info.IsDir():
@@ -381,8 +380,8 @@ func (c *Copier) mayCopy(f file) error {
 	return nil
 }
 
-// resumable reports whether --resume could continue a failed copy: a file of which something is
-// left, or an interrupted tree.
+// resumable reports whether --resume could continue a failed copy: a partial file, or an
+// interrupted tree.
 func (c *Copier) resumable(err error) bool {
 	if failed, ok := errors.AsType[*transfer.Error](err); ok && failed.Resumable {
 		return true
@@ -403,7 +402,7 @@ func (c *Copier) host(p connect.Place) (pool.Host, bool) {
 	return host, err == nil
 }
 
-// enters reports whether a copy of one file goes into the target, as package transfer decides it.
+// enters reports whether a copy of one file goes into the target, by the rules of package transfer.
 func (c *Copier) enters(target connect.Place) bool {
 	name := target.Path()
 	info, err := c.Find(target, name)
@@ -420,7 +419,7 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 		}
 	}
 	info, err := c.Find(target, target.Path())
-	if err == nil && info.IsDir() || private.Untold(err) { // then copying there will tell
+	if err == nil && info.IsDir() || private.Untold(err) { // then copying there will show
 		return nil
 	}
 	reason := "not a directory"
@@ -430,7 +429,7 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
 }
 
-// missing names the directory in which something was to be made, if err is that it does not exist.
+// missing names the directory that was to hold a new file, if err says that it does not exist.
 func missing(dir string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

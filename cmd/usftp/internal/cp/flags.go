@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// flags is the command line of cp. The letters and their meanings are scp's, so that nobody need
+// flags is the command line of cp. The letters and their meanings are scp's, so that users need not
 // relearn them.
 type flags struct {
 	opt.Connect
@@ -35,7 +35,7 @@ type flags struct {
 	patience                         time.Duration
 }
 
-// register is the table of flags: parsing, help, completion and the man page come from it.
+// register adds the flags: parsing, help, completion and the man page come from this table.
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	c.Connect.Register(f)
@@ -96,10 +96,10 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"refused: data between hosts passes through this machine (-3)")
 	f.BoolVarP(&c.old, "scp", "O", false,
 		"use scp's old protocol, for a device that has no SFTP")
-	// No effect here: -s requests what is done anyway.
+	// No effect here: -s requests the default.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.Lookup("sftp").Hidden = true
-	// What the users of cp and rsync type by habit.
+	// Habits of users of cp and rsync.
 	f.BoolVarP(&c.archive, "archive", "a", false, "")
 	f.BoolVarP(&c.ignore, "force", "f", false, "")
 	f.BoolVar(&c.ignore, "progress", false, "")
@@ -108,7 +108,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	}
 }
 
-// onlyTrees are the flags that only make sense with -r.
+// onlyTrees are the flags that make sense only with -r.
 var onlyTrees = []string{"links", "keep-dirlinks", "exclude", "include", "exclude-from", "min-age"}
 
 // check checks the flags; set reports whether one was given.
@@ -169,7 +169,7 @@ func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error
 	return nil
 }
 
-// transferOptions returns how files are copied.
+// transferOptions returns the options for copying files.
 func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
 	o.NoTimes, o.NoModes, o.Changing = c.noTimes, c.noPerms, c.changing

@@ -42,7 +42,7 @@ func (h *hashFlags) check(dryRun bool) error {
 	return nil
 }
 
-// algorithm returns the algorithm by which files are hashed, "" if they are not. The default for a
+// algorithm returns the algorithm for hashing files, "" if they are not hashed. The default for a
 // list is SHA-256: every system has a program that checks it, and every host that hashes files
 // knows it.
 func (h *hashFlags) algorithm() checksum.Algorithm {
@@ -59,7 +59,7 @@ type lists struct {
 	check    *checksum.List
 }
 
-// open opens the lists before anything is copied.
+// open opens the lists before the first file is copied.
 func (h *hashFlags) open() (l lists, err error) {
 	if h.checkManifest != "" {
 		l.name = h.checkManifest
@@ -84,7 +84,7 @@ func (l *lists) close() {
 	}
 }
 
-// listen adds what is copied to the list, on its way to another listener.
+// listen adds the copied files to the list, and passes their events on to another listener.
 func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
 	if l.manifest == nil {
 		return next
@@ -97,8 +97,8 @@ func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
 	}
 }
 
-// finishLists reports what the list has that was not copied, and completes the list being written,
-// even if some files failed. If nothing was copied, an old list stays.
+// finishLists reports listed files that were not copied, and completes the list being written, even
+// if some files failed. If nothing was copied, an old list stays.
 func (c *Copier) finishLists() {
 	l := &c.lists
 	if c.Ctx.Err() == nil {

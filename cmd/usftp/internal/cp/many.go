@@ -164,7 +164,7 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	}
 	c.planFirstRequest(sources, target)
 	err = h.Begin(c.Task, sources[0], &target, m.flags.DryRun)
-	c.options.MakePath = c.options.MakePath || !target.Remote // what a dry run has not made
+	c.options.MakePath = c.options.MakePath || !target.Remote // if a dry run has not made it
 	if loggedIn(); err == nil && branch != nil {
 		m.awaitLogins(ctx, a)
 	}
@@ -175,7 +175,7 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	return hosts.Result{Files: c.Files, Bytes: c.Bytes, Resumable: c.canResume}, err
 }
 
-// awaitLogins waits until the login to every host has succeeded or failed, since a host that logs
+// awaitLogins waits until the login to every host has succeeded or failed, because a host that logs
 // in late would be given up at once. It waits no longer than --patience, unless a question is on
 // the screen.
 func (m *manyCopy) awaitLogins(ctx context.Context, a *ui.App) {

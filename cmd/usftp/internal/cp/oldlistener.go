@@ -13,11 +13,11 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// An oldListener reports a copy over scp's old protocol as the events of any other.
+// An oldListener reports a copy over scp's old protocol with the usual events.
 type oldListener struct {
 	*oldCopy
 	ctx    context.Context
-	route  transfer.Route // of what was typed
+	route  transfer.Route // as typed
 	file   transfer.Route // of the file in progress
 	totals *transfer.Totals
 	began  time.Time // the whole
@@ -42,10 +42,10 @@ func newOldListener(c *oldCopy, route transfer.Route) *oldListener {
 	return l
 }
 
-// mostMoved is the most that Moved is told at once.
+// mostMoved is the largest number passed to Moved at once.
 const mostMoved = 128 << 10
 
-// total returns what has been copied so far, for an event.
+// total returns the totals so far, for an event.
 func (l *oldListener) total() *transfer.Totals {
 	if l.totals == nil {
 		return nil
@@ -146,7 +146,7 @@ func (l *oldListener) Skipped(source, why string) {
 	l.tell(transfer.Event{Kind: transfer.Skipped, Route: l.routeOf(source, ""), Message: why})
 }
 
-// end reports the end of a conversation. err is why it was broken off, unless it is ErrFailed.
+// end reports the end of a conversation. err says why it broke off, unless it is ErrFailed.
 func (l *oldListener) end(err error) {
 	broken := err != nil && !errors.Is(err, scpclient.ErrFailed)
 	switch {

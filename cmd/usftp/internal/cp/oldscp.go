@@ -29,14 +29,14 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// oldFlags are the flags that -O has a meaning for, besides those of connections; the old protocol
-// can do nothing else.
+// oldFlags are the flags besides those of connections that have a meaning with -O; the old protocol
+// has nothing for others.
 var oldFlags = []string{"scp", "preserve", "recursive", "no-times", "no-perms", "links",
 	"max-depth", "max-entries", "stop-on-error", "quiet", "verbose", "no-progress", "json",
 	"archive", "force",
 	"progress", "through", "forward-agent", "tune", "connections", "streams", "buffer", "limit"}
 
-// checkOld refuses what the old protocol cannot do.
+// checkOld refuses flags and operands that the old protocol does not support.
 func (c *flags) checkOld(f *pflag.FlagSet, sources []connect.Place, target connect.Place) error {
 	var refused error
 	f.Visit(func(flag *pflag.Flag) {
@@ -72,10 +72,10 @@ type oldCopy struct {
 	flags   *flags
 	options scpclient.Options
 	hosts   map[dial.Target]*oldHost
-	placed  map[string]string // what has been downloaded, by name
+	placed  map[string]string // sources of downloaded files, by name
 }
 
-// An oldHost is a host that was logged in to.
+// An oldHost is a host that we have tried to log in to.
 type oldHost struct {
 	conn *dial.Conn
 	err  error // why it cannot be reached
@@ -112,7 +112,7 @@ func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Plac
 	return c.End()
 }
 
-// upload copies files of this machine. One scp on the host takes all of them.
+// upload copies local files. One scp on the host takes all of them.
 func (c *oldCopy) upload(sources []connect.Place, target connect.Place) {
 	command := c.command("-t")
 	if len(sources) > 1 {
@@ -136,7 +136,7 @@ func (c *oldCopy) upload(sources []connect.Place, target connect.Place) {
 	})
 }
 
-// download copies what one operand names.
+// download copies the files that one operand names.
 func (c *oldCopy) download(source, target connect.Place, several bool) {
 	fail := func(err error) {
 		c.Fail(fmt.Errorf("cannot copy %s to %s: %s", source.Typed, target.Typed,
@@ -174,11 +174,11 @@ func (c *oldCopy) command(mode ...string) string {
 }
 
 // shellWord returns a path as a word for the shell on the host, in which only a leading ~ and, if
-// wanted, the characters of patterns keep their meaning. What needs no quotes gets none, since many
-// devices have no shell.
+// wanted, the characters of patterns keep their meaning. It quotes only characters that need it,
+// because many devices have no shell.
 func shellWord(name string, patterns bool) (string, error) {
 	if strings.HasPrefix(name, "-") {
-		name = "./" + name // it is no flag
+		name = "./" + name // otherwise scp takes it for a flag
 	}
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {
@@ -201,8 +201,8 @@ func shellWord(name string, patterns bool) (string, error) {
 	return b.String(), nil
 }
 
-// wanted returns what a host may send for a path as typed, and where that goes. What is not a
-// pattern has the name that was typed, whatever the host calls it.
+// wanted returns the files that a host may send for a path as typed, and where they go. Unless the
+// path is a pattern, the file gets the typed name, whatever the host calls it.
 func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
 	w.Source, w.Several = typed, pattern.Has(unescaped(typed))
 	trimmed := strings.TrimRight(typed, "/")
@@ -255,8 +255,7 @@ func unescaped(typed string) string {
 	return b.String()
 }
 
-// talk runs a command on a host and has a conversation with it, and reports why that ended too
-// early.
+// talk runs a command on a host and has a conversation with it, and reports why it ended too early.
 func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
 	converse func(ctx context.Context, s io.ReadWriter, l *oldListener) error) {
 	host.Path = ""
@@ -297,7 +296,7 @@ func (h *oldHost) close() {
 func (c *oldCopy) login(host dial.Target, command string) (*dial.Conn, error) {
 	config := *c.Hosts.Config.Dial
 	config.SFTPServer = command
-	if config.SSH != "" { // whose connection we cannot ask for a sign of life
+	if config.SSH != "" { // we cannot ask for a sign of life over ssh's connection
 		config.Options = append(slices.Clone(config.Options), fmt.Sprintf(
 			"ServerAliveInterval=%.0f", aliveInterval.Seconds()))
 	}
@@ -308,8 +307,8 @@ func (c *oldCopy) login(host dial.Target, command string) (*dial.Conn, error) {
 	return dialer.Dial(c.Ctx)
 }
 
-// run starts a command on a host, over the connection that exists, or a new one if it is lost. A
-// host that cannot be reached is tried once.
+// run starts a command on a host, over the existing connection, or a new one if it is lost. A host
+// that cannot be reached is tried only once.
 func (c *oldCopy) run(target dial.Target, command string) (*dial.Stream, *dial.Conn, error) {
 	host := c.hosts[target]
 	if host == nil || host.err == nil && host.conn.Err() != nil {
@@ -336,7 +335,7 @@ type scpStream struct {
 	conn *dial.Conn
 }
 
-// Write tells a lost connection from an scp that has ended.
+// Write distinguishes a lost connection from an scp that has ended.
 func (s scpStream) Write(p []byte) (int, error) {
 	n, err := s.Stream.Write(p)
 	if err != nil {
@@ -350,7 +349,7 @@ func (s scpStream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// connectionLost says how a connection ended, on which host.
+// connectionLost returns how a connection ended, and on which host.
 func connectionLost(conn *dial.Conn) error {
 	if err := conn.Err(); !errors.As(err, new(*dial.Error)) {
 		return &dial.Error{Host: conn.Host(), Err: err}
@@ -358,8 +357,8 @@ func connectionLost(conn *dial.Conn) error {
 	return conn.Err()
 }
 
-// Read ends where an scp ends. With the system's ssh, that it could not copy everything, and has
-// said so, is an error of the stream.
+// Read ends where an scp ends. With the system's ssh, the exit status of an scp that failed to copy
+// everything, and has reported it, is an error of the stream.
 func (s scpStream) Read(p []byte) (int, error) {
 	n, err := s.Stream.Read(p)
 	ended, ok := errors.AsType[*dial.SubsystemError](err)
@@ -372,7 +371,7 @@ func (s scpStream) Read(p []byte) (int, error) {
 // sshFailed is the exit status of ssh itself (ssh(1)).
 const sshFailed = 255
 
-// adviseOld names -O if a host lets us in and has no SFTP, unless the error does.
+// adviseOld suggests -O if a host accepts the login but has no SFTP, unless the error does so.
 func adviseOld(err error) error {
 	text := err.Error()
 	if strings.Contains(text, "scp -O") || !errors.Is(err, dial.ErrNoSFTP) {
@@ -381,13 +380,13 @@ func adviseOld(err error) error {
 	return endpoint.Explain(text+"; if it has scp, `usftp cp -O` copies without SFTP", err)
 }
 
-// said returns what a program on the host has said on its standard error.
+// said returns the standard error output of a program on the host.
 func said(stream *dial.Stream) string {
 	return strings.ReplaceAll(strings.TrimSpace(stream.Stderr()), "\n", "; ")
 }
 
-// unsaid fails if an scp that reported no failure has failed. The protocol has no end: one that is
-// killed between two files looks like one that has no more.
+// unsaid returns an error if an scp that reported no failure has failed. The protocol has no end
+// mark: an scp killed between two files looks like one with no more files.
 func unsaid(stream *dial.Stream) error {
 	status, known := stream.ExitStatus()
 	if !known || status == 0 {
@@ -398,7 +397,7 @@ func unsaid(stream *dial.Stream) error {
 		status, why)
 }
 
-// ended returns why an scp has ended too early, as far as the host tells.
+// ended returns why an scp has ended too early, if the host tells.
 func ended(stream *dial.Stream, conn *dial.Conn) error {
 	said := said(stream)
 	status, known := stream.ExitStatus()
@@ -415,12 +414,12 @@ func ended(stream *dial.Stream, conn *dial.Conn) error {
 	return errors.New("scp on the host ended too early")
 }
 
-// aliveInterval is how long nothing may move before the host is asked for a sign of life, and how
-// long that may take. The protocol itself has none.
+// aliveInterval is how long no data may move before the host is asked for a sign of life, and how
+// long its answer may take. The protocol itself has no such question.
 const aliveInterval = 20 * time.Second
 
-// mostIdle is how long nothing may move although the host answers. Devices write to slow flash, and
-// check what they were sent.
+// mostIdle is how long no data may move although the host answers. Devices write to slow flash, and
+// check the data they were sent.
 const mostIdle = 15 * time.Minute
 
 // A keeper is a [dial.Conn].
@@ -429,8 +428,8 @@ type keeper interface {
 	Host() string
 }
 
-// whileAlive returns a context that ends when nothing has moved and the host does not answer, or
-// nothing has moved for much longer.
+// whileAlive returns a context that ends when no data has moved and the host does not answer, or no
+// data has moved for much longer.
 func whileAlive(ctx context.Context, conn keeper, moved *atomic.Int64) (context.Context,
 	func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)

@@ -11,9 +11,9 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// expand returns the files that a source stands for: those that match its pattern, or the one file
-// it names. Only what the user typed decides what is a pattern and what the copy is called; a home
-// directory reported by the server never does, whatever it looks like.
+// expand returns the files that a source stands for: the matches of its pattern, or the one file it
+// names. Only text typed by the user can be a pattern or name the copy; a home directory reported
+// by the server never does, whatever it looks like.
 func (c *Copier) expand(s connect.Place) ([]file, error) {
 	switch {
 	case s.Stream:
@@ -26,8 +26,8 @@ func (c *Copier) expand(s connect.Place) ([]file, error) {
 	typed := path[home:]
 	switch {
 	case home > 0 && strings.Trim(typed, "/") == "":
-		// The contents of the directory, under the name that was typed: the last element of the
-		// path came from the server.
+		// The contents of the directory, under the typed name: the last element of the path came from the
+		// server.
 		return []file{{Place: s, path: path + "/.", name: user}}, nil
 	case !pattern.Has(typed) && !strings.Contains(typed, `\`):
 		return []file{{Place: s, path: path}}, nil

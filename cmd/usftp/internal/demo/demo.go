@@ -34,7 +34,7 @@ func Command(a *ui.App) *cobra.Command {
 	}
 }
 
-// demoRounds is what is copied.
+// demoRounds are the files to copy.
 var demoRounds = []struct {
 	files int
 	size  int64
@@ -115,7 +115,7 @@ func (d *demoRun) round(name string, files int, size int64) error {
 	return d.way("down", what, copies, localPlace(back), sums, back)
 }
 
-// way copies in one direction and checks what has arrived in the directory.
+// way copies in one direction and checks the files that have arrived in the directory.
 func (d *demoRun) way(name, what string, sources []connect.Place, target connect.Place,
 	sums map[string][]byte, arrived string) error {
 	before, began := d.Bytes, time.Now()

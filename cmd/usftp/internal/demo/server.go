@@ -64,7 +64,7 @@ func (s *demoServer) login(conn ssh.ConnMetadata, password string) (*sshd.Access
 	return &sshd.Access{FS: s.files}, nil
 }
 
-// clientConfig returns how to connect, whatever the user's own configuration says.
+// clientConfig returns how to connect, independent of the user's own configuration.
 func (s *demoServer) clientConfig() *dial.Config {
 	return &dial.Config{
 		ConfigFile: "none",
@@ -76,7 +76,7 @@ func (s *demoServer) clientConfig() *dial.Config {
 	}
 }
 
-// prompt answers what a person would be asked: the server's key and the password are known here.
+// prompt answers the questions for a person: the server's key and the password are known here.
 func (s *demoServer) prompt(_ context.Context, p dial.Prompt) (string, error) {
 	switch p.Kind {
 	case dial.AskHostKey:

@@ -102,7 +102,7 @@ hardlink@openssh.com.`,
 		},
 		run: with(verb.Link, &o),
 	}
-	// With -s a target without a host is text; only its host is taken from the link's.
+	// With -s a target without a host is text; it is assigned to the link's host.
 	s.place = func(arg string, last bool) (connect.Place, error) {
 		p, err := connect.ParsePlace(arg)
 		if o.Symbolic && !last && (err != nil || !p.Remote) {

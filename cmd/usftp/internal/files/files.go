@@ -1,7 +1,7 @@
 // Package files has the commands for files on hosts other than copying: ls, cat, rm and the rest.
 // Each is an entry of a table (spec) for a function of package verb: its flags, its help, and how
-// its operands are read. What they have in common is here: it leads from operands such as host:path
-// to an Env for each host.
+// its operands are read. The common part is here: it leads from operands such as host:path to an
+// Env for each host.
 package files
 
 import (
@@ -53,7 +53,7 @@ type spec struct {
 	usageCode                  int    // the tool's exit code for wrong usage; 0 means 1
 
 	register func(f *pflag.FlagSet) // its own flags
-	acts     bool                   // it changes files, and -v reports what it does
+	acts     bool                   // it changes files, and -v reports its changes
 	reads    bool                   // it reads the contents of files
 
 	// again reports whether the command may be run again from its beginning if the connection was
@@ -70,18 +70,18 @@ type spec struct {
 	rawArguments bool // take parses the flags too
 
 	least int         // operands that name files
-	none  func() bool // reports whether there may be none: nothing is done. Nil means no.
+	none  func() bool // reports whether there may be none: a no-op. Nil means no.
 	skip  int         // operands before them that are not files
 
 	directories bool // completion offers directories only
 
 	literal literals // operands that are not patterns
-	oneHost bool     // they must all be on one host
+	oneHost bool     // all operands must be on one host
 
 	run func(ctx context.Context, env *verb.Env, names []string) error
 }
 
-// with returns a run that calls a verb with its options.
+// with returns a run function that calls a verb with its options.
 func with[O any](do func(context.Context, *verb.Env, O, []string) error,
 	o *O) func(context.Context, *verb.Env, []string) error {
 	return func(ctx context.Context, env *verb.Env, names []string) error {
@@ -89,7 +89,7 @@ func with[O any](do func(context.Context, *verb.Env, O, []string) error,
 	}
 }
 
-// literals selects operands that are not patterns, since they name something to be created.
+// literals selects operands that are not patterns, because they name new files.
 type literals int
 
 const (
@@ -145,8 +145,8 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 	return c, cmd
 }
 
-// registerCommon adds the flags that all commands have, after the command's own: letters are first
-// of all those of the tools whose names the commands carry.
+// registerCommon adds the flags that all commands have, after the command's own: letters belong
+// first to the flags of the tools whose names the commands carry.
 func (c *command) registerCommon(f *pflag.FlagSet) {
 	if c.acts {
 		f.CountVarP(&c.flags.Verbose, "verbose", "v", "print what is done; repeat for more")
@@ -197,8 +197,8 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 	return c.runAll(cmd.Context(), groups)
 }
 
-// wrongUsage returns the error for a command line that was refused, with the exit code of the tool
-// of the same name.
+// wrongUsage returns the error for a refused command line, with the exit code of the tool of the
+// same name.
 func (c *command) wrongUsage(err error) error {
 	return &ui.UsageError{Code: cmp.Or(c.usageCode, ui.ExitFailed), Err: err}
 }
@@ -206,7 +206,7 @@ func (c *command) wrongUsage(err error) error {
 // anyHost is the host of operands that are text; no real host has this name.
 const anyHost = "\x00"
 
-// A group is the operands on one host.
+// A group holds the operands on one host.
 type group struct {
 	host   dial.Target // without a path
 	places []connect.Place
@@ -258,7 +258,7 @@ func (c *command) parse(args []string) ([]*group, error) {
 	return groups, nil
 }
 
-// report returns what to report about connections: for a command that changes files, the first -v
+// report returns the report options for connections: for a command that changes files, the first -v
 // is about files.
 func (c *command) report() *opt.Report {
 	report := c.flags.Report
@@ -327,7 +327,7 @@ func (c *command) env(t *connect.Task, on pool.Host, host dial.Target) *verb.Env
 	return env
 }
 
-// renewing has an Env replace its connection.
+// renewing returns a function by which an Env replaces its connection.
 func (c *command) renewing(t *connect.Task, on pool.Host) func(err error,
 	progress bool) *usftp.Client {
 	conn := pool.NewConn(t.Ctx, on, c.flags.Retry())
@@ -345,8 +345,8 @@ func (c *command) renewing(t *connect.Task, on pool.Host) func(err error,
 }
 
 // runOn runs the verb on the files that its n operands stand for, again if the connection was lost
-// and that does no harm. Each operand is expanded once: a later run must not act on files that have
-// come since.
+// and a repetition does no harm. It expands each operand once: a later run must not act on files
+// that have come since.
 func (s *spec) runOn(ctx context.Context, env *verb.Env, n int,
 	expand func(i int, literal bool) ([]string, error)) error {
 	var names []string
@@ -383,8 +383,8 @@ func (c *command) runOne(t *connect.Task, env *verb.Env, g *group) error {
 	})
 }
 
-// expand returns the paths that an operand stands for. As in a shell, a pattern that matches
-// nothing stands for itself: the verb then reports that there is no such file.
+// expand returns the paths that an operand stands for. As in a shell, a pattern without a match
+// stands for itself: the verb then reports that there is no such file.
 func (c *command) expand(t *connect.Task, env *verb.Env, p connect.Place,
 	literal bool) (names []string, err error) {
 	_, home := t.Home(&p)

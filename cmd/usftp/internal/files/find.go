@@ -99,7 +99,7 @@ func (c *command) completeFind(cmd *cobra.Command, args []string, word string) (
 }
 
 // splitFind splits a command line of find into operands, the words of the expression, and usftp's
-// own flags. Those with two dashes may stand anywhere except as an argument, those with a letter
+// own flags. Flags with two dashes may stand anywhere except as an argument, flags with a letter
 // only before the expression.
 func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, err error) {
 	for i := 0; i < len(args); i++ {

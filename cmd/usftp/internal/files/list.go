@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/internal/cmdline"
 )
 
-// list is ls.
+// list returns ls.
 func list() *spec {
 	var o verb.ListOptions
 	var one, columns, byTime, bySize, unsorted bool

@@ -14,7 +14,7 @@ import (
 
 // onEach runs the command on several hosts at once. A verb keeps and changes its options, so each
 // host gets a command of its own, which reads the same arguments. typed are the arguments given to
-// take, and operands what it left.
+// take, and operands the rest that it returned.
 func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
 	if err := c.checkEach(cmd, operands); err != nil {
 		return c.wrongUsage(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// Operand returns the operand that names a file on a host to a command of ours. Characters that
-// would make it a pattern are quoted: a host could call a file "*".
+// Operand returns the operand that names a file on a host in a command of ours. It quotes
+// characters that would make it a pattern: a host could call a file "*".
 func Operand(host dial.Target, name string) string {
 	host.Path = usftp.QuotePattern(name)
 	return host.String()
@@ -21,7 +21,7 @@ func Operand(host dial.Target, name string) string {
 const programGrace = 5 * time.Second
 
 // runProgram runs a program on this machine, with our standard streams. Among several hosts its
-// output gets the host's name like ours.
+// output is labelled with the host's name, like ours.
 func (c *command) runProgram(ctx context.Context, argv []string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.app.Stdin, c.app.Stdout, os.Stderr

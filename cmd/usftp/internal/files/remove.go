@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/verb"
 )
 
-// remove is rm.
+// remove returns rm.
 func remove() *spec {
 	var o verb.RemoveOptions
 	var upper bool

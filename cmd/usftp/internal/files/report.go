@@ -14,10 +14,10 @@ import (
 // reporter reports failures that concern a host and not a file.
 type reporter struct {
 	*command
-	host string // whose turn it is
+	host string // the current host
 }
 
-// Event implements report.Reporter; nothing is copied here.
+// Event implements report.Reporter; these commands copy nothing.
 func (r *reporter) Event(transfer.Event) {}
 
 // Failed reports a failure that does not concern a file.

@@ -60,7 +60,7 @@ func (c SessionCommand) Help() string {
 	return b.String()
 }
 
-// defaultToDir are the commands that apply to the current directory if nothing is named.
+// defaultToDir are the commands that apply to the current directory without an operand.
 var defaultToDir = map[string]bool{"ls": true, "df": true, "du": true, "find": true}
 
 // Run runs the command. expand returns the names that an operand stands for, or itself if it is

@@ -20,7 +20,7 @@ The list is in ~/.local/state/usftp/history, which only you can read. It has at 
 It has operands and no other flags, so no passwords. USFTP_HISTORY=no in the environment
 turns it off; to forget it, remove the file.`
 
-// Command is the verb.
+// Command returns the verb history.
 func Command(a *ui.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [flags]",

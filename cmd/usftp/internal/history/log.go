@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// An Entry is one run. It has operands but no other flags and no messages, in which passwords and
-// the credentials of proxies could be.
+// An Entry is one run. It has operands but no other flags and no messages, which could contain
+// passwords and the credentials of proxies.
 type Entry struct {
 	Version  int           `json:"v"`
 	Time     time.Time     `json:"time"`    // when it began
@@ -26,7 +26,7 @@ type Entry struct {
 	Sources  []string      `json:"sources"` // of a check, the list
 	More     int           `json:"more_sources,omitempty"`
 	Target   string        `json:"target"`
-	Files    int64         `json:"files"` // copied; of a check, those that match
+	Files    int64         `json:"files"` // copied; of a check, matching
 	Bytes    int64         `json:"bytes"`
 	Failed   int64         `json:"failed,omitempty"`
 	Deleted  int64         `json:"deleted,omitempty"`
@@ -39,25 +39,25 @@ const (
 	// version changes if a program that reads entries could break.
 	version = 1
 
-	// mostBytes is how large the log gets before its older half is dropped.
+	// mostBytes is the size of the log at which its older half is dropped.
 	mostBytes = 1 << 20
 
 	// mostSources and mostPath keep an entry short.
 	mostSources = 8
 	mostPath    = 1024
 
-	// lockWait is how long others may be writing.
+	// lockWait is how long other processes may be writing.
 	lockWait = 2 * time.Second
 )
 
-// Off reports whether nothing is kept.
+// Off reports whether no history is kept.
 func Off() bool { return os.Getenv("USFTP_HISTORY") == "no" || file() == "" }
 
 // file returns the log's name, which has a lock beside it.
 func file() string { return opt.StatePath("history") }
 
 // within keeps the writers of this process apart, of which --hosts has many. Once one of them has
-// waited in vain, the others do not.
+// waited in vain, the others do not wait.
 var within struct {
 	sync.Mutex
 	vain bool
@@ -103,7 +103,7 @@ func pointers(list []string) (p []*string) {
 	return p
 }
 
-// add adds a line. The caller has the lock.
+// add adds a line. The caller holds the lock.
 func add(line []byte) error {
 	f, err := localfs.OpenPrivate(file())
 	if err != nil {
@@ -123,14 +123,14 @@ func add(line []byte) error {
 			return err
 		}
 	}
-	if last[0] != '\n' { // one who wrote this was killed, or the disk was full
+	if last[0] != '\n' { // its writer was killed, or the disk was full
 		line = append([]byte{'\n'}, line...)
 	}
 	_, err = f.Write(line)
 	return errors.Join(err, f.Close())
 }
 
-// replace replaces the log by its newer half and a line. Whoever reads it sees one or the other.
+// replace replaces the log by its newer half and a line. Readers see one or the other.
 func replace(f *os.File, line []byte) error {
 	if _, err := f.Seek(-mostBytes/2, io.SeekEnd); err != nil {
 		return err
@@ -158,8 +158,8 @@ func replace(f *os.File, line []byte) error {
 	return err
 }
 
-// Read returns the entries of the log, the oldest first. Lines that are none are left out: the last
-// one may be cut off.
+// Read returns the entries of the log, the oldest first. It leaves out invalid lines: the last one
+// may be cut off.
 func Read() (entries []Entry, err error) {
 	f, err := os.Open(file())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -42,7 +42,7 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 // Given reports whether the verb runs on several hosts.
 func (f *Flags) Given() bool { return len(f.list) > 0 || f.file != "" }
 
-// needHosts are the flags that only make sense with several hosts.
+// needHosts are the flags that make sense only with several hosts.
 var needHosts = []string{"parallel", "retry-failed"}
 
 // Check checks the flags; set reports whether one was given.
@@ -59,13 +59,13 @@ func (f *Flags) Check(set func(name string) bool) error {
 	return nil
 }
 
-// A Host is one of several.
+// A Host is one host of the list.
 type Host struct {
 	Label  string // as in the list
 	Target dial.Target
 }
 
-// operand returns an operand for this host: one that begins with a colon is a path on it.
+// operand returns an operand for this host: a leading colon makes it a path on the host.
 func (h Host) operand(arg string) string {
 	path, ok := eachPath(arg)
 	switch {
@@ -81,8 +81,7 @@ func (h Host) operand(arg string) string {
 	return h.Target.UserHost() + ":" + path
 }
 
-// eachPath returns the path that an operand names on each host; ok is false if it is something
-// else.
+// eachPath returns the path that an operand names on each host; ok is false for other operands.
 func eachPath(arg string) (path string, ok bool) { return strings.CutPrefix(arg, ":") }
 
 // Operands returns a verb's operands for this host.
@@ -95,7 +94,7 @@ func (h Host) Operands(args []string) []string {
 }
 
 // Direction refuses operands of a copy that are ambiguous with several hosts. The target is a path
-// on each host or (download) a local directory that gets a subdirectory for each host. What is
+// on each host or (download) a local directory that gets a subdirectory for each host. Sources
 // copied to each host may be on this machine or on another host.
 func Direction(operands []string) (download bool, err error) {
 	each, last := 0, len(operands)-1
@@ -121,7 +120,7 @@ func Direction(operands []string) (download bool, err error) {
 }
 
 // Common returns the sources of a copy that are not on each host: on this machine, or on a host of
-// their own. through says that such hosts are intended; see [connect.ParsePlaces].
+// their own. through means that such hosts are intended; see [connect.ParsePlaces].
 func Common(operands []string, through bool) ([]connect.Place, error) {
 	example := Host{Target: dial.Target{Host: "host"}}
 	sources, _, err := connect.ParsePlaces(example.Operands(operands), through)
@@ -217,7 +216,7 @@ func readFile(name string, stdin io.Reader) (names []string, err error) {
 }
 
 // parse reads "host", "user@host", "host:port" or "sftp://user@host:port". The label must be usable
-// as a directory name, for what is downloaded from the host, though not on every system.
+// as a directory name, for downloads from the host, though not on every system.
 func parse(s string) (Host, error) {
 	t, err := dial.ParseHost(s)
 	switch port, portErr := strconv.ParseUint(t.Path, 10, 16); {

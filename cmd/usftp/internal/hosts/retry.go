@@ -48,7 +48,7 @@ func (r record) failed(hosts []Host) ([]Host, error) {
 	return hosts, nil
 }
 
-// write records which hosts have failed.
+// write records the hosts that have failed.
 func (r record) write(labels []string) error {
 	if r.name == "" {
 		return nil

@@ -27,10 +27,10 @@ type Run struct {
 	record record
 }
 
-// Result is the outcome for one host. Files and Bytes are what was copied.
+// Result is the outcome for one host. Files and Bytes count the copied files.
 type Result struct {
 	Files, Bytes int64
-	Resumable    bool // --resume would continue what is left
+	Resumable    bool // --resume would continue the rest
 
 	code    int
 	elapsed time.Duration
@@ -83,8 +83,8 @@ func (h Host) Begin(t *connect.Task, src connect.Place, dst *connect.Place, dryR
 // shortTrip is the round trip below which a link holds next to nothing.
 const shortTrip = 2 * time.Millisecond
 
-// startSmall limits what uploads have in flight if they share this machine's processors and a short
-// link: as much as a long link needs would cost the hosts more time than the copy itself.
+// startSmall limits the data that uploads have in flight if they share this machine's processors
+// and a short link: the amount for a long link would cost the hosts more time than the copy itself.
 func startSmall(ctx context.Context, client *usftp.Client) {
 	began := time.Now()
 	if client.Ping(ctx) == nil && time.Since(began) < shortTrip {
@@ -95,7 +95,7 @@ func startSmall(ctx context.Context, client *usftp.Client) {
 // AtOnce returns how many hosts are worked on at once.
 func (r *Run) AtOnce() int { return min(r.flags.parallel, len(r.Hosts)) }
 
-// Connections returns how many connections per host are useful, since the hosts share the link.
+// Connections returns a useful number of connections per host, as the hosts share the link.
 func (r *Run) Connections() int { return max(1, 16/r.AtOnce()) }
 
 // Each calls work for each host, with an App for it, and reports its error as the host's. Each
@@ -157,8 +157,8 @@ func (r *Run) one(ctx context.Context, board *ui.Board, h Host,
 	return result
 }
 
-// rank orders exit codes: a signal's ranks highest, then that of a host that could not be reached,
-// then any other failure, and last that files vanished during a sync.
+// rank orders exit codes: a signal's ranks highest, then an unreachable host's, then any other
+// failure's, and last the code for files that vanished during a sync.
 func rank(code int) int {
 	switch {
 	case code == ui.ExitOK:
@@ -173,7 +173,7 @@ func rank(code int) int {
 	return 2
 }
 
-// finish records which hosts have failed, prints the summary, and returns the worst code.
+// finish records the hosts that have failed, prints the summary, and returns the worst code.
 func (r *Run) finish(results []Result, elapsed time.Duration) error {
 	code, resumable := ui.ExitOK, false
 	var failed []string

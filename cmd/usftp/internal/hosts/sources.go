@@ -12,13 +12,13 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Sources are what is copied to each of several hosts, from this machine or from other hosts. Each
-// file is read once. Other hosts are logged in to once, and all copies use that connection.
+// Sources holds the sources copied to each of several hosts, from this machine or from other hosts.
+// Each file is read once. Other hosts are logged in to once, and all copies use that connection.
 type Sources struct {
 	*transfer.Shared
 	task   *connect.Task // holds the connections to other hosts
 	others map[dial.Target]*transfer.SharedHost
-	places []string // where they are, for people
+	places []string // where the sources are, for people
 }
 
 // NewSources logs in to the hosts that the places name.
@@ -65,7 +65,7 @@ func (s *Sources) Open(p connect.Place, host pool.Host, path string) transfer.En
 	return connect.Open(p, host, path)
 }
 
-// Read says how much was read, and where.
+// Read describes how much was read, and where.
 func (s *Sources) Read() string {
 	return ui.Amount(float64(s.BytesRead())) + " read on " + strings.Join(s.places, " and ")
 }

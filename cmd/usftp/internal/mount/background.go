@@ -19,8 +19,8 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// readyVariable tells the program that it is the background process, and on which descriptor to
-// report that it has mounted.
+// readyVariable tells the program that it is the background process, and gives the descriptor on
+// which to report that it has mounted.
 const readyVariable = "USFTP_MOUNT_READY"
 
 // A daemon is the background process. It logs in on the terminal, where programs can ask for
@@ -41,7 +41,7 @@ func daemonOf() *daemon {
 	return &daemon{told: os.NewFile(uintptr(fd), "ready")}
 }
 
-// background starts this program again, and returns once that has mounted, or with its exit code.
+// background starts this program again, and returns once that has mounted or failed.
 func background(a *ui.App) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -66,7 +66,7 @@ func background(a *ui.App) error {
 	}
 	var failed *exec.ExitError
 	if err = cmd.Wait(); errors.As(err, &failed) && failed.Exited() {
-		return &ui.ExitError{Code: failed.ExitCode()} // it has reported why
+		return &ui.ExitError{Code: failed.ExitCode()} // it has reported the failure
 	} else if err == nil {
 		err = errors.New("exited before it was ready")
 	}

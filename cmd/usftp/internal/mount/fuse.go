@@ -97,11 +97,11 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	return err
 }
 
-// streams is how many sessions may write one large file.
+// streams limits the sessions that may write one large file.
 const streams = 3
 
-// newServer mounts. If fusermount fails, the error is what it says: it prints that to os.Stderr,
-// and go-fuse knows its exit status only.
+// newServer mounts. If fusermount fails, the error is its message: it prints that to os.Stderr, and
+// go-fuse knows only its exit status.
 func newServer(fs fuse.RawFileSystem, at string, options *fuse.MountOptions) (*fuse.Server, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -116,7 +116,7 @@ func newServer(fs fuse.RawFileSystem, at string, options *fuse.MountOptions) (*f
 	if err == nil {
 		return server, nil
 	}
-	r.SetReadDeadline(time.Now().Add(time.Second)) // for a process that it has left behind
+	r.SetReadDeadline(time.Now().Add(time.Second)) // for a process that fusermount has left behind
 	said, _ := io.ReadAll(r)
 	_, line, found := strings.Cut(strings.TrimSpace(string(said)), "fusermount")
 	if !found {
@@ -135,21 +135,21 @@ func waitMount(server *fuse.Server) error {
 	return server.WaitMount()
 }
 
-// memory is how much the program tries to stay within, including buffers. With the program itself,
+// memory is the limit that the program tries to keep, including buffers. With the program itself,
 // which this does not count, that is less than 64 MiB.
 const memory = 44 << 20
 
 // lazyPatience is how long a mount that was told to end waits for programs to close their files.
 const lazyPatience = 2 * time.Second
 
-// stallTimeout is when a silent connection is given up, so that it can be replaced before calls
+// stallTimeout returns when to give up a silent connection, so that it can be replaced before calls
 // fail. The host is asked for a sign of life after a quarter of it.
 func stallTimeout(timeout time.Duration) time.Duration { return min(timeout/2, 15*time.Second) }
 
-// checkMountpoint returns why nothing can be mounted on a directory.
+// checkMountpoint returns why a directory cannot be a mount point, or nil.
 func checkMountpoint(at string) error {
 	info, err := os.Stat(at)
-	if err == nil { // the kernel may still know the attributes of one whose program is gone
+	if err == nil { // the kernel may still know the attributes of a mount whose program is gone
 		var dir *os.File
 		if dir, err = os.Open(at); err == nil {
 			dir.Close()
@@ -193,7 +193,7 @@ func fsOptions(flags *flags, from connect.Place, logger *slog.Logger) sftpfs.Opt
 	}
 }
 
-// maxWrite is how much one call of the kernel may carry.
+// maxWrite limits the data that one call of the kernel may carry.
 const maxWrite = 256 << 10
 
 // mountOptions returns the kernel's options.
@@ -210,8 +210,8 @@ func mountOptions(flags *flags, from connect.Place, logger *slog.Logger) *fuse.M
 	return &fuse.MountOptions{
 		AllowOther: o.allowOther, Options: kernel, FsName: cmp.Or(o.fsName, from.Typed), Name: "usftp",
 		MaxBackground: 64, MaxWrite: maxWrite, DisableXAttrs: true,
-		// What is read comes from memory. go-fuse would try for each READ to pass it on through a
-		// pipe, which takes five system calls before it finds that this works for files only.
+		// Data read comes from memory. go-fuse would try for each READ to pass it on through a pipe,
+		// which takes five system calls before it finds that this works for files only.
 		DisableSplice:     true,
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC,
 		Logger:            log.New(logWriter{logger}, "", 0),

@@ -27,7 +27,7 @@ type flags struct {
 	options    options // from -o
 }
 
-// buffer is how many bytes of writes may wait for the host.
+// buffer limits the bytes of writes that may wait for the host.
 const buffer = 8 << 20
 
 func (c *flags) register(f *pflag.FlagSet) {
@@ -50,7 +50,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.CountVarP(&c.report.Verbose, "verbose", "v", "log what is done; repeat for more")
 }
 
-// check checks the flags, and separates the options of -o into ours and those of ssh_config.
+// check checks the flags, and separates the options of -o into ours and ssh_config's.
 func (c *flags) check(f *pflag.FlagSet) error {
 	list := f.Lookup("option").Value.(pflag.SliceValue)
 	rest, err := c.options.parse(list.GetSlice())
@@ -80,7 +80,7 @@ func (c *flags) check(f *pflag.FlagSet) error {
 	return c.Connect.Check(f.Changed)
 }
 
-// Command is the verb mount.
+// Command returns the verb mount.
 func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
@@ -122,7 +122,7 @@ func parsePlaces(args []string) (from connect.Place, err error) {
 	return from, err
 }
 
-// UmountCommand is the verb umount.
+// UmountCommand returns the verb umount.
 func UmountCommand(a *ui.App) *cobra.Command {
 	var lazy bool
 	cmd := &cobra.Command{

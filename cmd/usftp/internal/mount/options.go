@@ -67,8 +67,8 @@ var needless = strings.Fields(`
 	nullpath_ok readdir_ino reconnect relatime remember rw strictatime sync_readdir use_ino user
 	users workaround`)
 
-// parse reads the options of all -o flags and returns those of ssh_config. After one of these, what
-// is not an option belongs to its value, which may contain commas.
+// parse reads the options of all -o flags and returns ssh_config's. After one of these, words that
+// are not options belong to its value, which may contain commas.
 func (o *options) parse(lists []string) (ssh []string, err error) {
 	for _, list := range lists {
 		inValue := false
@@ -92,7 +92,7 @@ func (o *options) parse(lists []string) (ssh []string, err error) {
 }
 
 // isSSHOption reports whether an option belongs to ssh_config: by convention those begin with a
-// capital letter, but sshfs knows them in lower case, too.
+// capital letter, but sshfs also accepts lower case.
 func isSSHOption(option string) bool {
 	first, _ := utf8.DecodeRuneInString(option)
 	word, _, _ := strings.Cut(option, "=")

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// unmount unmounts a directory. It asks nothing of the file system, which may not answer.
+// unmount unmounts a directory. It does not use the file system, which may not answer.
 func unmount(at string, lazy bool) error {
 	at, err := filepath.Abs(at)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// A modeChange is one of the changes of --chmod, which are rsync's: as those of chmod(1), each
+// A modeChange is one of the changes of --chmod. They follow rsync: like those of chmod(1), each
 // after a D if it is for directories or an F if it is for files, but with one operator, and numbers
 // that set all bits.
 type modeChange struct {
@@ -26,7 +26,7 @@ const (
 	sticky   = 0o1000
 )
 
-// parseChmod parses the changes of one --chmod, which follow those of before.
+// parseChmod parses the changes of one --chmod, which come after the changes of before.
 func parseChmod(text string, before func(fs.FileMode) fs.FileMode) (
 	func(fs.FileMode) fs.FileMode, error) {
 	var all []modeChange
@@ -101,7 +101,7 @@ func parseChange(text string) (c modeChange, ok bool) {
 	if i < 0 {
 		return c, false
 	}
-	var who, special uint32 // the classes, each by its lowest bit, and what s stands for
+	var who, special uint32 // the classes, each by its lowest bit, and the bits of s
 	for _, class := range text[:i] {
 		switch class {
 		case 'u':
@@ -158,7 +158,7 @@ func parseChange(text string) (c modeChange, ok bool) {
 		if top != 0 {
 			c.keep &^= special
 		}
-		if c.copied != "" { // which rsync takes for all bits of the class
+		if c.copied != "" { // rsync takes it for all bits of the class
 			c.keep &^= who&0o100*0o40 | who&0o010*0o200 | who&0o001*0o1000
 		}
 	}

@@ -1,5 +1,5 @@
-// Package opt has the groups of flags that several verbs share: how to connect, which part of a
-// tree is meant, and what is reported.
+// Package opt has the groups of flags that several verbs share: how to connect, the part of a tree
+// to copy, and the kind of report.
 package opt
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Connect are the flags that say how to connect to hosts.
+// Connect holds the flags that say how to connect to hosts.
 type Connect struct {
 	configFile, jump, cipher, program, ssh string
 	server, sftpServer, proxy              string
@@ -47,17 +47,17 @@ type Connect struct {
 // Register adds the flags.
 func (c *Connect) Register(f *pflag.FlagSet) { c.register(f, letters{compress: "C", batch: "B"}) }
 
-// RegisterSFTP adds the flags, and sftp's -s, -B and -R: elsewhere these letters mean something
-// else, in scp and rsync too.
+// RegisterSFTP adds the flags, and sftp's -s, -B and -R: elsewhere these letters have other
+// meanings, in scp and rsync too.
 func (c *Connect) RegisterSFTP(f *pflag.FlagSet) {
 	c.register(f, letters{compress: "C", sftpServer: "s"})
 	c.Tuning.RegisterSFTP(f)
 }
 
-// RegisterRsync adds the flags, with rsync's letter where one of scp's is another of rsync's.
+// RegisterRsync adds the flags, with rsync's letter where rsync gives scp's letter to another flag.
 func (c *Connect) RegisterRsync(f *pflag.FlagSet) { c.register(f, letters{compress: "z", batch: "B"}) }
 
-// letters are those that differ between commands; "" for none.
+// letters are the letters that differ between commands; "" for none.
 type letters struct{ compress, sftpServer, batch string }
 
 func (c *Connect) register(f *pflag.FlagSet, l letters) {
@@ -112,7 +112,7 @@ func (c *Connect) register(f *pflag.FlagSet, l letters) {
 		"reconnect for up to this `time` without progress")
 }
 
-// making are the flags about making a connection, rather than about what is done over it.
+// making are the flags about making a connection, rather than about its use.
 var making = []string{"config", "identity", "jump", "proxy", "option", "port", "cipher", "compress",
 	"ipv4", "ipv6", "batch", "ssh", "program", "server", "sftp-server", "iconv", "retries",
 	"retry-for"}
@@ -124,12 +124,12 @@ func (*Connect) Making(name string) bool { return slices.Contains(making, name) 
 // describes their exit codes.
 const OwnPage = "page"
 
-// keptLetters are those that connection flags keep in all commands that do not give them to another
-// flag.
+// keptLetters are the letters that connection flags keep in every command that does not give them
+// to another flag.
 const keptLetters = "FiJoPB46"
 
 // RegisterFree adds the connection flags to a command with flags of its own, after those. Their
-// letters mean the same as elsewhere, unless the command has taken them for something else.
+// letters mean the same as elsewhere, unless the command has taken them for other flags.
 func (c *Connect) RegisterFree(f *pflag.FlagSet, taken string) {
 	var all pflag.FlagSet
 	c.Register(&all)
@@ -144,8 +144,8 @@ func (c *Connect) RegisterFree(f *pflag.FlagSet, taken string) {
 	}
 }
 
-// TakenLetter says which flags to use for a connection if one was given whose letter means
-// something else in the command, or "".
+// TakenLetter returns a hint to the right connection flags if a flag was given whose letter has
+// another meaning in the command, or "".
 func TakenLetter(f *pflag.FlagSet) (hint string) {
 	var all pflag.FlagSet
 	new(Connect).Register(&all)
@@ -158,7 +158,7 @@ func TakenLetter(f *pflag.FlagSet) (hint string) {
 	return hint
 }
 
-// Topic is the page `usftp help connection`: all connection flags.
+// Topic returns the page `usftp help connection`: all connection flags.
 func Topic() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "connection",
@@ -176,7 +176,7 @@ mount alone.`,
 // ConfigFile returns the ssh_config named by the flags, or "".
 func (c *Connect) ConfigFile() string { return c.configFile }
 
-// Port is the port that was named, or "".
+// Port returns the port of the flags, or "".
 func (c *Connect) Port() string {
 	if c.port == 0 {
 		return ""
@@ -184,8 +184,8 @@ func (c *Connect) Port() string {
 	return strconv.Itoa(c.port)
 }
 
-// Unattended returns how to connect in the background: nothing is asked or printed, no host key is
-// accepted, no master connection is left behind, and the command line cannot change that.
+// Unattended returns how to connect in the background: it asks and prints nothing, accepts no host
+// key, leaves no master connection behind, and the command line cannot change that.
 func (c *Connect) Unattended() pool.ConnectConfig {
 	own := *c
 	own.batch, own.connections = true, 1
@@ -216,8 +216,8 @@ func IsSSHWord(word string) bool {
 	})
 }
 
-// Check checks the flags; set reports whether one was given. Errors name flags in full, since some
-// commands give the letters to other flags: ls -F is --classify.
+// Check checks the flags; set reports whether one was given. Errors name flags in full, because
+// some commands give the letters to other flags: ls -F is --classify.
 func (c *Connect) Check(set func(name string) bool) error {
 	if err := c.configMissing(); err != nil {
 		return fmt.Errorf("--config %s: %s", c.configFile, ui.ReasonOf(err))
@@ -277,8 +277,8 @@ func (c *Connect) configMissing() error {
 
 // identityMissing returns the first file of -i that does not exist or holds no key, and why. ssh
 // only warns, but rsync's -in means a dry run that lists changes, and must not become a run with a
-// key called "n". The private key may be in the agent alone, and only ssh expands what is not a
-// plain path.
+// key called "n". The private key may be in the agent alone, and only ssh expands names that are
+// not plain paths.
 func (c *Connect) identityMissing() (string, error) {
 	for _, name := range c.identities {
 		if strings.ContainsAny(name, "%$~") {
@@ -297,7 +297,7 @@ func (c *Connect) identityMissing() (string, error) {
 
 var errNoKey = errors.New("holds no key")
 
-// holdsKey reports whether a file may hold a private or a public key. One that cannot be read may.
+// holdsKey reports whether a file may hold a private or a public key. An unreadable file may.
 func holdsKey(name string) bool {
 	f, err := os.Open(name)
 	if err != nil {
@@ -331,18 +331,18 @@ func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
 		Client: client}
 }
 
-// TransferOptions returns those options of a copy that concern connections.
+// TransferOptions returns the options of a copy that concern connections.
 func (c *Connect) TransferOptions() transfer.Options {
 	return transfer.Options{Retry: c.Retry(), RateLimit: c.Limit}
 }
 
-// Retry says how lost connections are replaced.
+// Retry returns how lost connections are replaced.
 func (c *Connect) Retry() pool.Retry {
 	return pool.Retry{Retries: c.retries, RetryFor: c.retryFor}
 }
 
-// StatePath returns the path of something in the directory where this program keeps its state, by
-// the XDG base directory specification; "" if there is no such directory.
+// StatePath returns a path in the directory where this program keeps its state, by the XDG base
+// directory specification; "" if there is no such directory.
 func StatePath(elem ...string) string {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) {
@@ -355,7 +355,7 @@ func StatePath(elem ...string) string {
 	return filepath.Join(append([]string{state, "usftp"}, elem...)...)
 }
 
-// Journal returns the directory where interrupted copies record what they left.
+// Journal returns the directory where interrupted copies record their leftovers.
 func Journal() string { return StatePath("journal") }
 
 // silentConfig returns how to make connections without a person.

@@ -6,7 +6,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Delta are the flags that select whether files that replace older ones are sent as their
+// Delta holds the flags that select whether files that replace older ones are sent as their
 // differences. The default is on unless RegisterOptional is used.
 type Delta struct {
 	optional, on, whole, noHelper bool

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// charsets are those of names here and on hosts; nil if nothing is converted.
+// charsets are the character sets of names here and on hosts; nil if names are not converted.
 type charsets struct{ local, remote encoding.Encoding }
 
 // parseCharsets parses the value of --iconv, which is rsync's: LOCAL,REMOTE or REMOTE. A dot is
@@ -31,8 +31,7 @@ func parseCharsets(text string) (c charsets, err error) {
 	return c, err
 }
 
-// parseCharset finds a character set by its IANA name. ISO-8859-1 is really that, and not what
-// browsers take it for.
+// parseCharset finds a character set by its IANA name. ISO-8859-1 is really that, unlike in browsers.
 func parseCharset(name string) (encoding.Encoding, error) {
 	if name == "." || strings.EqualFold(name, "UTF8") {
 		return unicode.UTF8, nil
@@ -47,7 +46,7 @@ func parseCharset(name string) (encoding.Encoding, error) {
 	return c, nil
 }
 
-// options returns what converts names.
+// options returns the client option that converts names.
 func (c charsets) options() []usftp.ClientOption {
 	if c.remote == nil || c.local == c.remote {
 		return nil
@@ -61,8 +60,8 @@ func (c charsets) Encode(name string) (string, error) { return recode(name, c.lo
 // Decode implements usftp.NameCoding.
 func (c charsets) Decode(name string) (string, error) { return recode(name, c.remote, c.local) }
 
-// recode converts by way of Unicode. What is invalid there becomes U+FFFD, and does not convert
-// back to what it was.
+// recode converts by way of Unicode. Bytes that are invalid there become U+FFFD, and do not convert
+// back.
 func recode(name string, from, to encoding.Encoding) (string, error) {
 	text, err := from.NewDecoder().String(name)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Report are the flags that say what is reported.
+// Report holds the flags about reports.
 type Report struct {
 	Quiet, NoProgress, JSON bool
 	Verbose                 int

@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Rsync are flags of rsync that cp and sync have in common.
+// Rsync holds flags of rsync that cp and sync have in common.
 type Rsync struct {
 	filesFrom            string
 	from0                bool
@@ -62,10 +62,10 @@ func (c *Rsync) Check(set func(name string) bool, links string) error {
 	return nil
 }
 
-// Listed reports whether a list says what to copy.
+// Listed reports whether a list names the files to copy.
 func (c *Rsync) Listed() bool { return c.filesFrom != "" }
 
-// RemovesSource reports whether what was copied is deleted.
+// RemovesSource reports whether copied files are deleted from the source.
 func (c *Rsync) RemovesSource() bool { return c.takeSource }
 
 // HasMinAge reports whether young files are left out.
@@ -107,7 +107,7 @@ func (c *Rsync) Apply(o *transfer.Options) {
 	o.Chmod, o.MakePath, o.RemoveSource = c.chmod, c.makePath, c.takeSource
 }
 
-// ApplyTree adds those that only concern a tree.
+// ApplyTree adds the flags that only concern a tree.
 func (c *Rsync) ApplyTree(o *transfer.TreeOptions) { o.Files, o.MinAge = c.list, c.minAge }
 
 // ParseAge parses a time such as 36h or 7d.

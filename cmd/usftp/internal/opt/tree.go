@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Tree are the flags that say which part of a tree is copied or compared.
+// Tree holds the flags that select the part of a tree to copy or compare.
 type Tree struct {
 	Links               string
 	keepDirLinks        bool
@@ -45,7 +45,7 @@ a pattern that begins with a slash must match the whole path below SRC, a patter
 slash elsewhere the end of a path, and any other pattern the last element. * and ? do
 not match slashes, ** does. A pattern that ends in a slash matches only directories.`
 
-// RegisterFilter adds the flags that select parts of a tree. exclude says what --exclude does.
+// RegisterFilter adds the flags that select parts of a tree. exclude describes --exclude.
 func (c *Tree) RegisterFilter(f *pflag.FlagSet, exclude string) {
 	// All rules go into one list, since their order matters.
 	f.Func("exclude", exclude+"; the first rule that matches decides",
@@ -80,7 +80,7 @@ func (c *Tree) addRules(name string) error {
 	return err
 }
 
-// includesOnly reports whether the rules leave nothing out, which nobody means.
+// includesOnly reports whether the rules leave nothing out, which no user means.
 func (c *Tree) includesOnly() bool {
 	return len(c.filter) > 0 && !slices.ContainsFunc(c.filter,
 		func(r transfer.FilterRule) bool { return !r.Include })
@@ -100,7 +100,7 @@ func (c *Tree) Check() error {
 	return nil
 }
 
-// TreeOptions returns how directories are copied.
+// TreeOptions returns the options for copying directories.
 func (c *Tree) TreeOptions() transfer.TreeOptions {
 	o := transfer.TreeOptions{Filter: c.filter, DryRun: c.DryRun,
 		StopOnError: c.StopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries,

@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// SizeVar defines a flag for a number of bytes with a unit, such as 64MiB; 64M means what it does
-// to scp and others.
+// SizeVar defines a flag for a number of bytes with a unit, such as 64MiB; 64M has the meaning that
+// it has to scp and others.
 func SizeVar(f *pflag.FlagSet, size *int64, name, usage string) {
 	f.Func(name, usage, func(text string) (err error) {
 		if n := len(text); n > 0 && strings.IndexByte("kmgKMG", text[n-1]) >= 0 {
@@ -25,7 +25,7 @@ func SizeVar(f *pflag.FlagSet, size *int64, name, usage string) {
 	})
 }
 
-// maxRate is scp's: 100 Gbit/s.
+// maxRate is scp's limit: 100 Gbit/s.
 const maxRate = 100 << 30 / 8
 
 // parseRate parses a rate and returns it in bytes per second. It takes scp's number of Kbit/s,
@@ -49,8 +49,8 @@ func parseRate(text string) (int64, error) {
 	return int64(bytes), nil
 }
 
-// tuning is what -X sets, in scp's words. Neither part is needed: what is in flight follows from
-// the link, and the size of a request from the server.
+// tuning is the value of -X, in scp's words. Neither part is needed: the bytes in flight follow
+// from the link, and the size of a request from the server.
 type tuning struct {
 	requests, buffer int64 // 0 if not given
 }
@@ -62,7 +62,7 @@ func (t *tuning) Register(f *pflag.FlagSet) {
 		t.set)
 }
 
-// RegisterSFTP adds -X, and the letters that sftp has for its options.
+// RegisterSFTP adds -X, and sftp's letters for its options.
 func (t *tuning) RegisterSFTP(f *pflag.FlagSet) {
 	t.Register(f)
 	f.FuncP("request-size", "B", "like -X buffer=`n`",
@@ -97,8 +97,8 @@ func (t *tuning) set(text string) error {
 	return nil
 }
 
-// options returns the client options. One transfer takes at most half of what a client may have in
-// flight.
+// options returns the client options. One transfer takes at most half of a client's limit of bytes
+// in flight.
 func (t *tuning) options() (options []usftp.ClientOption) {
 	request := int64(wire.MaxData)
 	if t.buffer > 0 {

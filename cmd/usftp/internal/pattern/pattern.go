@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// ErrNoMatch reports that nothing matches a pattern.
+// ErrNoMatch reports that no file matches a pattern.
 var ErrNoMatch = errors.New("no match on the host")
 
 // Has reports whether a path as typed is a pattern.
@@ -32,8 +32,8 @@ func Unquote(text string) string {
 }
 
 // Unescape returns the path of a file whose name was typed with backslashes, as for the shell that
-// scp once ran on the host: 'host:sp\ ace'. If a file has exactly the name that was typed, that
-// file is meant. The first from bytes were not typed.
+// scp once ran on the host: 'host:sp\ ace'. If a file has exactly the typed name, that file is
+// meant. The first from bytes were not typed.
 func Unescape(client *usftp.Client, name string, from int) string {
 	if _, err := client.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return name
@@ -77,10 +77,10 @@ func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) 
 // mostLooked is how many names are examined at once.
 const mostLooked = 128
 
-// ExpandReadable expands a pattern for files that will be read. It leaves out special files that
-// match without being named: opening a named pipe waits for a writer, here and, forever, in the
-// host's sftp-server. Links are followed, as they are when a file is read. skipped is called with
-// the reason for each file that is left out.
+// ExpandReadable expands a pattern for files to be read. It leaves out special files that match
+// without being named: opening a named pipe waits for a writer, here and, forever, in the host's
+// sftp-server. It follows links, as reading does. It calls skipped with the reason for each file
+// left out.
 func ExpandReadable(ctx context.Context, client *usftp.Client, pattern, literal string,
 	skipped func(name, why string)) ([]string, error) {
 	names, err := Expand(ctx, client, pattern, literal)
@@ -97,7 +97,7 @@ func ExpandReadable(ctx context.Context, client *usftp.Client, pattern, literal 
 		for i, name := range some {
 			info, err := looking[i].WaitContext(ctx)
 			kind := ""
-			if err == nil { // otherwise whoever reads the file reports the error
+			if err == nil { // otherwise reading the file reports the error
 				kind = specialKind(info.Mode())
 			}
 			if kind == "" {
@@ -110,7 +110,7 @@ func ExpandReadable(ctx context.Context, client *usftp.Client, pattern, literal 
 	return kept, nil
 }
 
-// specialKind returns what a special file is, and "" for any other file.
+// specialKind returns the kind of a special file, and "" for any other file.
 func specialKind(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
@@ -124,8 +124,8 @@ func specialKind(mode fs.FileMode) string {
 }
 
 // checkMatch makes sure that a name's last element, which becomes the copy's name, matches the
-// pattern. A server that answers a listing of "*.txt" with other names could otherwise have files
-// overwritten that nobody meant, and in other directories.
+// pattern. Otherwise a server that answers a listing of "*.txt" with other names could have files
+// overwritten that the user did not mean, and in other directories.
 func checkMatch(pattern, name string) error {
 	base := path.Base(name)
 	matches, err := path.Match(path.Base(pattern), base)

@@ -2,12 +2,12 @@ package report
 
 import "strings"
 
-// Advice puts the command's words in the place of the library's, whose errors and events name the
-// option that would help.
+// Advice replaces the library's words in errors and events, which name the option that would help,
+// by the command's.
 var Advice = strings.NewReplacer(advice...)
 
-// advice has, in turns, what the library says and what the command says: not the option alone,
-// which may be the name of a file in the same message, but with what is said of it.
+// advice alternates the library's and the command's words: not the option alone, which may be the
+// name of a file in the same message, but with the words next to it.
 var advice = []string{
 	"the same call with transfer.Options.Resume continues", "the same command with --resume continues",
 	"the same call continues from there", "the same command continues from there",

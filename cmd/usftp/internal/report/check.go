@@ -24,7 +24,7 @@ func NewCheck(a *ui.App, flags *opt.Report, list string, strict bool) Reporter {
 	return c
 }
 
-// A checker reports to a person what a check has found: the result for each file on standard
+// A checker reports the findings of a check to a person: the result for each file on standard
 // output, as sha256sum -c does, and the rest on standard error.
 type checker struct {
 	person

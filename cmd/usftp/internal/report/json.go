@@ -55,7 +55,7 @@ type totalsLine struct {
 	Bottleneck transfer.Bottleneck `json:"bottleneck,omitempty"`
 }
 
-// An errorLine is a failure that concerns no file, such as a host that cannot be reached.
+// An errorLine is a failure that concerns no file, such as an unreachable host.
 type errorLine struct {
 	Version int           `json:"v"`
 	Kind    transfer.Kind `json:"kind"`

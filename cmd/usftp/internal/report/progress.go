@@ -24,17 +24,17 @@ type progressLine struct {
 	size  int64 // -1 if unknown
 	meter meter
 	lost  bool   // there is no connection at the moment
-	stall string // what a host that sends nothing leads to
+	stall string // the consequence of a host that sends nothing
 	ended bool
 	good  bool
 	took  time.Duration // valid in the end
 
-	phase   transfer.Phase // what is done, if nothing arrives; "" before everything has
-	checked int64          // how much has been hashed or verified; 0 if that is not known
+	phase   transfer.Phase // the activity while no data arrives; "" before all has arrived
+	checked int64          // bytes hashed or verified; 0 if unknown
 
 	tree  *transfer.Totals // nil for one file
 	root  string           // the tree's source
-	small string           // the small file started last, which stands for all in flight
+	small string           // the latest small file started, which stands for all in flight
 }
 
 func startLine(c *ui.Console, e transfer.Event) *progressLine {
@@ -47,7 +47,7 @@ func startLine(c *ui.Console, e transfer.Event) *progressLine {
 	return l
 }
 
-// update shows what an event says.
+// update shows the progress of an event.
 func (l *progressLine) update(e transfer.Event) {
 	if l == nil {
 		return
@@ -99,7 +99,7 @@ func (l *progressLine) finish(e transfer.Event) {
 	l.console.Hide()
 }
 
-// text returns what a terminal of this width shows.
+// text returns the lines for a terminal of this width.
 func (l *progressLine) text(width int) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *progressLine) files() string {
 	return ui.Printable(strings.Join(short, ", "))
 }
 
-// line returns the first line. It uses the width available; if that is short, the name is shortened
+// line returns the first line. It uses the available width; if that is short, the name is shortened
 // first.
 func (l *progressLine) line(width int) string {
 	files, fields := l.numbers()
@@ -154,7 +154,7 @@ func (l *progressLine) line(width int) string {
 	return name + strings.Repeat(" ", room-runewidth.StringWidth(name)+1) + numbers
 }
 
-// fitting returns the fields that fit, in their order. None is cut: half a number is a wrong one.
+// fitting returns the fields that fit, in their order. It cuts none: half a number is wrong.
 func fitting(fields []string, width int) (line string) {
 	for _, field := range fields {
 		if longer := strings.TrimSpace(line + " " + field); len(longer) <= width {
@@ -164,8 +164,8 @@ func fitting(fields []string, width int) (line string) {
 	return line
 }
 
-// numbers returns the count of files, if it is a tree, and percent, bytes, rate and time; instead
-// of the last two, why nothing arrives.
+// numbers returns the count of files, for a tree, and percent, bytes, rate and time; instead of the
+// last two, why no data arrives.
 func (l *progressLine) numbers() (files string, fields [4]string) {
 	m := &l.meter
 	percent, total, rate, last := "", "", ui.Amount(m.rate)+"/s", ""
@@ -205,7 +205,7 @@ func (l *progressLine) numbers() (files string, fields [4]string) {
 		rate, last}
 }
 
-// percentOf returns 100 only when everything has arrived.
+// percentOf returns 100 only when all bytes have arrived.
 func percentOf(bytes, size int64) int {
 	if bytes >= size {
 		return 100
@@ -213,18 +213,18 @@ func percentOf(bytes, size int64) int {
 	return int(float64(bytes) / float64(size) * 100)
 }
 
-// A meter derives a rate from bytes and times: that of the last seconds, so that it follows
-// changes, and at the end that of the whole.
+// A meter derives a rate from bytes and times: over the last seconds, so that it follows changes,
+// and at the end over the whole copy.
 type meter struct {
 	bytes   int64
 	elapsed time.Duration
 	rate    float64       // bytes a second
-	moved   time.Duration // when something arrived last
-	from    time.Duration // when the beginning was, or the end of a stall
-	skipped int64         // of bytes, those copied earlier
+	moved   time.Duration // when data last arrived
+	from    time.Duration // the time of the beginning, or of the end of a stall
+	skipped int64         // the part of bytes that was copied earlier
 }
 
-// skip excludes from the rate what an earlier copy had sent.
+// skip excludes bytes sent by an earlier copy from the rate.
 func (m *meter) skip(bytes int64) {
 	m.bytes += bytes - m.skipped
 	m.skipped = bytes
@@ -252,8 +252,8 @@ func (m *meter) add(bytes int64, elapsed time.Duration) {
 		return
 	}
 	now := float64(max(0, bytes-m.bytes)) / dt.Seconds()
-	// At first, and after a stall, the rate is that of everything since: otherwise a slow first
-	// moment would weigh on it for seconds.
+	// At first, and after a stall, the rate covers all data since: otherwise a slow first moment would
+	// weigh on it for seconds.
 	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)),
 		float64(dt)/float64(elapsed-m.from))
 	m.rate += weight * (now - m.rate)

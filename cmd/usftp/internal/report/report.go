@@ -22,7 +22,7 @@ type Reporter interface {
 	End(code int)
 }
 
-// Look describes what is done, as far as a report needs to know.
+// Look describes the parts of an operation that matter to a report.
 type Look struct {
 	Recursive, DryRun bool
 	ToTerminal        bool // the copy itself goes to the terminal
@@ -40,15 +40,15 @@ func newPerson(a *ui.App, flags *opt.Report, l Look) *person {
 		planned: a.Out, moving: Moving(a, flags, l)}
 }
 
-// Moving reports whether a person sees progress. A progress line would break up what is shown on
-// the same screen.
+// Moving reports whether a person sees progress. A progress line would break up other output on the
+// same screen.
 func Moving(a *ui.App, flags *opt.Report, l Look) bool {
 	return a.Console.Terminal() && !flags.JSON && !flags.Quiet && !flags.NoProgress && !l.DryRun &&
 		!l.ToTerminal
 }
 
-// A person is the Reporter for one who reads standard error. Only what a dry run would copy goes to
-// standard output, since that is what was asked for.
+// A person is the Reporter for a person who reads standard error. Only the list of files that a dry
+// run would copy goes to standard output, because the user asked for it.
 type person struct {
 	Console        *ui.Console
 	planned        io.Writer
@@ -98,7 +98,7 @@ func (p *person) Event(e transfer.Event) {
 	}
 }
 
-// done reports that a file was copied.
+// done reports a copied file.
 func (p *person) done(e transfer.Event) {
 	speed := ""
 	if !e.Tree { // there is one line for the whole tree
@@ -117,7 +117,7 @@ func (p *person) endLine(e transfer.Event) {
 	p.line = nil
 }
 
-// advice suggests what the user may have forgotten.
+// advice suggests a flag that the user may have forgotten.
 func (p *person) advice(err error) string {
 	var path *fs.PathError
 	if !p.look.Recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) &&
@@ -151,7 +151,7 @@ func (p *person) endTree(e transfer.Event) {
 	}
 }
 
-// resumedText describes how much of a copy existed before.
+// resumedText describes the part of a copy that existed before.
 func resumedText(bytes int64) string {
 	if bytes == 0 {
 		return ""
@@ -166,7 +166,7 @@ func unreported(e transfer.Event) bool {
 		!errors.As(e.Err, new(*ui.Interruption)) && !errors.As(e.Err, new(*ui.OutputError))
 }
 
-// speedOf describes how long it took, and the rate without pauses.
+// speedOf describes the time taken, and the rate without pauses.
 func speedOf(e transfer.Event, bytes int64) string {
 	paused := ""
 	if e.Paused >= time.Second {
@@ -176,7 +176,7 @@ func speedOf(e transfer.Event, bytes int64) string {
 		ui.Rate(bytes, e.Elapsed-e.Paused), boundText(e.Bottleneck))
 }
 
-// boundText describes what limited the speed, if known.
+// boundText names the limit on the speed, if known.
 func boundText(b transfer.Bottleneck) string {
 	switch b {
 	case "":
@@ -187,7 +187,7 @@ func boundText(b transfer.Bottleneck) string {
 	return ", limited by the " + string(b)
 }
 
-// A count is a number of things in a summary, which has only those that are not zero.
+// A count is a labelled number in a summary, which omits zeros.
 type count struct {
 	n    int64
 	what string
@@ -220,7 +220,7 @@ func summaryOf(e transfer.Event) string {
 	return text
 }
 
-// youngOf says how many of those that were skipped were too young.
+// youngOf describes how many skipped files were too young.
 func youngOf(t *transfer.Totals) string {
 	if t.Young == 0 {
 		return ""
@@ -232,7 +232,7 @@ func (p *person) Failed(err error) { p.Console.Say(err.Error()) }
 
 func (p *person) End(int) {}
 
-// hashOf describes what is known about a copy's contents, and what has become of the source.
+// hashOf describes the hash and verification of a copy, and the removal of its source.
 func hashOf(e transfer.Event) (text string) {
 	if !e.Hash.IsZero() {
 		text = ", " + e.Hash.String()

@@ -17,7 +17,7 @@ func NewSync(a *ui.App, flags *opt.Report, dryRun bool) Reporter {
 	return &syncer{*newPerson(a, flags, Look{Recursive: true, DryRun: dryRun})}
 }
 
-// A syncer reports to a person what a sync does.
+// A syncer reports the actions of a sync to a person.
 type syncer struct{ person }
 
 func (s *syncer) Event(e transfer.Event) {
@@ -43,7 +43,7 @@ func (s *syncer) Event(e transfer.Event) {
 	}
 }
 
-// change describes what is done with an entry and, with -v, why.
+// change describes the action on an entry and, with -v, its reason.
 func (s *syncer) change(verb string, e transfer.Event) (text string) {
 	switch e.Reason {
 	case transfer.ReasonMode, transfer.ReasonOwner, transfer.ReasonTouch:

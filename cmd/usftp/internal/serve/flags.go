@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 )
 
-// flags is the command line of serve. Letters that sftp-server has keep their meaning.
+// flags is the command line of serve. sftp-server's letters keep their meaning.
 type flags struct {
 	site.Flags
 	noStrictModes          bool
@@ -24,7 +24,7 @@ type flags struct {
 	given                  func(name string) bool
 }
 
-// register is the table of flags.
+// register adds the flags.
 func (s *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	s.given = f.Changed
@@ -58,10 +58,10 @@ func (s *flags) register(f *pflag.FlagSet) {
 	}
 }
 
-// inUsftpd are flags of which an error says where they went.
+// inUsftpd are flags for which an error names their new place.
 var inUsftpd = []string{"config", "metrics"}
 
-// moved returns that error for the first of them that was given, or nil.
+// moved returns that error for the first such flag given, or nil.
 func (s *flags) moved() error {
 	for _, name := range inUsftpd {
 		if s.given(name) {
@@ -72,7 +72,7 @@ func (s *flags) moved() error {
 	return nil
 }
 
-// facilities are those that sftp-server accepts; "" means none.
+// facilities are the log facilities that sftp-server accepts; "" means none.
 var facilities = []string{"", "DAEMON", "USER", "AUTH", "AUTHPRIV", "LOCAL0", "LOCAL1", "LOCAL2",
 	"LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6", "LOCAL7"}
 

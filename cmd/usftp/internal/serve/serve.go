@@ -1,5 +1,5 @@
 // Package serve is the verb serve: it shares a directory with one user, or serves one client on
-// standard input and output. Services are usftpd's.
+// standard input and output. usftpd runs services.
 package serve
 
 import (

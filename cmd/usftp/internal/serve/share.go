@@ -16,15 +16,15 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// A share is a directory that is served to one user.
+// A share is a directory served to one user.
 type share struct {
 	flags    *flags
 	dir      string
-	password string // the temporary one, once generated
-	greeted  bool   // another password could no longer be told
+	password string // the temporary password, once generated
+	greeted  bool   // another password could no longer be announced
 }
 
-// greeting says what the password is.
+// greeting returns the line with the password, if there is one.
 func (s *share) greeting() string {
 	s.greeted = true
 	if s.password == "" {
@@ -33,7 +33,7 @@ func (s *share) greeting() string {
 	return fmt.Sprintf("password      %s (until the server ends)\n", s.password)
 }
 
-// settings returns what is served, to whom and how.
+// settings returns the directory to serve, its user and its limits.
 func (s *share) settings() (*site.Settings, error) {
 	umask, err := site.ParseUmask(s.flags.umask)
 	if err != nil {

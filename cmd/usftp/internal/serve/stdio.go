@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/server/stdio"
 )
 
-// serveStdio replaces OpenSSH's sftp-server(8).
+// serveStdio stands in for OpenSSH's sftp-server(8).
 func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 	if flags.query != "" {
 		for _, name := range server.Operations() {

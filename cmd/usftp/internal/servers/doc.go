@@ -1,3 +1,3 @@
 // Package servers contains only tests, which run the command against other programs' servers, each
-// with the same steps. docs/hosts.md says what came of it.
+// with the same steps. docs/hosts.md has the results.
 package servers

@@ -52,9 +52,8 @@ type version struct {
 func (a attrs) version() version { return version{a.size, a.mtime} }
 
 const (
-	// trustAfter is how long a version must have been known before contents that were read belong
-	// to it for certain: a second change within the same second of the server's clock does not
-	// show.
+	// trustAfter is how long a version must have been known before the contents read belong to it for
+	// certain: a second change within the same second of the server's clock does not show.
 	trustAfter = 2 * time.Second
 	// ancient is an age that differences between clocks cannot explain.
 	ancient = 24 * time.Hour
@@ -65,7 +64,7 @@ func (n *node) learnAttrs(a attrs, asked time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.fetched.After(asked) || n.changed.After(asked) {
-		return // something newer is known
+		return // newer attributes are known
 	}
 	if n.differsLocked(&a) {
 		n.fetched = time.Time{}
@@ -78,10 +77,10 @@ func (n *node) learnAttrs(a attrs, asked time.Time) {
 	n.learnVersion(asked)
 }
 
-// learnVersion notes the version of the attributes, which were requested at asked. It says nothing
-// about what was opened over an earlier connection, since the name may be another file's by now:
-// such a handle keeps the version by which it is recognized. What was read ahead of another version
-// is dropped, as the kernel drops its pages. The caller holds the lock.
+// learnVersion notes the version of the attributes, which were requested at asked. Handles opened
+// over an earlier connection keep the version by which they are recognized: the name may be another
+// file's by now. learnVersion drops the read-ahead of another version, as the kernel drops its
+// pages. The caller holds the lock.
 func (n *node) learnVersion(asked time.Time) {
 	v := n.attrs.version()
 	changed := v != n.version
@@ -103,7 +102,7 @@ func (n *node) learnVersion(asked time.Time) {
 	}
 }
 
-// outdated drops a file's attributes because something was changed here.
+// outdated drops a file's attributes because the file was changed here.
 func (f *FS) outdated(n *node) {
 	n.mu.Lock()
 	n.fetched, n.changed = time.Time{}, time.Now()
@@ -113,9 +112,9 @@ func (f *FS) outdated(n *node) {
 	}
 }
 
-// statusChanged notes a change of what POSIX calls the file's status, not its contents.
-// The protocol has no ctime, so programs that wait for it to change see one from here. Writes do
-// not set it: git considers a file modified when its ctime changes.
+// statusChanged notes a change of the file's status in the sense of POSIX, not of its contents. The
+// protocol has no ctime, so programs that wait for it to change see one from here. Writes do not
+// set it: git considers a file modified when its ctime changes.
 func (f *FS) statusChanged(n *node) {
 	f.outdated(n)
 	n.mu.Lock()
@@ -123,11 +122,11 @@ func (f *FS) statusChanged(n *node) {
 	n.ctime = f.now()
 }
 
-// now returns the host's time, estimated from the times of files that were just made.
+// now returns the host's time, estimated from the times of files that it has just made.
 func (f *FS) now() uint32 { return uint32(time.Now().Unix() + f.clockSkew.Load()) }
 
-// learnClock learns how far the host's clock is ahead from the time of something that the host made
-// after asked and before now, which may be long after: on a link that was down, for example.
+// learnClock learns how far the host's clock is ahead from the mtime of a file that the host made
+// after asked and before now. Now may be long after, for example on a link that was down.
 func (f *FS) learnClock(mtime uint32, asked time.Time) {
 	least, most := int64(mtime)-time.Now().Unix(), int64(mtime)-asked.Unix()
 	f.clockSkew.Store(min(max(f.clockSkew.Load(), least), most))
@@ -135,8 +134,8 @@ func (f *FS) learnClock(mtime uint32, asked time.Time) {
 
 // touched notes that a name in a directory was changed here. The modification time is a guess until
 // the attributes are next requested: with default_permissions the kernel needs the mode of each
-// directory on the way to a file after each change, and asking the host each time would double the
-// round trips.
+// directory above a file after each change, and asking the host each time would double the round
+// trips.
 func (f *FS) touched(dir *node) {
 	now := f.now()
 	dir.mu.Lock()
@@ -145,7 +144,7 @@ func (f *FS) touched(dir *node) {
 	dir.attrs.mtime = max(dir.attrs.mtime, now)
 }
 
-// known returns the attributes, if they are still valid, and for how long they are.
+// known returns the attributes, how long they remain valid, and whether they are valid.
 func (f *FS) known(n *node) (attrs, time.Duration, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,7 +170,7 @@ func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 		}
 		a.size = max(a.size, size)
 	}
-	return a, 0, nil // somebody keeps writing
+	return a, 0, nil // the file keeps being written
 }
 
 // renew requests a node's attributes.
@@ -191,8 +190,8 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 	return a, asked, err
 }
 
-// overtaken reports whether an open file was changed here after a request, whose answer may not
-// know of it, and the size that the file has had since.
+// overtaken reports whether an open file was changed here after a request, whose answer may miss
+// the change, and returns the file's size since the change.
 func (n *node) overtaken(asked time.Time) (size uint64, overtaken bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -218,8 +217,8 @@ func (f *FS) look(c *usftp.Client, path string) (attrs, error) {
 	return attrsOfInfo(info), nil
 }
 
-// onPath makes a request on a node's path that changes something; see [link.do]. Until it returns,
-// neither the node nor a directory above it is renamed through this mount.
+// onPath makes a request that changes a node by its path; see [link.do]. Until it returns, neither
+// the node nor a directory above it is renamed through this mount.
 func (f *FS) onPath(ctx context.Context, n *node,
 	ask func(c *usftp.Client, path string, again bool) error) error {
 	return f.withPath(ctx, n, func(path string) error {
@@ -227,7 +226,7 @@ func (f *FS) onPath(ctx context.Context, n *node,
 	})
 }
 
-// withPath does the same as onPath for callers that make the request themselves.
+// withPath works like onPath for callers that make the request themselves.
 func (f *FS) withPath(ctx context.Context, n *node, ask func(path string) error) error {
 	path, _, done, err := f.tree.change(ctx, n, n)
 	if err != nil {
@@ -237,7 +236,7 @@ func (f *FS) withPath(ctx context.Context, n *node, ask func(path string) error)
 	return ask(path)
 }
 
-// onPaths does the same as onPath for two nodes.
+// onPaths works like onPath for two nodes.
 func (f *FS) onPaths(ctx context.Context, a, b *node,
 	ask func(c *usftp.Client, a, b string, again bool) error) error {
 	pathA, pathB, done, err := f.tree.change(ctx, a, b)
@@ -250,9 +249,9 @@ func (f *FS) onPaths(ctx context.Context, a, b *node,
 	})
 }
 
-// lookOnPath makes a request on a node's path that changes nothing and does not keep the node from
-// being renamed. If it was renamed meanwhile, lookOnPath calls ask again: another file may have had
-// the path by the time that the host was asked.
+// lookOnPath makes a request on a node's path that changes nothing. It does not keep the node from
+// being renamed. If the node is renamed meanwhile, lookOnPath calls ask again: another file may
+// have had the path when the host was asked.
 func (f *FS) lookOnPath(ctx context.Context, n *node,
 	ask func(c *usftp.Client, path string) error) error {
 	return f.lookOrDrop(ctx, n, func(path string) error {
@@ -260,11 +259,11 @@ func (f *FS) lookOnPath(ctx context.Context, n *node,
 	}, func() {})
 }
 
-// lookOrDrop serves callers of lookOnPath that ask the host themselves. It calls drop between two
-// successful calls of ask.
+// lookOrDrop works like lookOnPath for callers that ask the host themselves. It calls drop between
+// two successful calls of ask.
 func (f *FS) lookOrDrop(ctx context.Context, n *node, ask func(path string) error,
 	drop func()) error {
-	const most = 10 // tries, while somebody keeps renaming
+	const most = 10 // tries, while other programs keep renaming
 	for try := 1; ; try++ {
 		path, moves, ok := f.tree.pathNow(n)
 		if !ok {
@@ -288,8 +287,8 @@ func (f *FS) lookOrDrop(ctx context.Context, n *node, ask func(path string) erro
 	}
 }
 
-// fill converts attributes to what programs see, including what was written here and has not
-// arrived at the server.
+// fill converts attributes for programs, including the data written here that has not arrived at
+// the server.
 func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
 	file := n.openFile()
 	if file != nil {
@@ -298,7 +297,7 @@ func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
 	n.mu.Lock()
 	ctime := n.ctime
 	if file != nil {
-		a.size = max(a.size, n.attrs.size) // what has arrived since a was learned is in neither
+		a.size = max(a.size, n.attrs.size) // neither includes data that arrived since a was learned
 	}
 	n.mu.Unlock()
 	out.Ino = n.ino
@@ -319,7 +318,7 @@ func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
 	}
 }
 
-// blockSize is the size that programs should read and write at a time.
+// blockSize is the size in which programs should read and write.
 const blockSize = 128 << 10
 
 // entry fills in the answer to a LOOKUP or similar, and counts the reference that the kernel gets.
@@ -342,15 +341,15 @@ func (f *FS) answer(n *node, a attrs, out *fuse.EntryOut) {
 	out.SetAttrTimeout(max(left, 0))
 }
 
-// ids maps the owners of files between the host and here.
+// ids maps the owners of files between the host and this machine.
 type ids struct {
 	user                 bool // map the host's user to the local one
 	remoteUID, remoteGID uint32
 	localUID, localGID   uint32
-	uid, gid             *uint32 // if not nil, those that all files have here
+	uid, gid             *uint32 // if not nil, the owner that all files have here
 }
 
-// local returns what is shown here for an owner and a group on the host.
+// local returns the owner and group shown here for those on the host.
 func (m *ids) local(uid, gid uint32) (uint32, uint32) {
 	if m.user && uid == m.remoteUID {
 		uid = m.localUID
@@ -367,7 +366,7 @@ func (m *ids) local(uid, gid uint32) (uint32, uint32) {
 	return uid, gid
 }
 
-// host returns what to set on the host for an owner and a group here.
+// host returns the owner and group to set on the host for those here.
 func (m *ids) host(uid, gid uint32) (uint32, uint32) {
 	if m.user && uid == m.localUID {
 		uid = m.remoteUID

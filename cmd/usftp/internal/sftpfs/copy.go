@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// maxCopy is how much one call copies. The server sends nothing until it is done.
+// maxCopy limits the bytes that one call copies. The server sends nothing until it is done.
 const maxCopy = 64 << 20
 
 // CopyFileRange implements fuse.RawFileSystem. If the host can copy, the data does not leave it;
@@ -76,7 +76,7 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	end := int64(in.OffOut) + n
 	file.reaches(end)
 	file.dropReaders()
-	file.node.grew(end) // or a read would stop at the size that it had
+	file.node.grew(end) // or a read would stop at the previous size
 	f.outdated(file.node)
 	return uint32(n), fuse.OK
 }

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// ends are the signals by which somebody ends a program, whether or not it handles them. When one
-// that it does not handle ends it, the kernel adds SIGKILL to the pending signals of each thread.
+// ends are the signals that ask a program to end, whether or not it handles them. When one ends a
+// program without a handler, the kernel adds SIGKILL to the pending signals of each thread.
 const ends = 1<<(syscall.SIGKILL-1) | 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGQUIT-1) |
 	1<<(syscall.SIGTERM-1) | 1<<(syscall.SIGHUP-1)
 
-// dies reports whether somebody is ending a thread's program. A signal for the program is pending
+// dies reports whether a signal is ending a thread's program. A signal for the program is pending
 // until one of its threads handles it, and this one cannot while its call is under way.
 func dies(tid uint32) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", tid))
@@ -26,8 +26,8 @@ func dies(tid uint32) bool {
 	return hasPending(f, ends)
 }
 
-// hasPending reports whether one of some signals is pending, and not blocked, in what the kernel
-// says of a thread.
+// hasPending reports whether a thread's status, as the kernel prints it, shows one of the signals
+// pending and not blocked.
 func hasPending(status io.Reader, signals uint64) bool {
 	var pending, blocked uint64
 	for lines := bufio.NewScanner(status); lines.Scan(); {

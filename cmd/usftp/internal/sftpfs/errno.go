@@ -44,11 +44,11 @@ func statusOf(err error) fuse.Status {
 	return fuse.EIO
 }
 
-// fullBelow is the free space below which a request is refused because the disk, or a quota, is
-// full: some servers write all that they were given or nothing.
+// fullBelow is the free space below which a refused request means that the disk, or a quota, is
+// full: some servers write all the data they were given or nothing.
 const fullBelow = 1 << 20
 
-// statusIfFull returns statusOf of a request that needs room on the disk of a file or directory.
+// statusIfFull works like statusOf for a request that needs room on a file's or directory's disk.
 func (f *FS) statusIfFull(ctx context.Context, n *node, err error) fuse.Status {
 	if f.full(ctx, n, err) {
 		return fuse.Status(syscall.ENOSPC)
@@ -56,7 +56,7 @@ func (f *FS) statusIfFull(ctx context.Context, n *node, err error) fuse.Status {
 	return statusOf(err)
 }
 
-// full reports whether an error means that the disk is full. Servers report that as FAILURE.
+// full reports whether an error means that the disk is full, which servers report as FAILURE.
 func (f *FS) full(ctx context.Context, n *node, err error) (full bool) {
 	if !errors.Is(err, usftp.ErrSSHFxFailure) || errors.Is(err, fs.ErrExist) {
 		return false

@@ -4,23 +4,23 @@ package sftpfs
 
 import "sync"
 
-// A failure to write data, of one handle, and which of the program's calls have returned it. One
-// call is not enough: the kernel says nothing of a failed part of a write after a part that
-// succeeded, and a close may be that of a forked child.
+// A failure to write data of one handle, and the program's calls that have returned it. One call is
+// not enough: the kernel drops the error of a failed part of a write after a part that succeeded,
+// and a forked child may have made the close.
 type failure struct {
 	mu               sync.Mutex
 	err              error // nil if there is nothing to report
-	byWrite, byClose bool  // have returned it
+	byWrite, byClose bool  // these calls have returned it
 }
 
-// set replaces what has failed before.
+// set replaces any earlier failure.
 func (f *failure) set(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err, f.byWrite, f.byClose = err, false, false
 }
 
-// forWrite returns the error if no call has returned it. A write after a close ends it.
+// forWrite returns the error if no call has returned it. A write after a close clears it.
 func (f *failure) forWrite() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,7 +42,7 @@ func (f *failure) forClose() error {
 	return f.err
 }
 
-// forFsync returns the error and ends it.
+// forFsync returns the error and clears it.
 func (f *failure) forFsync() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *failure) forFsync() error {
 	return err
 }
 
-// remains reports whether there is an error that nothing has ended.
+// remains reports whether there is an error that nothing has cleared.
 func (f *failure) remains() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

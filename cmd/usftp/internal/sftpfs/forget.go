@@ -9,16 +9,16 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// maxNodes is how many nodes there are before the kernel is asked to forget some. The kernel keeps
+// maxNodes is the number of nodes above which the kernel is asked to forget some. The kernel keeps
 // every name for as long as it has memory itself, and each takes some 450 bytes here.
 const maxNodes = 32 << 10
 
-// maxForgotten is how many nodes the kernel is asked to forget before the tree is looked at again.
+// maxForgotten limits the nodes that the kernel is asked to forget in one round.
 const maxForgotten = 256
 
-// kernel is what can be asked to forget: the server of a mount.
+// kernel is the server of a mount, which can ask the kernel to forget.
 type kernel interface {
-	// PruneNotify drops nodes that nothing uses, and leaves the others alone.
+	// PruneNotify drops the nodes that are not in use, and leaves the others alone.
 	PruneNotify(nodes []uint64) fuse.Status
 	// EntryNotify drops a name, and waits while a call is under way in its directory.
 	EntryNotify(dir uint64, name string) fuse.Status
@@ -32,7 +32,7 @@ func (f *FS) Init(server *fuse.Server) {
 	f.work.Go(func() { f.pruneNodes(server) })
 }
 
-// pruneNodes asks the kernel to forget nodes while there are too many. It answers with FORGET.
+// pruneNodes asks the kernel to forget nodes while there are too many. FORGET is the answer.
 func (f *FS) pruneNodes(k kernel) {
 	for {
 		select {
@@ -55,9 +55,9 @@ func (f *FS) pruneNodes(k kernel) {
 const callPoll = 10 * time.Millisecond
 
 // forgetNames makes a kernel without PruneNotify forget nodes by their names. EntryNotify waits in
-// the kernel, uninterruptibly, for calls in the directory. If this process is killed meanwhile, it
-// never ends, and neither do those calls: the kernel ends them only when the process is gone. So
-// forgetNames asks only while no call is under way.
+// the kernel, uninterruptibly, for calls in the directory. If this process is killed meanwhile, the
+// wait never ends, and neither do those calls: the kernel ends them only when the process is gone.
+// So forgetNames asks only while no call is under way.
 func (f *FS) forgetNames(k kernel, nodes []uint64) {
 	for _, id := range nodes {
 		for f.calls.Load() > 0 {
@@ -68,13 +68,13 @@ func (f *FS) forgetNames(k kernel, nodes []uint64) {
 			}
 		}
 		if p, ok := f.tree.leavingFrom(id); ok {
-			k.EntryNotify(p.dir.id, p.name) // it may know the name no longer
+			k.EntryNotify(p.dir.id, p.name) // the kernel may have dropped the name
 		}
 	}
 }
 
 // leavingFrom returns the name of a node that the kernel is asked to forget. By now the node may
-// have another name, or the name another node.
+// have another name, or the name may belong to another node.
 func (t *tree) leavingFrom(id uint64) (place, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -85,17 +85,17 @@ func (t *tree) leavingFrom(id uint64) (place, bool) {
 	return n.places[0], true
 }
 
-// given puts a node that the kernel was given in the queue of those to be forgotten. A kernel that
-// forgets by names is not asked to forget directories: it would detach what is mounted on one, and
-// lose the working directories of programs. The caller holds the lock.
+// given queues a node that the kernel was given, to be forgotten later. A kernel that forgets by
+// names is not asked to forget directories: it would detach file systems mounted on them, and
+// programs would lose their working directories. The caller holds the lock.
 func (t *tree) given(n *node, dir bool) {
 	if t.prunes || !dir {
 		t.enqueue(n)
 	}
 }
 
-// enqueue puts a node at the end of the queue. If the kernel was asked to forget it, it did not.
-// The caller holds the lock.
+// enqueue puts a node at the end of the queue. If the kernel was asked to forget the node, it has
+// not done so. The caller holds the lock.
 func (t *tree) enqueue(n *node) {
 	if n.leaving {
 		n.leaving = false
@@ -123,8 +123,8 @@ func (t *tree) tooMany() int {
 	return min(len(t.byID)-t.leaving-t.maxNodes, len(t.queue)-t.maxNodes/2)
 }
 
-// oldest returns nodes for the kernel to forget, of those that it has known for longest. Those in
-// use are not among them.
+// oldest returns nodes for the kernel to forget: those that it has known longest, except nodes in
+// use.
 func (t *tree) oldest() (nodes []uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

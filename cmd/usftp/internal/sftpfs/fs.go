@@ -36,11 +36,11 @@ type Options struct {
 	ReadOnly bool
 
 	MapUser    bool    // show the host user's files as the local user's
-	MapIfKnown bool    // the same, if the host says whose the user's home is
+	MapIfKnown bool    // the same, if the host reports who owns the user's home
 	UID, GID   *uint32 // override the owners that the host sends
-	Umask      *uint32 // override the permissions: those that this umask leaves
+	Umask      *uint32 // override the permissions: all bits that this umask leaves
 
-	FollowSymlinks    bool // show links as what they point to
+	FollowSymlinks    bool // show links as the files that they point to
 	FreeSymlinks      bool // pass on links that lead out of the mount
 	TransformSymlinks bool // make absolute links relative
 
@@ -60,7 +60,7 @@ type FS struct {
 	tree       *tree
 	ids        ids
 	roundTrip  time.Duration // a round trip to the host
-	hidden     string        // begins the names of files that were removed while open
+	hidden     string        // prefix of the names of files that were removed while open
 	clockSkew  atomic.Int64  // seconds by which the host's clock is ahead of ours
 	quirks     quirks.Quirks // NoTimes and NoModes
 	budget     *budget       // of writes that are not on the host yet
@@ -106,11 +106,11 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	return f, nil
 }
 
-// setUp checks the directory and finds out who the host's user is.
+// setUp checks the directory and identifies the host's user.
 func (f *FS) setUp(ctx context.Context) error {
 	c := f.link.client.WithContext(ctx)
 	root, err := c.RealPath(f.options.Root)
-	if private.Untold(err) { // the host takes paths that begin where the login does
+	if private.Untold(err) { // the host takes paths relative to the login directory
 		root, err = path.Clean(f.options.Root), nil
 	}
 	if err != nil {
@@ -133,7 +133,7 @@ func (f *FS) setUp(ctx context.Context) error {
 	}
 	home, err := c.Stat(".")
 	if !f.options.MapUser && endpoint.Refused(err) {
-		return nil // the home may be missing, or nobody's business
+		return nil // the home may be missing or unreadable
 	}
 	if err != nil {
 		return err
@@ -159,8 +159,8 @@ func (f *FS) resume() {
 	}
 }
 
-// Close writes what is not on the host yet, for as long as calls may wait, removes the files that
-// programs have removed, and stops everything. Call it after unmounting the file system.
+// Close writes the data that is not on the host yet, for as long as calls may wait, removes the
+// files that programs have removed, and stops everything. Call it after unmounting the file system.
 func (f *FS) Close() error {
 	f.mu.Lock()
 	files := slices.Collect(maps.Keys(f.dirty))
@@ -178,7 +178,7 @@ func (f *FS) Close() error {
 		})
 	}
 	group.Wait()
-	if f.link.isUp() { // else it has been waited for
+	if f.link.isUp() { // else flushing has waited for it
 		for _, n := range f.tree.hidden() {
 			group.Go(func() { f.removeHidden(n) })
 		}
@@ -223,7 +223,7 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
 	return fuse.OK
 }
 
-// A table numbers what the kernel has open.
+// A table numbers the files or directories that the kernel has open.
 type table[T any] struct {
 	mu    sync.RWMutex
 	last  uint64
@@ -247,7 +247,7 @@ func (t *table[T]) get(id uint64) *T {
 	return t.items[id]
 }
 
-// all returns what is open.
+// all returns the open items.
 func (t *table[T]) all() []*T {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -17,19 +17,19 @@ import (
 )
 
 // lanes are further handles of a file that is written, on further sessions of the same connection:
-// the host takes one window a round trip on each. Every byte has its own session, so that what is
-// written there later also arrives later: blocks of extentSize bytes, which no extent crosses,
-// take turns. Before lanes are used, and before anything is changed in another way afterwards, the
-// host has carried out all that was sent, even if it was given up. The file's lock guards them.
+// the host takes one window a round trip on each. Every byte has its own session, so that later
+// writes to the same place also arrive later: blocks of extentSize bytes, which no extent crosses,
+// take turns. Before lanes are used, and before any other change of the file afterwards, the host
+// has carried out all requests sent, even abandoned ones. The file's lock guards them.
 type lanes struct {
-	of      *handle // of the program; what is written over others ends the lanes
+	of      *handle // the program's handle; a write over another handle ends the lanes
 	files   []*usftp.File
 	opening int  // OPENs without an answer
-	proved  bool // to be of the same file; they are in use
+	proved  bool // to belong to the same file; they are in use
 }
 
-// laneRun is how much of a file must arrive before the host is asked for sessions. If as much
-// arrives again, as fast as if a window limited it, they are used.
+// laneRun is how many bytes of a file must arrive before the host is asked for sessions. They are
+// used if as many arrive again, at a rate that a window seems to limit.
 const laneRun = 2 << 20
 
 // lost reports whether a lane's session has ended.
@@ -37,8 +37,8 @@ func (l *lanes) lost() bool {
 	return slices.ContainsFunc(l.files, func(f *usftp.File) bool { return pool.Lost(f.Client()) })
 }
 
-// lane returns the file on the session over which an extent is to be sent. The caller holds the
-// turn of the file and the handle, whose own session is that of remote.
+// lane returns the file on the session that is to send an extent. The caller holds the turns of the
+// file and of the handle, whose own session is remote's.
 func (h *handle) lane(ctx context.Context, e *extent, remote *usftp.File) (*usftp.File, error) {
 	f := h.file
 	f.mu.Lock()
@@ -70,9 +70,8 @@ func (h *handle) lane(ctx context.Context, e *extent, remote *usftp.File) (*usft
 	return remote, nil
 }
 
-// due reports whether it is time to open lanes: enough has arrived, at such a rate that the host
-// takes half a window or more in a round trip. Before that it asks for sessions. The caller holds
-// the lock.
+// due reports whether it is time to open lanes: enough data has arrived, at a rate of half a window
+// or more in a round trip. Before that it asks for sessions. The caller holds the lock.
 func (f *file) due(c *usftp.Client) bool {
 	if f.since.IsZero() {
 		f.since = time.Now()
@@ -88,7 +87,7 @@ func (f *file) due(c *usftp.Client) bool {
 	return rate*trip.Seconds() > flow.SSHWindow/2
 }
 
-// openLanes opens the file once more on each further session that there is, without waiting.
+// openLanes opens the file once more on each further session, without waiting.
 func (f *file) openLanes(h *handle) {
 	sessions, _ := pools.OfPool(f.fs.link.conn.Host().Pool).Sessions()
 	path, ok := f.fs.tree.path(f.node)
@@ -106,7 +105,7 @@ func (f *file) openLanes(h *handle) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if l.opening--; err != nil {
-				return // the file may be another one by now, or may be opened only once
+				return // the path may lead to another file by now, or the file may open only once
 			}
 			if f.lanes != l {
 				file.Async().Abandon().Forget()
@@ -117,11 +116,11 @@ func (f *file) openLanes(h *handle) {
 	}
 }
 
-// prove reports whether handles that were opened by path are of the same file as the handle's own:
-// they show a time of access that is set through that, and that nobody can guess. It is the time of
-// access because writing does not change it; setting it sets the time of modification too, but more
-// is written at once. It is set after what was written before, by a host that works in order. The
-// caller holds the handle's turn.
+// prove reports whether handles opened by path belong to the same file as the handle's own: they
+// show an access time that is set through that handle and that nobody can guess. It uses the access
+// time because writing does not change it; setting it sets the modification time too, but more data
+// is written at once. A host that works in order sets it after the earlier writes. The caller holds
+// the handle's turn.
 func (h *handle) prove(ctx context.Context, files []*usftp.File) bool {
 	f := h.file
 	was, err := h.remote.Async().Stat().WaitContext(ctx)
@@ -161,16 +160,16 @@ func (h *handle) prove(ctx context.Context, files []*usftp.File) bool {
 	return same && back == nil
 }
 
-// hide replaces a time of access that is only set for a proof. The caller holds the lock.
+// hide replaces an access time that was set for a proof. The caller holds the lock.
 func (f *file) hide(a *attrs) {
 	if f.probeAtime != 0 && a.atime == f.probeAtime {
 		a.atime = f.realAtime
 	}
 }
 
-// endLanes takes a handle's lanes out of use, or those of any handle, and closes them after what
-// was sent over them has been answered. Unless the file is whole, they are abandoned: where files
-// appear when they are closed, CLOSE would make this one appear as it is.
+// endLanes takes a handle's lanes, or with a nil handle those of any, out of use and closes them
+// once all data sent over them has been answered. Unless the file is whole, it abandons them: on
+// servers where files appear when they are closed, CLOSE would make the incomplete file appear.
 func (f *file) endLanes(ctx context.Context, h *handle, whole bool) error {
 	f.mu.Lock()
 	l := f.lanes
@@ -200,8 +199,8 @@ func (f *file) endLanes(ctx context.Context, h *handle, whole bool) error {
 	return err
 }
 
-// drain flushes before the file changes in another way than by writing. Even if that is given up,
-// it must not be carried out after what is written later, so that this goes the same way.
+// drain flushes the file before it changes in another way than by writing. An abandoned WRITE must
+// not be carried out after later writes, so drain also ends the lanes.
 func (f *file) drain(ctx context.Context) error {
 	if err := f.flush(ctx); err != nil {
 		return err
@@ -209,7 +208,7 @@ func (f *file) drain(ctx context.Context) error {
 	return f.endLanes(ctx, nil, false)
 }
 
-// await waits until a condition holds, which is called with the lock.
+// await waits until a condition holds. It calls holds with the lock.
 func (f *file) await(ctx context.Context, holds func() bool) error {
 	for {
 		f.mu.Lock()

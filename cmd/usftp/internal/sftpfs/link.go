@@ -30,7 +30,7 @@ type link struct {
 	mu      sync.Mutex
 	client  *usftp.Client
 	up      time.Time     // when the connection was made
-	down    time.Time     // the last sign of life of one that was lost; zero while there is one
+	down    time.Time     // the last sign of life of a lost connection; zero while there is one
 	dead    error         // why the connection cannot be replaced
 	changed chan struct{} // closed and replaced when any of this changes
 }
@@ -40,8 +40,8 @@ var (
 	errInterrupted = errors.New("interrupted")
 )
 
-// dialTimeout limits one attempt to reconnect: a TCP connection that was started while the link was
-// down may notice late that the link is back.
+// dialTimeout limits one attempt to reconnect: a TCP connection started while the link was down may
+// notice late that the link is back.
 const dialTimeout = 15 * time.Second
 
 const forever = 100 * 365 * 24 * time.Hour
@@ -71,7 +71,7 @@ func limitRedial(redial func(context.Context) (pool.Host, error)) func(context.C
 	}
 }
 
-// backoff is short, because somebody waits, and random, because others were cut off too.
+// backoff returns a short wait, because a program waits, at random, as others were cut off too.
 func backoff(attempt int) time.Duration {
 	delay := min(200*time.Millisecond<<min(attempt-1, 10), 5*time.Second)
 	return delay/2 + rand.N(delay/2)
@@ -139,8 +139,8 @@ func (l *link) isUp() bool {
 	return l.down.IsZero() && !pool.Lost(l.client)
 }
 
-// heardSince returns when the host last gave a sign of life, and whether the connection is, or was
-// until it was lost, the one of some time.
+// heardSince returns when the host last gave a sign of life, and whether the present connection, or
+// the last one if it was lost, already existed at the time from.
 func (l *link) heardSince(from time.Time) (heard time.Time, same bool) {
 	l.mu.Lock()
 	same = !l.up.After(from)
@@ -173,19 +173,19 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// patience ends a wait in which one connection after the other is made and lost again, and nothing
-// arrives: over some links only small packets do.
+// patience ends a wait during which one connection after the other is made and lost again and no
+// data arrives: over some links only small packets do.
 type patience struct {
 	link *link
-	from time.Time // when something last arrived, or the wait began
+	from time.Time // when data last arrived, or the wait began
 }
 
 func (l *link) patience() patience { return patience{l, time.Now()} }
 
-// arrived says that something has.
+// arrived notes that data has arrived.
 func (p *patience) arrived() { p.from = time.Now() }
 
-// over returns an error once that has gone on for too long. A single connection is waited for,
+// over returns an error once that has gone on for too long. It waits for a single connection,
 // however slow.
 func (p *patience) over() error {
 	p.link.mu.Lock()
@@ -222,10 +222,10 @@ func (l *link) get(ctx context.Context, from time.Time) (*usftp.Client, error) {
 }
 
 // do makes a request, and repeats it over a new connection if the connection was lost. In the
-// repetition again is true: the server may have carried out the request although its reply got
+// repetition again is true: the server may have carried out the request although its reply was
 // lost.
 func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) error) error {
-	from := time.Now() // when the call began, or its first connection was last heard from
+	from := time.Now() // when the call began, or its first connection last gave a sign of life
 	for shared, again := 0, false; ; again = true {
 		client, err := l.get(ctx, from)
 		if err != nil {
@@ -249,7 +249,7 @@ func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) err
 	}
 }
 
-// await returns when keep knows that a client is lost.
+// await returns once keep knows that a client is lost.
 func (l *link) await(ctx context.Context, client *usftp.Client) {
 	for {
 		l.mu.Lock()
@@ -269,7 +269,7 @@ func (l *link) await(ctx context.Context, client *usftp.Client) {
 // lost reports whether an error says that the connection has ended.
 func lost(err error) bool { return errors.Is(err, net.ErrClosed) }
 
-// stalled reports whether a connection was given up because nothing came over it.
+// stalled reports whether a connection was given up because nothing arrived over it.
 func stalled(err error) bool {
 	_, ok := errors.AsType[*usftp.StallError](err)
 	return ok

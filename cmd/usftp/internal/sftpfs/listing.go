@@ -17,20 +17,20 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// names is what is known about the names in a directory. The node's lock guards it.
+// names holds the known names of a directory. The node's lock guards it.
 type names struct {
-	listed  map[string]attrs // what the server listed, with changes made here since
+	listed  map[string]attrs // the server's list, with changes made here since
 	asked   time.Time        // when the list was requested
-	expired int              // how many names it had, if it was dropped since it expired
+	expired int              // how many names the list had, if it was dropped because it expired
 	used    int              // lookups since it was requested
 	changed time.Time        // when a name was last changed here
 	reading int              // listings that are in progress
-	asking  int              // those, and lookups
-	// changes made here while some are in progress, whose answers may or may not include them
+	asking  int              // listings and lookups in progress
+	// changes made here while requests are in progress, whose answers may or may not include them
 	since map[string]change
 }
 
-// knownNames returns what is known about the names in a directory. The caller holds the lock.
+// knownNames returns the known names of a directory. The caller holds the lock.
 func (n *node) knownNames() *names {
 	if n.names == nil {
 		n.names = new(names)
@@ -38,14 +38,14 @@ func (n *node) knownNames() *names {
 	return n.names
 }
 
-// A change is what happened to a name.
+// A change is the result of a change to a name.
 type change struct {
 	exists bool
 	attrs  attrs // incomplete if not known
 	at     time.Time
 }
 
-// ask begins a request about names, which are a number of lists.
+// ask begins a request about names, which includes a number of listings.
 func (n *node) ask(lists int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -53,8 +53,8 @@ func (n *node) ask(lists int) {
 	n.names.reading += lists
 }
 
-// answered ends it, and returns what was changed here meanwhile, or before. The caller holds the
-// lock.
+// answered ends a request begun by ask, and returns the changes made here meanwhile, or before. The
+// caller holds the lock.
 func (d *names) answered(lists int) (since map[string]change) {
 	since = d.since
 	d.reading -= lists
@@ -64,8 +64,8 @@ func (d *names) answered(lists int) (since map[string]change) {
 	return since
 }
 
-// nameChanged reports whether a name was changed here after a request about it, which is in
-// progress.
+// nameChanged reports whether a name was changed here after the start of a request about it, which
+// is still in progress.
 func (n *node) nameChanged(name string, asked time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,17 +73,17 @@ func (n *node) nameChanged(name string, asked time.Time) bool {
 	return changed && !c.at.Before(asked)
 }
 
-// namesChanged reports whether any was.
+// namesChanged reports whether any name was changed here since a time.
 func (n *node) namesChanged(asked time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.knownNames().changed.Before(asked)
 }
 
-// maxRefreshed is how many names a directory may have for its list to be kept fresh.
+// maxRefreshed is the largest number of names in a directory whose list is kept fresh.
 const maxRefreshed = 2000
 
-// maxRemembered is how many names of one directory are remembered.
+// maxRemembered is the largest number of names remembered for one directory.
 const maxRemembered = 200_000
 
 // note records a change made here to a name.
@@ -144,7 +144,7 @@ func (f *FS) setList(n *node, listed map[string]attrs, asked time.Time) {
 	})
 }
 
-// dropList drops the list of a directory, and those that are on their way.
+// dropList drops the list of a directory, and the lists that are on their way.
 func (n *node) dropList() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,8 +152,8 @@ func (n *node) dropList() {
 	d.listed, d.asked = nil, time.Now()
 }
 
-// list returns the names in a directory: those that are known, or those that the server lists now,
-// in its order.
+// list returns the names in a directory: the known ones, or those that the server lists now, in its
+// order.
 func (f *FS) list(ctx context.Context, n *node) ([]fileEntry, error) {
 	if entries := f.listKnown(n); entries != nil {
 		return entries, nil
@@ -184,7 +184,7 @@ func (f *FS) listKnown(n *node) []fileEntry {
 	return entries
 }
 
-// readNames reads a directory. It gives up if there are more than most names, unless most is 0.
+// readNames reads a directory. It gives up if it has more than most names, unless most is 0.
 func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEntry, err error) {
 	n.ask(1)
 	var l *listing
@@ -214,7 +214,7 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	return withChanges(l.entries, since), nil
 }
 
-// withChanges returns a list with changes of names. It keeps the order of the others.
+// withChanges returns a list with changes of names applied. It keeps the order of the other names.
 func withChanges(entries []fileEntry, since map[string]change) []fileEntry {
 	if len(since) == 0 {
 		return entries
@@ -233,12 +233,11 @@ func withChanges(entries []fileEntry, since map[string]change) []fileEntry {
 	return now
 }
 
-// maxEntries is how many names a directory may have to be listed at all. A broken server's listing
-// may never end.
+// maxEntries is the largest number of names in a directory that is listed at all. A broken server's
+// listing may never end.
 const maxEntries = 2_000_000
 
-// listPath asks for the names in a directory, and gives up beyond a number of them; 0 is
-// maxEntries.
+// listPath asks for the names in a directory, and gives up beyond most names; 0 means maxEntries.
 func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, error) {
 	if most == 0 {
 		most = maxEntries
@@ -252,9 +251,9 @@ func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, err
 			}
 			a := attrsOf(file.FileStat())
 			if f.options.FollowSymlinks && a.isLink() {
-				a.complete = false // LOOKUP asks where it leads
+				a.complete = false // LOOKUP asks for its target
 			}
-			name := strings.Clone(file.BaseName()) // which would keep the whole path in memory
+			name := strings.Clone(file.BaseName()) // the base name would keep the whole path in memory
 			if strings.HasPrefix(name, "\x00") {
 				continue // see usftp.ErrNameCoding: no program can name it
 			}
@@ -271,8 +270,8 @@ func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, err
 	return l, err
 }
 
-// expectBelow says that a program has read a directory, and may go on with those below it. Those
-// whose list is known already are not prefetched.
+// expectBelow notes that a program has read a directory and may read those below it next.
+// Directories with a known list are not prefetched.
 func (f *FS) expectBelow(n *node, entries []fileEntry) {
 	path, ok := f.tree.path(n)
 	if !ok {
@@ -297,7 +296,7 @@ func (f *FS) hasList(n *node) bool {
 	return n.knownNames().fresh(f.options.Cache)
 }
 
-// fresh reports whether there is a list that may still be used.
+// fresh reports whether the list may still be used.
 func (d *names) fresh(cache time.Duration) bool {
 	return d.listed != nil && time.Since(d.asked) < cache
 }
@@ -391,7 +390,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 	dir.ask(0)
 	var err error
 	late := true
-	for range 3 { // while somebody keeps changing it
+	for range 3 { // while other programs keep changing it
 		err = f.lookOnPath(ctx, dir, func(c *usftp.Client, path string) (err error) {
 			asked = time.Now()
 			a, err = f.lookOpen(ctx, c, f.tree.child(dir, name), join(path, name))
@@ -416,7 +415,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 	case refused && len(name) > maxNewName:
 		return fuse.Status(syscall.ENAMETOOLONG)
 	case status == fuse.ENOENT && late:
-		return status // which the kernel does not keep
+		return status // the kernel does not keep this one
 	case status == fuse.ENOENT:
 		out.SetEntryTimeout(f.options.Cache)
 	default:
@@ -449,13 +448,13 @@ func (f *FS) vanished(dir *node, name string) {
 // Forget implements fuse.RawFileSystem.
 func (f *FS) Forget(id, lookups uint64) { f.tree.forget(id, lookups) }
 
-// A dirHandle is an open directory, with the list as it was when first read.
+// A dirHandle is an open directory, with its list at the time of the first read.
 type dirHandle struct {
 	node *node
 
 	mu      sync.Mutex
 	entries []fileEntry
-	loaded  time.Time // when they were read; zero if they were not
+	loaded  time.Time // when the entries were read; zero if they were not
 }
 
 // OpenDir implements fuse.RawFileSystem.

@@ -25,7 +25,7 @@ import (
 const hiddenPrefix = ".usftp-deleted-"
 
 // isHidden reports whether a name is one that we gave to a removed file. It stays hidden when the
-// file is gone: a list may have been made before.
+// file is gone: a list may be older.
 func (f *FS) isHidden(name string) bool { return strings.HasPrefix(name, f.hidden) }
 
 // isRemoved reports whether a node's only name is hidden.
@@ -35,8 +35,8 @@ func (t *tree) isRemoved(n *node) bool {
 	return n.removed
 }
 
-// hide records that a node now has a hidden name. The other may already be gone: a lookup may have
-// found that before.
+// hide records that a node now has a hidden name. The other name may already be gone: a lookup may
+// have found it missing.
 func (t *tree) hide(n *node, from, to place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (f *FS) inDir(ctx context.Context, dir *node, name string,
 	return err
 }
 
-// dropIfWrong drops what is known of a name if an error says that it was wrong, so that the next
+// dropIfWrong drops the state known about a name if an error contradicts it, so that the next
 // lookup asks the host. The kernel does the same. The host may have carried out a request whose
 // answer was lost, or another program may have changed the name.
 func (f *FS) dropIfWrong(at place, err error) {
@@ -96,7 +96,7 @@ func (f *FS) dropIfWrong(at place, err error) {
 	}
 }
 
-// dropName drops what is known of a name.
+// dropName drops the state known about a name.
 func (f *FS) dropName(at place) {
 	if path, ok := f.tree.path(at.dir); ok {
 		f.prefetcher.changed(path)
@@ -109,8 +109,8 @@ func (f *FS) dropName(at place) {
 	}
 }
 
-// makeEntry makes something new in a directory by ask, which returns its attributes, and fills in
-// the answer.
+// makeEntry makes a new entry in a directory by calling ask, which returns its attributes, and
+// fills in the answer.
 func (f *FS) makeEntry(cancel <-chan struct{}, header *fuse.InHeader, name string,
 	out *fuse.EntryOut,
 	ask func(c *usftp.Client, path string, again bool) (attrs, error)) (*node, fuse.Status) {
@@ -149,8 +149,8 @@ func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string,
 	return status
 }
 
-// madeNow returns the attributes of what was just made, after restoring permissions that the host's
-// umask removed.
+// madeNow returns the attributes of a new entry, after restoring permissions that the host's umask
+// removed.
 func (f *FS) madeNow(c *usftp.Client, path string, mode uint32) (attrs, error) {
 	a, err := f.look(c, path)
 	if err != nil {
@@ -164,7 +164,7 @@ func (f *FS) madeNow(c *usftp.Client, path string, mode uint32) (attrs, error) {
 	return a, nil
 }
 
-// made records what was just made, and fills in the answer.
+// made records a new entry, and fills in the answer.
 func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.EntryOut) *node {
 	f.learnClock(a.mtime, asked)
 	if old := f.tree.child(dir, name); old != nil {
@@ -248,9 +248,9 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 const maxTarget = 4095
 
 // contained reports whether a link stays below the root of the mount, whatever a hostile host makes
-// of the other names: the kernel resolves links here, so one that leads out makes programs read and
-// write local files (CVE-2026-47187 was this in sshfs). A link may go up as far as the root. Behind
-// a name ".." is refused, because that name may be a link itself.
+// of the other names: the kernel resolves links here, so a link that leads out makes programs read
+// and write local files (CVE-2026-47187 was this in sshfs). A link may go up to the root. After a
+// name ".." is refused, because that name may be a link itself.
 func contained(target string, depth int) bool {
 	if path.IsAbs(target) {
 		return false
@@ -365,7 +365,7 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 // newHidden returns a name for a removed file.
 func (f *FS) newHidden() string { return f.hidden + rand.Text()[:8] }
 
-// newHiddenName returns a name that is shown if it stays behind.
+// newHiddenName returns a name that is shown if the file stays behind.
 func newHiddenName() string { return hiddenPrefix + rand.Text()[:12] }
 
 // gone returns the result of a removal. If the request was repeated, a missing file means success.
@@ -387,7 +387,7 @@ func (f *FS) removedName(dir *node, name string) {
 }
 
 // hide records that a node now has a hidden name. If its last handle was closed in the meantime,
-// nobody else removes it.
+// hide has the file removed.
 func (f *FS) hide(n *node, from, to place) {
 	f.tree.hide(n, from, to)
 	if n.openFile() == nil {
@@ -442,7 +442,7 @@ func (f *FS) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) f
 	return fuse.OK
 }
 
-// hiddenIn returns the names of files in a directory that were removed but are still open.
+// hiddenIn returns the hidden names in a directory: of files that were removed but are still open.
 func (t *tree) hiddenIn(dir *node) (names []string) {
 	if dir == nil {
 		return nil
@@ -457,8 +457,8 @@ func (t *tree) hiddenIn(dir *node) (names []string) {
 	return names
 }
 
-// moveHidden moves such files out of a directory that is about to be removed or replaced, and
-// reports whether there were any and they are gone.
+// moveHidden moves hidden files out of a directory that is about to be removed or replaced, and
+// reports whether there were any and all are gone.
 func (f *FS) moveHidden(ctx context.Context, names []string, from, to *node) bool {
 	for _, name := range names {
 		moved, err := f.tree.move(ctx, place{from, name})
@@ -540,8 +540,8 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	return fuse.OK
 }
 
-// mayBeLinked reports whether two nodes may be names of one file, by a link that was not made here.
-// Renaming one to the other does nothing then.
+// mayBeLinked reports whether two nodes may be names of one file, through a hard link made
+// elsewhere. Then renaming one to the other does nothing.
 func (f *FS) mayBeLinked(a, b *node) bool {
 	if a == nil || b == nil || a == b {
 		return false
@@ -585,9 +585,8 @@ func renamedBefore(c *usftp.Client, err error, old, target string, again bool) e
 	return err
 }
 
-// renameAside replaces a target that a server's RENAME has refused to replace: it renames the old
-// target first, and restores it if the second rename fails. A directory must be empty to be
-// replaced.
+// renameAside replaces a target that a server's RENAME refused to replace: it first renames the old
+// target, and restores it if the second rename fails. A directory must be empty to be replaced.
 func renameAside(c *usftp.Client, old, target string, err error) error {
 	if info, err := c.Lstat(target); err == nil && info.IsDir() {
 		if err := c.RemoveDirectory(target); err != nil {
@@ -616,12 +615,12 @@ func (f *FS) saveTarget(ctx context.Context, n *node, target place) {
 		return c.Link(join(dir, target.name), join(dir, hidden))
 	})
 	if err != nil {
-		return // the file lives as long as the connection
+		return // the file lives only as long as the connection
 	}
 	f.hide(n, target, place{target.dir, hidden})
 }
 
-// whyNotRenamed returns what FAILURE means for a rename that the kernel has already checked.
+// whyNotRenamed returns the meaning of FAILURE for a rename that the kernel has already checked.
 func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 	var a attrs
 	err := f.inDir(ctx, target.dir, target.name, func(c *usftp.Client, path string,
@@ -638,7 +637,7 @@ func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 // movedName records a rename.
 func (f *FS) movedName(old, target place) {
 	n, replaced := f.tree.child(old.dir, old.name), f.tree.child(target.dir, target.name)
-	f.prefetcher.renamed() // what it lists from now on is what the paths will mean
+	f.prefetcher.renamed() // lists requested from now on belong to the new paths
 	f.tree.renamed(old, target)
 	if replaced != nil && replaced != n {
 		f.statusChanged(replaced)

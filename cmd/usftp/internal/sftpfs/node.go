@@ -16,14 +16,14 @@ import (
 
 // A node is a file or directory that the kernel knows. It has one name, several if hard links were
 // made here (the protocol does not report others), or none after it was removed. The kernel may
-// know hundreds of thousands, so what few of them need is behind pointers.
+// know hundreds of thousands of nodes, so rarely used fields are behind pointers.
 type node struct {
-	id  uint64 // by which the kernel knows it
-	ino uint64 // which programs see
+	id  uint64 // the kernel knows it by this
+	ino uint64 // the inode number that programs see
 
 	// The tree's lock guards these.
 	places   []place
-	children map[string]*node // of a directory: those that the kernel knows; nil if there are none
+	children map[string]*node // of a directory: known to the kernel; nil if there are none
 	lookups  uint64           // how many times the kernel was given the id
 	opens    int32            // open files, which keep a node after the kernel forgot it
 	removed  bool             // only the hidden name is left
@@ -32,15 +32,15 @@ type node struct {
 	moves    uint8            // how often it was renamed, modulo 256
 
 	mu      sync.Mutex
-	attrs   attrs     // as the server last said
+	attrs   attrs     // as the server last sent them
 	fetched time.Time // when attrs were requested; zero if they are not known
 	changed time.Time // when the file was last changed here
 	touched time.Time // of a directory: when a name in it was last changed here
 	ctime   uint32    // status change, by the host's clock; the protocol has no such time
 	version version   // of the contents that the kernel may have cached
 	since   time.Time // when that version was first seen
-	open    version   // that the open file was last found to have
-	read    *reading  // what the kernel may have in its page cache; nil if it was never opened
+	open    version   // the version last seen of the open file
+	read    *reading  // the version in the kernel's page cache; nil if never opened
 	names   *names    // of a directory: see knownNames
 	file    *file     // set while the file is open or has data to write
 }
@@ -62,11 +62,11 @@ type tree struct {
 
 	moving   map[*node]int // nodes that the host is renaming
 	changing map[*node]int // nodes that the host is changing by their paths, or names in them
-	moved    chan struct{} // closed and replaced when one of those is known to be done
+	moved    chan struct{} // closed and replaced when one of those changes has ended
 
 	maxNodes int           // see pruneNodes
-	prunes   bool          // the kernel can be asked to forget nodes that nothing uses
-	queue    []uint64      // nodes that the kernel knows, the first that it was given first
+	prunes   bool          // the kernel can be asked to forget unused nodes
+	queue    []uint64      // nodes that the kernel knows, in the order in which it was given them
 	leaving  int           // nodes that the kernel was asked to forget
 	crowded  chan struct{} // receives a value when there are too many nodes
 }
@@ -87,7 +87,7 @@ func (t *tree) get(id uint64) *node {
 	return t.byID[id]
 }
 
-// path returns a node's path on the host, and false if the node has no name any more.
+// path returns a node's path on the host, and false if the node no longer has a name.
 func (t *tree) path(n *node) (string, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -131,17 +131,17 @@ func (t *tree) pathNow(n *node) (path string, moves int, ok bool) {
 	return path, moves, ok
 }
 
-// move records that the host is about to rename what has a name, once no change of that or below it
-// is under way: by then its path could be another's. The caller must call moved when the tree knows
-// the result.
+// move records that the host is about to rename a place's node. It waits until no change of that
+// node or below it is under way: by then its path could belong to another file. The caller must
+// call moved when the tree knows the result.
 func (t *tree) move(ctx context.Context, from place) (moved func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := from.dir.children[from.name]
 	if n == nil {
-		return func() {}, nil // nobody is using it
+		return func() {}, nil // no program is using it
 	}
-	t.moving[n]++ // what is not under way yet waits for the new path
+	t.moving[n]++ // changes that are not under way yet wait for the new path
 	moved = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -158,7 +158,7 @@ func (t *tree) move(ctx context.Context, from place) (moved func(), err error) {
 	return moved, nil
 }
 
-// end counts down the changes of a node that are under way, and wakes those who wait for that. The
+// end counts down a node's changes that are under way, and wakes all callers waiting for that. The
 // caller holds the lock.
 func (t *tree) end(what map[*node]int, n *node) {
 	if what[n]--; what[n] == 0 {
@@ -168,7 +168,7 @@ func (t *tree) end(what map[*node]int, n *node) {
 	t.moved = make(chan struct{})
 }
 
-// awaitChange waits until something has ended. The caller holds the lock, but not meanwhile.
+// awaitChange waits until a change has ended. The caller holds the lock; waiting releases it.
 func (t *tree) awaitChange(ctx context.Context) error {
 	moved := t.moved
 	t.mu.Unlock()
@@ -243,7 +243,7 @@ func (t *tree) awaitMoves(ctx context.Context, n *node) error {
 	return nil
 }
 
-// depth returns how many directories below the root a node is at least: 0 in the root itself.
+// depth returns the least number of directories between the root and a node: 0 in the root itself.
 func (t *tree) depth(n *node) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -278,8 +278,8 @@ func (t *tree) child(dir *node, name string) *node {
 	return dir.children[name]
 }
 
-// learn returns the node of a name and counts that the kernel gets its id. A node of another type
-// is replaced: the name now belongs to another file.
+// learn returns the node of a name and counts the reference that the kernel gets. It replaces a
+// node of another type: the name now belongs to another file.
 func (t *tree) learn(dir *node, name string, a *attrs) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -327,8 +327,8 @@ func (t *tree) inoOf(dir *node, name string) uint64 {
 	return binary.LittleEndian.Uint64(sum[:])>>1 | 1<<32
 }
 
-// newIno returns the number of a new node. It avoids numbers in use: a file that replaced another
-// must not look the same to programs that still have the old one open.
+// newIno returns the inode number of a new node. It avoids numbers in use: a file that replaced
+// another must not look the same to programs that still have the old one open.
 func (t *tree) newIno(dir *node, name string) uint64 {
 	ino := t.inoOf(dir, name)
 	for t.inos[ino] > 0 {
@@ -360,7 +360,7 @@ func (t *tree) forget(id, lookups uint64) {
 	t.drop(n)
 }
 
-// drop removes a node that is no longer needed, and then those above it. The caller holds the lock.
+// drop removes an unneeded node, and then unneeded nodes above it. The caller holds the lock.
 func (t *tree) drop(n *node) {
 	if n == t.root || n.lookups > 0 || n.opens > 0 || len(n.children) > 0 || t.byID[n.id] == nil {
 		return
@@ -394,7 +394,7 @@ func (t *tree) removeChild(p place, n *node) {
 	}
 }
 
-// hold counts an open file; let ends that.
+// hold counts an open file or directory; release ends that.
 func (t *tree) hold(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -433,7 +433,7 @@ func (t *tree) unlinked(dir *node, name string) {
 	}
 }
 
-// vanished unlinks a name that the host does not have. It may be renaming it.
+// vanished unlinks a name that is missing on the host, unless it is being renamed there.
 func (t *tree) vanished(dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -443,7 +443,7 @@ func (t *tree) vanished(dir *node, name string) {
 	}
 }
 
-// removePlace takes a name from a node. The caller holds the lock.
+// removePlace removes a name from a node. The caller holds the lock.
 func (t *tree) removePlace(n *node, gone place) {
 	n.places = slices.DeleteFunc(n.places, func(p place) bool { return p == gone })
 	t.removeChild(gone, n)

@@ -31,27 +31,27 @@ type handle struct {
 	turn   ctxMutex     // held while the file is reopened or appended to
 	remote *usftp.File  // nil if it is not open on the host; guarded by turn
 	size   int64        // of the file when it was last reopened; guarded by turn
-	single bool         // it is to have no lanes; guarded by turn
-	users  atomic.Int32 // calls that are using remote; only one that holds turn adds to it
+	single bool         // it must not use lanes; guarded by turn
+	users  atomic.Int32 // calls that are using remote; only the holder of turn adds to it
 
 	reader  reader
 	failure failure
 
 	// The file's lock guards these.
 	client  *usftp.Client // the connection over which it was last opened
-	seen    version       // of what is open, as last seen over that connection
+	seen    version       // of the open file, as last seen over that connection
 	written bool          // since the last flush
-	flushes int           // flushes that found something written
-	flushed bool          // a program has closed it, perhaps not the last that has it
-	// this handle created or emptied the file, and nothing else has written to it
+	flushes int           // flushes that found written data
+	flushed bool          // a program has closed it, perhaps not the last one that has it open
+	// this handle created or emptied the file, and no other write has reached it
 	made bool
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
 func (h *handle) appends() bool { return h.flags&os.O_APPEND != 0 && h.writes() }
 
-// file is what the open handles of one node share: data that is not on the host yet, and what
-// proves that a reopened file is still the same.
+// file is the state shared by the open handles of one node: data that is not on the host yet, and
+// proofs that a reopened file is still the same.
 type file struct {
 	fs   *FS
 	node *node
@@ -63,26 +63,26 @@ type file struct {
 	size       int64          // the end of the furthest extent; 0 without extents
 	remoteSize int64          // where the host's file ends, unless others have changed it
 	set        usftp.NewAttrs // to be set with the next flush
-	lastWrite  time.Time      // when something was last written; zero if that was flushed
-	shownMtime uint32         // modification time that a program saw since then, or 0
+	lastWrite  time.Time      // the time of the last write; zero if that was flushed
+	shownMtime uint32         // modification time that a program saw since the last write, or 0
 	changed    chan struct{}  // closed and replaced when an extent leaves
 	proofs     []proof        // of the last writes that arrived
 	modified   bool           // changed here since its version was last seen
 	retimed    bool           // its times were set here
-	idle       *time.Timer    // sends an extent to which nothing is added for a while
+	idle       *time.Timer    // sends an extent that has not grown for a while
 
 	lanes      *lanes    // nil if there are none
-	laneWrites int       // WRITEs over lanes without an answer, also of what was given up
-	arrived    int       // bytes, since the rate was last looked at
-	since      time.Time // when that was
-	probeAtime uint32    // time of access that was set for a proof, or 0
-	realAtime  uint32    // the right one
+	laneWrites int       // unanswered WRITEs over lanes, including abandoned ones
+	arrived    int       // bytes, since the rate was last measured
+	since      time.Time // when the rate was last measured
+	probeAtime uint32    // access time that was set for a proof, or 0
+	realAtime  uint32    // the true access time
 
 	rescuing sync.Mutex
 	rescued  string // the rescue file, or "" if there is none
 }
 
-// A proof is the checksum of a piece that we wrote.
+// A proof is the checksum of a piece of a file that we wrote.
 type proof struct {
 	off  int64
 	size int
@@ -93,7 +93,7 @@ var seed = maphash.MakeSeed()
 
 func (e *extent) proof() proof { return proof{e.off, len(e.data), maphash.Bytes(seed, e.data)} }
 
-// holds reports whether a file holds the piece. It returns an error if that remains open.
+// holds reports whether a file holds the piece. It returns an error if that could not be decided.
 func (p proof) holds(remote *usftp.File) (bool, error) {
 	data := make([]byte, p.size)
 	n, err := remote.ReadAt(data, p.off)
@@ -110,18 +110,18 @@ func without(proofs []proof, e *extent) []proof {
 	})
 }
 
-// maxProofs is how many pieces are compared when a file is reopened.
+// maxProofs is the number of pieces compared when a file is reopened.
 const maxProofs = 4
 
-// openFile returns what the handles of a node share, or nil if the node is not open.
+// openFile returns the state shared by a node's handles, or nil if the node is not open.
 func (n *node) openFile() *file {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.file
 }
 
-// attach adds a handle to its node. It returns nil if the node has come to stand for another file
-// than one with these attributes, unless they are nil.
+// attach adds a handle to its node. Unless a is nil, it returns nil if the node by now stands for a
+// file with other attributes.
 func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
 	f.tree.hold(n)
 	n.mu.Lock()
@@ -145,8 +145,7 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
 	return h
 }
 
-// detach removes a handle, and the node's file with the last handle. last reports whether it was
-// that.
+// detach removes a handle, and with the last handle the node's file.
 func (f *FS) detach(h *handle) (last bool) {
 	n := h.file.node
 	n.mu.Lock()
@@ -187,14 +186,14 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	return remote.WithContext(context.Background()), attrsOfInfo(info), asked, nil
 }
 
-// osFlags returns the flags that matter for the host, in terms of package os.
+// osFlags returns the flags that matter to the host, in terms of package os.
 func osFlags(flags uint32) int {
 	const kept = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_EXCL
 	return int(flags) & kept
 }
 
-// Open implements fuse.RawFileSystem. In one round trip it also fetches the attributes, because a
-// program that opens a file must see what others wrote before they closed it.
+// Open implements fuse.RawFileSystem. In the same round trip it fetches the attributes, because a
+// program that opens a file must see all that others wrote before they closed it.
 func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n := f.tree.get(in.NodeId)
 	if n == nil {
@@ -230,7 +229,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		})
 	}
 	var h *handle
-	for try := 1; h == nil; try++ { // while somebody keeps replacing it
+	for try := 1; h == nil; try++ { // while other programs keep replacing it
 		var err error
 		if flags&os.O_TRUNC != 0 {
 			err = f.withPath(ctx, n, open)
@@ -273,9 +272,9 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	return fuse.OK
 }
 
-// verify returns the attributes of a file that was just opened by a path, if those of the path are
-// not those that were known. It returns ESTALE if the file is not the one that its node stands for:
-// the kernel then looks the name up again and finds the node of the other file.
+// verify returns the attributes of a file that was just opened by a path: those of the path, or of
+// the handle if the path's differ from the known ones. It returns ESTALE if the file is not its
+// node's: the kernel then looks the name up again and finds the other file's node.
 func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n *node, path string,
 	a attrs, flags int) (attrs, error) {
 	n.mu.Lock()
@@ -323,7 +322,7 @@ func (n *node) keepsPages() bool {
 	return true
 }
 
-// reading is a version of a file that the kernel has been reading since a time.
+// reading is a version of a file, and the time since when the kernel has been reading it.
 type reading struct {
 	version version
 	at      time.Time
@@ -445,12 +444,12 @@ func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err 
 	}, nil
 }
 
-// oneHandle reports whether a file's host can have one file open at a time.
+// oneHandle reports whether a file's host allows only one open file at a time.
 func oneHandle(remote *usftp.File) bool { return private.OfClient(remote.Client()).OneHandle() }
 
-// letGo closes a file on a host that can have one open at a time, until it is used again: the
-// program may have several open for as long as it likes. One that is written to stays open until it
-// is flushed.
+// letGo closes a file, until it is used again, on a host that allows one open file at a time: the
+// program may have several open for as long as it likes. A file open for writing stays open until
+// it is flushed.
 func (h *handle) letGo() {
 	if h.writes() || h.turn.lock(h.file.fs.ctx) != nil {
 		return
@@ -462,9 +461,8 @@ func (h *handle) letGo() {
 	}
 }
 
-// end closes a file on the host. If data of this handle is lost, and the program has been told so
-// at the end, what is there is not what the program wrote, and the host learns that it is not
-// whole.
+// end closes a file on the host. If data of this handle is lost and the program was told so, the
+// host's file is not the one that the program wrote, and the host learns that it is incomplete.
 func (h *handle) end(remote *usftp.File) *usftp.Pending[struct{}] {
 	if h.failure.remains() {
 		return remote.Async().Abandon()
@@ -472,11 +470,11 @@ func (h *handle) end(remote *usftp.File) *usftp.Pending[struct{}] {
 	return remote.Async().Close()
 }
 
-// isSame returns an error unless a reopened file is the one that was open. If nothing that we have
-// sent to it was acknowledged, it must have the size and time that were last seen, or be longer if
-// we only append, as others may do too. Otherwise it must hold what arrived of our last writes, and
-// must not be older than they left it, or shorter than we appended to it. Writes that were sent may
-// have arrived although their answers were lost.
+// isSame returns an error unless a reopened file is the one that was open. If none of our changes
+// to it was acknowledged, it must have the size and time last seen, or be longer if we only append,
+// as others may do too. Otherwise it must hold the data that arrived of our last writes, must not
+// be older than they left it, and must not be shorter than we appended to it. Writes that were sent
+// may have arrived although their answers were lost.
 func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
@@ -499,14 +497,14 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	case loose && len(all) > 0:
 		oneOf = nil
 	case loose:
-		oneOf = append(oneOf, known...) // what was to be overwritten is still there
+		oneOf = append(oneOf, known...) // the data to be overwritten is still there
 	case a.version() == seen, h.appends() && a.size > seen.size && a.mtime >= seen.mtime:
 		return nil
 	case len(oneOf) == 0:
 		return syscall.ESTALE
 	}
 	if private.OfClient(c).OneHandle() {
-		return syscall.ESTALE // it cannot be opened once more to find out
+		return syscall.ESTALE // a second open, to find out, is not possible
 	}
 	remote, err := c.Open(path)
 	if undecided(err) {
@@ -531,12 +529,12 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	return nil
 }
 
-// undecided reports whether an error leaves open which file it was.
+// undecided reports whether an error leaves it open which file a path led to.
 func undecided(err error) bool {
 	return lost(err) || errors.Is(err, errInterrupted) || errors.Is(err, errTimeout)
 }
 
-// Release implements fuse.RawFileSystem. Nobody waits for it: Flush has already reported errors.
+// Release implements fuse.RawFileSystem. No call waits for it: Flush has already reported errors.
 func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	h := f.files.take(in.Fh)
 	if h == nil {
@@ -567,7 +565,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		if closing == nil {
 			return
 		}
-		// Some servers say only now that they cannot store what was written.
+		// Some servers report only now that they cannot store the data written.
 		_, err := closing.WaitContext(f.ctx)
 		if err != nil && h.writes() && !lost(err) && f.ctx.Err() == nil {
 			f.options.Logger.Error("a file could not be closed on the host", "error", err)
@@ -575,7 +573,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	})
 }
 
-// A ctxMutex is a lock that callers can stop waiting for.
+// A ctxMutex is a lock for which callers can stop waiting.
 type ctxMutex chan struct{}
 
 func newCtxMutex() ctxMutex { return make(ctxMutex, 1) }

@@ -12,30 +12,30 @@ import (
 
 // A prefetcher lists directories before a program that walks a tree asks for them, so that ls -R,
 // find and git do not wait for one directory at a time. It starts when a program reads a directory
-// and then one below it, and stops when what it has listed is not read.
+// and then one below it, and stops when its lists are not read.
 type prefetcher struct {
 	list  func(ctx context.Context, path string) (*listing, error)
 	ctx   context.Context
 	cache time.Duration // how long a list may be used
 
 	mu      sync.Mutex
-	next    []string             // what may be read next, the likeliest last
-	below   map[string]bool      // what is expected to be read: whether it is in next
-	lists   map[string]*prefetch // on their way, or here and not read yet
+	next    []string             // directories that may be read next, the likeliest last
+	below   map[string]bool      // directories expected to be read: whether they are in next
+	lists   map[string]*prefetch // on their way, or arrived and not read yet
 	names   int                  // in lists
 	running int
-	window  int // how many lists there may be
+	window  int // limits the number of lists
 	expired time.Time
 	idle    *time.Timer
 }
 
-// A listing is what a directory held at some time.
+// A listing is the content of a directory at some time.
 type listing struct {
 	entries []fileEntry
 	asked   time.Time
 }
 
-// prefetch is a listing that nobody has asked for yet.
+// prefetch is a listing that no program has asked for yet.
 type prefetch struct {
 	done chan struct{} // closed when the rest is set
 	*listing
@@ -43,12 +43,12 @@ type prefetch struct {
 }
 
 const (
-	firstPrefetched    = 8      // lists that are made when a program seems to go through a tree
-	maxPrefetched      = 128    // lists that nobody has read yet
+	firstPrefetched    = 8      // lists made when a program seems to walk a tree
+	maxPrefetched      = 128    // lists not read yet
 	maxListings        = 16     // lists on their way at once
-	maxExpected        = 4096   // directories that are remembered to be listed
-	maxNamesInList     = 2000   // names in a directory that is prefetched
-	maxPrefetchedNames = 20_000 // names in all lists that nobody has read yet
+	maxExpected        = 4096   // directories remembered to be listed
+	maxNamesInList     = 2000   // names in a prefetched directory
+	maxPrefetchedNames = 20_000 // names in all lists not read yet
 )
 
 func newPrefetcher(ctx context.Context, cache time.Duration,
@@ -57,8 +57,8 @@ func newPrefetcher(ctx context.Context, cache time.Duration,
 		lists: make(map[string]*prefetch)}
 }
 
-// take returns a directory's prefetched list, nil if there is none, and waits for it while it is on
-// its way.
+// take returns a directory's prefetched list, or nil if there is none. If the list is on its way,
+// take waits for it.
 func (s *prefetcher) take(ctx context.Context, path string) *listing {
 	s.mu.Lock()
 	l := s.lists[path]
@@ -80,14 +80,14 @@ func (s *prefetcher) take(ctx context.Context, path string) *listing {
 	return l.listing
 }
 
-// has reports whether the list of a directory is here or on its way.
+// has reports whether the list of a directory has arrived or is on its way.
 func (s *prefetcher) has(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lists[path] != nil
 }
 
-// read notes that a program has read a directory, and which directories it may read next.
+// read notes that a program has read a directory, and the directories that it may read next.
 func (s *prefetcher) read(path string, below []string) {
 	if s.cache <= 0 {
 		return
@@ -126,7 +126,7 @@ func (s *prefetcher) expect(below []string) {
 	}
 }
 
-// forget takes a path out of what is expected. The caller holds the lock.
+// forget removes a path from the expected ones. The caller holds the lock.
 func (s *prefetcher) forget(path string) {
 	queued := s.below[path]
 	delete(s.below, path)
@@ -138,7 +138,7 @@ func (s *prefetcher) forget(path string) {
 	}
 }
 
-// start begins to make lists, up to the limits. The caller holds the lock.
+// start begins to request lists, up to the limits. The caller holds the lock.
 func (s *prefetcher) start() {
 	for len(s.next) > 0 && s.running < maxListings && len(s.lists) < s.window &&
 		s.names < maxPrefetchedNames {
@@ -164,7 +164,7 @@ func (s *prefetcher) run(path string, l *prefetch) {
 	case err != nil:
 		delete(s.lists, path)
 		delete(s.below, path)
-	default: // what lies below is read before what comes after it
+	default: // the directories below are read before those after it
 		s.names += len(found.entries)
 		s.expect(directoriesIn(path, found.entries))
 	}
@@ -183,7 +183,7 @@ func (s *prefetcher) drop(path string) {
 	}
 }
 
-// expire drops lists that were not read in time, now and then. The caller holds the lock.
+// expire occasionally drops lists that were not read in time. The caller holds the lock.
 func (s *prefetcher) expire() {
 	if time.Since(s.expired) < s.cache/8 {
 		return
@@ -215,14 +215,14 @@ func (s *prefetcher) stop() {
 	clear(s.lists)
 }
 
-// idleStop is called when no directory has been read for a while.
+// idleStop forgets everything once no directory has been read for a while.
 func (s *prefetcher) idleStop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
 }
 
-// changed drops what is known of a directory, because a name in it was changed here.
+// changed drops the list of a directory, because a name in it was changed here.
 func (s *prefetcher) changed(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +236,7 @@ func (s *prefetcher) renamed() {
 	s.stop()
 }
 
-// directoriesIn returns the paths of directories in one.
+// directoriesIn returns the paths of the directories among a directory's entries.
 func directoriesIn(path string, entries []fileEntry) (below []string) {
 	for i := range entries {
 		if e := &entries[i]; e.attrs.isDir() && !strings.HasPrefix(e.name, hiddenPrefix) {

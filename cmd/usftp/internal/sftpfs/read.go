@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// chunkSize is the unit of read-ahead: what one READ of most servers returns, in pages.
+	// chunkSize is the unit of read-ahead: the data that most servers return for one READ, in pages.
 	chunkSize = 63 * 4096
 	// firstReadAhead is the read-ahead for a program that has begun to read in order.
 	firstReadAhead = 2 * chunkSize
 	// maxReadAhead limits the read-ahead in one open file.
 	maxReadAhead = 12 << 20
-	// maxReadMemory limits what was read ahead in all open files together.
+	// maxReadMemory limits the read-ahead of all open files together.
 	maxReadMemory = 16 << 20
-	// idleReader is how long a program must not have read for its read-ahead to make room.
+	// idleReader is the time without a read after which a program's read-ahead makes room for others.
 	idleReader = time.Second
-	// swapped is how far the requests of a program that reads in order may be out of order: the
-	// kernel sends several at once.
+	// swapped is how far out of order the requests of a program that reads in order may be: the kernel
+	// sends several at once.
 	swapped = 1 << 20
 	// nearReads is how far apart the first requests may be, in multiples of their size, and still
 	// count as reading in order.
@@ -40,7 +40,7 @@ const (
 // fill the link.
 type reader struct {
 	mu      sync.Mutex
-	next    int64 // where the furthest request ended
+	next    int64 // the end of the furthest request
 	run     int64 // bytes read in order so far
 	chunks  map[int64]*chunk
 	waiting int // calls that wait for chunks
@@ -50,8 +50,8 @@ type reader struct {
 	all     *readMemory
 }
 
-// readMemory is how much memory all readers use for what they read ahead, including chunks that
-// were dropped before their answers arrived.
+// readMemory is the memory that all readers use for read-ahead, including chunks that were dropped
+// before their answers arrived.
 type readMemory struct {
 	bytes atomic.Int64
 	swept atomic.Int64 // when idle readers were last dropped, in Unix nanoseconds
@@ -59,7 +59,7 @@ type readMemory struct {
 
 func (m *readMemory) full() bool { return m.bytes.Load() >= maxReadMemory }
 
-// makeRoom drops what was read ahead for programs that have stopped reading, if memory is short.
+// makeRoom drops the read-ahead of programs that have stopped reading, if memory is short.
 func (f *FS) makeRoom() {
 	m, now := &f.reading, time.Now()
 	last := m.swept.Load()
@@ -72,8 +72,8 @@ func (f *FS) makeRoom() {
 	}
 }
 
-// dropIdle drops a reader that was not used since a time. A program that waits for the host
-// is using it.
+// dropIdle drops the read-ahead of a reader that has not been used since a time. A program that
+// waits for the host is using it.
 func (r *reader) dropIdle(since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *reader) dropIdle(since time.Time) {
 	}
 }
 
-// A chunk is a part of the file that was requested.
+// A chunk is a requested part of the file.
 type chunk struct {
 	data []byte
 	done chan struct{} // closed when the answer has arrived
@@ -95,21 +95,21 @@ type chunk struct {
 
 func (r *reader) reset(all *readMemory) { r.began, r.all = time.Now(), all }
 
-// drop discards what was read ahead, because the file may have changed.
+// drop discards the read-ahead, because the file may have changed.
 func (r *reader) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget()
 }
 
-// forget drops everything for callers that hold the lock.
+// forget works like drop for callers that hold the lock.
 func (r *reader) forget() {
 	r.discard(0, 0)
 	r.chunks, r.run, r.window = nil, 0, nil
 }
 
-// dropOld discards what may have been read before an extent arrived. Until then a program that
-// reads next to what was written has the host's old contents read ahead.
+// dropOld discards chunks that may have been read before an extent arrived. Until then a program
+// that reads next to the written data has the host's old contents in its read-ahead.
 func (r *reader) dropOld(e *extent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,8 +155,8 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	defer done()
-	// The kernel asks for whole pages. Asking the host for more than the file has would cost
-	// another round trip, in which the host says that there is no more.
+	// The kernel asks for whole pages. Asking the host for bytes beyond the end of the file would cost
+	// another round trip, in which the host reports that end.
 	if size := int64(h.file.node.size()); off < size {
 		p = p[:min(int64(len(p)), size-off)]
 	}
@@ -177,7 +177,7 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 // those that come next; collected must be called after waiting for them. Otherwise plan returns
 // nil.
 func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int64]*chunk {
-	if oneHandle(remote) { // it is closed again at once
+	if oneHandle(remote) { // the file is closed again at once
 		return nil
 	}
 	size := int64(node.size())
@@ -186,7 +186,7 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 	r.used = time.Now()
 	end := off + int64(n)
 	near := int64(swapped)
-	if len(r.chunks) == 0 { // random reads can be that near to each other by chance
+	if len(r.chunks) == 0 { // random reads can be this close to each other by chance
 		near = min(near, nearReads*int64(n))
 	}
 	inOrder := off <= r.next+near && end > r.next-near && r.next > 0
@@ -226,13 +226,13 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 	return wanted
 }
 
-// collected says that a call has what it needs of the chunks that plan returned, or has given up.
+// collected notes that a call has taken the chunks that plan returned, or has given up.
 func (r *reader) collected(chunks map[int64]*chunk) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting--
 	r.used = time.Now()
-	for at, c := range chunks { // the program may try again what failed
+	for at, c := range chunks { // the program may retry failed chunks
 		if c.failed() && r.chunks[at] == c {
 			r.discardOne(at, c)
 		}

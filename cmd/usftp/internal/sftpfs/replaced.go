@@ -10,12 +10,12 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// SFTP does not say whether a name still belongs to a file that is open. If another program has
-// replaced the file on the host, the name gets a node of its own: within one node the kernel would
-// mix the pages of both files, and programs would read parts of both.
+// SFTP does not say whether a name still belongs to an open file. If another program has replaced
+// the file on the host, the name gets a node of its own: within one node the kernel would mix the
+// pages of both files, and programs would read parts of both.
 
-// statHandle asks for the attributes of a node's file over one of its handles. It returns nil if
-// none is open over the connection, or none can be had at once.
+// statHandle asks for the attributes of a node's file over one of its handles. It returns nil if no
+// handle is open over the connection, or none is free at once.
 func (n *node) statHandle(ctx context.Context,
 	c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
 	file := n.openFile()
@@ -34,14 +34,14 @@ func (n *node) statHandle(ctx context.Context,
 			continue
 		}
 		asked := remote.WithContext(ctx).Async().Stat()
-		h.turn.unlock() // after it was sent: a CLOSE comes later
+		h.turn.unlock() // after the request was sent: a CLOSE comes later
 		return asked
 	}
 	return nil
 }
 
-// statReader stats the handle of a file that is open here, and only for reading. Some servers keep
-// what is written elsewhere until it is closed.
+// statReader stats the handle of a file that is open here, and only for reading. Some servers do
+// not show data written elsewhere until the file is closed.
 func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
 	if n == nil {
 		return nil
@@ -55,8 +55,8 @@ func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*
 	return n.statHandle(ctx, c)
 }
 
-// lookOpen looks up the path of a node, which may be nil. If the path has come to belong to
-// another file than the one that is open, lookOpen takes it from the node.
+// lookOpen requests the attributes of the path of n, which may be nil. If the path now belongs to
+// another file than the open one, lookOpen takes it from the node.
 func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string) (attrs,
 	error) {
 	asked := n.statReader(ctx, c)
@@ -75,10 +75,10 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 	return a, err
 }
 
-// takePath takes a path from a node if it belongs to another file than the one that is open, and
-// reports whether it did. The path had attributes that the open file did not have. One of them may
-// have changed in between: they belong to different files if those of the path are the same before
-// and after others are those of the open file.
+// takePath takes a path from a node if it belongs to another file than the open one, and reports
+// whether it did. The path's attributes a differed from the open file's. Either may have changed in
+// between: the files differ if the path has the same attributes before and after the open file
+// shows others.
 func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
 	asked := n.statReader(ctx, c)
 	if asked == nil {
@@ -115,15 +115,14 @@ func (t *tree) takePath(n *node, path string) bool {
 	return false
 }
 
-// noteOpenVersion notes a version that the open file was found to have.
+// noteOpenVersion notes a version that the open file has had.
 func (n *node) noteOpenVersion(v version) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.open = v
 }
 
-// differs reports whether attributes of a name may be those of another file than the one that is
-// open.
+// differs reports whether attributes of a name may belong to another file than the open one.
 func (n *node) differs(a *attrs) bool {
 	if n == nil {
 		return false
@@ -133,8 +132,8 @@ func (n *node) differs(a *attrs) bool {
 	return n.differsLocked(a)
 }
 
-// differsLocked does what differs does for callers that hold the lock. What is written here has no
-// version that lasts.
+// differsLocked works like differs for callers that hold the lock. A file open for writing here has
+// no lasting version.
 func (n *node) differsLocked(a *attrs) bool {
 	return n.version != a.version() && n.open != a.version() && n.file != nil && n.file.isRead()
 }
@@ -152,7 +151,7 @@ func (f *file) isRead() (is bool) {
 	return is
 }
 
-// statNameless returns the attributes of an open file that has no name any more.
+// statNameless returns the attributes of an open file that no longer has a name.
 func (f *FS) statNameless(ctx context.Context, n *node) (a attrs, err error) {
 	err = f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 		asked := n.statHandle(ctx, c)

@@ -17,22 +17,22 @@ import (
 // also applies while the link is down.
 const interruptGrace = 2 * time.Second
 
-// signalPoll is how often a request looks meanwhile whether a later signal ends the program: the
+// signalPoll is how often a request checks meanwhile whether a later signal ends the program: the
 // kernel reports only the first.
 const signalPoll = 50 * time.Millisecond
 
 // interruptDelay is how long a call may take before it can be interrupted. A goroutine for each
-// call, to wait for a signal, would cost as much as a call that is answered from memory.
+// call, to wait for a signal, would cost as much as a call answered from memory.
 const interruptDelay = 10 * time.Millisecond
 
-// A call is a call by the kernel. Its context holds it.
+// A call is a call by the kernel. Its context carries it.
 type call struct {
-	arrived atomic.Pointer[time.Time] // when the host last took something that the call waits for
+	arrived atomic.Pointer[time.Time] // when the host last accepted data that the call waits for
 }
 
 type callKey struct{}
 
-// progress says that the host has taken something that a call waits for.
+// progress notes that the host has accepted data that a call waits for.
 func progress(ctx context.Context) {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		now := time.Now()
@@ -41,7 +41,7 @@ func progress(ctx context.Context) {
 }
 
 // request returns the context of one call by the kernel. It ends with errTimeout when the call has
-// waited for too long, whatever it waits for. The caller must call stop when the call is over.
+// waited for too long, for any reason. The caller must call stop when the call is over.
 func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context.Context,
 	stop func()) {
 	began := time.Now()
@@ -58,9 +58,9 @@ func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context
 	}
 }
 
-// overdue waits until a call must end, and returns why: the timeout has passed since it began. Only
-// a host that is slow is waited for longer: one that takes what the call waits for bit by bit, or
-// that is alive over the same connection all the time.
+// overdue waits until a call must end, and returns the cause: the timeout has passed since it
+// began. It waits longer only for a slow host: one that accepts the call's data bit by bit, or that
+// is alive over the same connection all the time.
 func (l *link) overdue(ctx context.Context, c *call, cancel <-chan struct{}, pid uint32,
 	from time.Time) error {
 	timer := time.NewTimer(time.Until(from.Add(l.timeout)))

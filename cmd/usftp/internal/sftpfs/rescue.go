@@ -14,8 +14,8 @@ import (
 )
 
 // rescue saves data that could not be written in a local file, at its original offsets, with a list
-// of the ranges next to it. All that a file could not write while it was open goes to one rescue
-// file, which is logged when it is made.
+// of the ranges next to it. All such data of one open file goes to one rescue file, which is logged
+// when it is made.
 func (f *file) rescue(cause error, extents []*extent) {
 	if len(extents) == 0 {
 		return
@@ -39,7 +39,7 @@ var errNoRescue = errors.New("no directory for rescue files")
 // keep adds data to the rescue file. The caller holds the lock.
 func (f *file) keep(remote string, extents []*extent) error {
 	file, err := os.OpenFile(f.rescued, os.O_WRONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) { // there is none yet, or somebody has taken it away
+	if errors.Is(err, fs.ErrNotExist) { // not made yet, or removed by the user
 		file, err = f.fs.newRescue(remote)
 	}
 	if err != nil {

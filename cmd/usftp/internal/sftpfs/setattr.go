@@ -44,8 +44,8 @@ func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 }
 
 // statOpen returns the attributes of an open file for the kernel, which asks for its size while a
-// program reads it. By its name the host may have another file by then, and the program would read
-// parts of both. Files that are also written here have the same name there.
+// program reads it. By now the name may belong to another file on the host, and the program would
+// read parts of both. A file also open for writing here keeps its name there.
 func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool) {
 	if in.Flags()&fuse.FUSE_GETATTR_FH == 0 {
 		return a, false
@@ -88,7 +88,7 @@ func (f *file) written() bool {
 	return false
 }
 
-// adjust adds what was written or set here and is not on the host yet.
+// adjust adds the data written and the attributes set here that are not on the host yet.
 func (f *file) adjust(a *attrs) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,10 +107,10 @@ func (f *file) adjust(a *attrs) {
 	}
 }
 
-// hasPending reports whether attributes are still to be set. The caller holds the lock.
+// hasPending reports whether attributes remain to be set. The caller holds the lock.
 func (f *file) hasPending() bool { return f.set.SetMode || f.set.SetTimes || f.shownMtime != 0 }
 
-// pending returns the attributes that are still to be set. The caller holds the lock.
+// pending returns the attributes that remain to be set. The caller holds the lock.
 func (f *file) pending() usftp.NewAttrs {
 	set := f.set
 	if !set.SetTimes && f.shownMtime != 0 {
@@ -133,7 +133,7 @@ func (f *file) setPending(ctx context.Context) error {
 	if err := f.turn.lock(ctx); err != nil {
 		return err
 	}
-	defer f.turn.unlock() // or what is set first could arrive last
+	defer f.turn.unlock() // or attributes set first could arrive last
 	f.mu.Lock()
 	if !f.hasPending() {
 		f.lastWrite = time.Time{}
@@ -161,7 +161,7 @@ func (f *file) setPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.fs.outdated(f.node) // before nothing here says what was set
+	f.fs.outdated(f.node) // while pending attributes still show the change
 	f.mu.Lock()
 	f.set, f.lastWrite, f.shownMtime = usftp.NewAttrs{}, time.Time{}, 0
 	f.mu.Unlock()
@@ -169,8 +169,8 @@ func (f *file) setPending(ctx context.Context) error {
 }
 
 // setEach sets attributes one by one, after the host has refused them together. The program that
-// set them has been told that they are, and its close must not fail for that: all data has arrived.
-// From then on the host is asked when a program sets them.
+// set them was told that it succeeded, and its close must not fail for that: all data has arrived.
+// From then on the host is asked at once when a program sets them.
 func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
 	unset, err := endpoint.SetEach(&f.quirks, set, 0, true, try)
 	if unset.Times {
@@ -299,7 +299,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 }
 
 // newAttrs returns the attributes to set, without an owner that the file already has: programs such
-// as tar set that too.
+// as tar set the owner too.
 func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, err error) {
 	if mode, ok := in.GetMode(); ok && f.options.Umask == nil {
 		if now.isLink() {
@@ -351,8 +351,8 @@ func clamp(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), last), 0)
 }
 
-// markModified records that the file is about to change: its size and time may become different
-// even if no answer arrives.
+// markModified records that the file is about to change: its size and time may change even if no
+// answer arrives.
 func (f *file) markModified(retimed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

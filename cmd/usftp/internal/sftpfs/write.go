@@ -18,13 +18,12 @@ import (
 )
 
 const (
-	// extentSize is how much is collected before it is sent: what one WRITE of most servers
-	// takes.
+	// extentSize is the amount of data collected before it is sent: one WRITE of most servers.
 	extentSize = 63 * 4096
 	// idleTime is how long collected data waits for more.
 	idleTime = time.Second
-	// extentCost is what an extent takes of the budget beyond its data. It bounds how many there
-	// are: a program may write single bytes here and there.
+	// extentCost is an extent's share of the budget beyond its data. It bounds the number of extents:
+	// a program may write single bytes here and there.
 	extentCost = 4096
 )
 
@@ -43,8 +42,8 @@ type extent struct {
 	done    bool      // no longer the file's: it arrived, was refused, or was given up
 }
 
-// blocks are memory for extents that will probably become full. It is kept for the next extents for
-// as long as anything is written: the garbage collector would need as much again.
+// blocks are memory for extents that will probably become full. It is kept for the next extents
+// while any data is being written: the garbage collector would need as much again.
 type blocks struct {
 	mu   sync.Mutex
 	free [][]byte
@@ -76,7 +75,7 @@ func (b *blocks) drop() {
 	b.free = nil
 }
 
-// release returns the extent's memory. The extent must not be used afterwards.
+// release frees the extent's memory. The extent must not be used afterwards.
 func (e *extent) release() {
 	if cap(e.data) == extentSize {
 		e.handle.file.fs.blocks.put(e.data)
@@ -88,7 +87,7 @@ func (e *extent) cost() int { return len(e.data) + extentCost }
 
 func (e *extent) end() int64 { return e.off + int64(len(e.data)) }
 
-// Write implements fuse.RawFileSystem. It returns once the data is kept here; fsync and close wait
+// Write implements fuse.RawFileSystem. It returns once the data is buffered; fsync and close wait
 // for the host.
 func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	h := f.files.get(in.Fh)
@@ -103,7 +102,7 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	if err := f.budget.take(ctx, f.link, len(data)); err != nil {
 		return 0, statusOf(err)
 	}
-	if in.WriteFlags&fuse.WRITE_CACHE == 0 { // else it was written to mapped memory before
+	if in.WriteFlags&fuse.WRITE_CACHE == 0 { // else the program wrote to mapped memory earlier
 		h.file.dropTimes()
 	}
 	ready, err := h.file.write(h, int64(in.Offset), data)
@@ -117,15 +116,15 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	return uint32(len(data)), fuse.OK
 }
 
-// dropTimes drops times that are still to be set: the program has written since it set them.
+// dropTimes drops times that remain to be set: the program has written since it set them.
 func (f *file) dropTimes() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.set.SetTimes = false
 }
 
-// write keeps data, and reports whether an extent can be sent: it is full, or nothing was added to
-// it. It keeps nothing if what was written before has failed meanwhile.
+// write buffers data, and reports whether an extent can be sent: it is full, or has stopped
+// growing. It buffers nothing if an earlier write has failed meanwhile.
 func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,8 +153,8 @@ func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) 
 	return ready, nil
 }
 
-// tail returns the extent to which data at an offset is added. What is appended needs no offset,
-// and is in order whoever appends it. The caller holds the lock.
+// tail returns the extent to which data at an offset is added. Appended data needs no offset, and
+// stays in order whichever handle appends it. The caller holds the lock.
 func (f *file) tail(h *handle, off int64) *extent {
 	e := f.last()
 	if e != nil && !e.full && (e.appends && h.appends() || e.handle == h && e.end() == off) {
@@ -182,7 +181,7 @@ func (f *file) last() *extent {
 	return f.extents[len(f.extents)-1]
 }
 
-// dropReaders discards what was read ahead.
+// dropReaders discards the read-ahead of all handles.
 func (f *file) dropReaders() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,7 +210,7 @@ func (n *node) size() uint64 {
 	return n.attrs.size
 }
 
-// send sends the full extents, or all of them. It does not wait for answers.
+// send sends the full extents, or all of them, without waiting for answers.
 func (f *file) send(ctx context.Context, all bool) error {
 	if err := f.turn.lock(ctx); err != nil {
 		return err
@@ -224,7 +223,7 @@ func (f *file) send(ctx context.Context, all bool) error {
 		if e == nil {
 			return nil
 		}
-		if e != last { // what is appended is sent again here
+		if e != last { // appended extents are sent again here
 			patience.arrived()
 			if last != nil && last.appends {
 				progress(ctx)
@@ -319,12 +318,12 @@ func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 	})
 }
 
-// lateTime is how long a host may take to carry out a request of a connection that has been lost:
-// its server may have the request already, and be slower than the next login.
+// lateTime is how long a host may take to carry out a request from a lost connection: its server
+// may have the request already, and be slower than the next login.
 const lateTime = 2 * time.Second
 
 // sendAppend appends an extent and waits for the answer. The host decides where the end is, so that
-// what others append is not overwritten. The caller holds the handle's turn.
+// data appended by others is not overwritten. The caller holds the handle's turn.
 func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	h := e.handle
 	if e.lost.IsZero() {
@@ -339,9 +338,9 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 			f.answered(e, err)
 			return nil
 		}
-		e.lost = time.Now() // also if this call does not wait until there is a connection
+		e.lost = time.Now() // kept for the next call if this one does not wait for a connection
 	}
-	// The data may have arrived or not. It has if the file grew by exactly this much and ends with
+	// The data may have arrived or not. It has if the file grew by exactly its length and ends with
 	// it.
 	remote, err := h.open(ctx)
 	if err != nil {
@@ -382,14 +381,14 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	return nil
 }
 
-// reaches records that what was written here has made the host's file at least so long.
+// reaches records that a write from here has made the host's file at least that long.
 func (f *file) reaches(end int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.remoteSize = max(f.remoteSize, end)
 }
 
-// holds reports whether the file on the host has data at an offset.
+// holds reports whether the file on the host contains data at an offset.
 func (f *file) holds(ctx context.Context, data []byte, off int64) (bool, error) {
 	got := make([]byte, len(data))
 	err := f.fs.onPath(ctx, f.node, func(c *usftp.Client, path string, _ bool) error {
@@ -410,7 +409,7 @@ func (f *file) holds(ctx context.Context, data []byte, off int64) (bool, error) 
 // answered handles the host's answer for an extent.
 func (f *file) answered(e *extent, err error) {
 	if err == nil {
-		// First: once the extent is gone, nothing else says that the file is this long.
+		// First: once the extent is gone, only the node says that the file is this long.
 		f.node.grew(e.end())
 	}
 	f.mu.Lock()
@@ -423,7 +422,7 @@ func (f *file) answered(e *extent, err error) {
 		f.wake()
 		f.mu.Unlock()
 		if f.fs.link.isUp() {
-			go f.push(f.fs.ctx, true) // resume has not seen this one
+			go f.push(f.fs.ctx, true) // resume has not seen this extent
 		}
 		return
 	}
@@ -436,7 +435,7 @@ func (f *file) answered(e *extent, err error) {
 		if len(f.proofs) == maxProofs {
 			f.proofs = f.proofs[1:]
 		}
-		f.proofs = without(f.proofs, e) // what was overwritten proves nothing
+		f.proofs = without(f.proofs, e) // overwritten data proves nothing
 		if !e.appends {
 			f.proofs = append(f.proofs, e.proof())
 		}
@@ -445,7 +444,7 @@ func (f *file) answered(e *extent, err error) {
 		}
 	}
 	e.done = true
-	if err != nil { // before the extent is gone, or fsync would say that it has arrived
+	if err != nil { // before the extent is gone, or fsync would report success
 		f.fail(err)
 		f.mu.Unlock()
 		f.rescue(err, []*extent{e})
@@ -474,14 +473,14 @@ func (f *file) remove(e *extent) {
 	f.wake()
 }
 
-// wake wakes those who wait for extents to leave. The caller holds the lock.
+// wake wakes the callers that wait for extents to leave. The caller holds the lock.
 func (f *file) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// grew records that the host's file reaches at least to an offset. Attributes that were requested
-// before may say otherwise.
+// grew records that the host's file reaches at least to an offset. Attributes requested earlier may
+// say otherwise.
 func (n *node) grew(end int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -526,8 +525,8 @@ func (f *file) abandon(err error) {
 	f.rescue(err, given)
 }
 
-// push sends in the background. While there is no connection, the data waits for the next. But if
-// the host refuses the file, it is given up at once: nothing else may make room for other writes.
+// push sends in the background. While there is no connection, the data waits for the next one. But
+// if the host refuses the file, push gives the data up at once, to make room for other writes.
 func (f *file) push(ctx context.Context, all bool) {
 	if all {
 		f.mu.Lock()
@@ -579,7 +578,7 @@ func (f *file) flush(ctx context.Context) error {
 }
 
 // gaveUp abandons the data that a call has waited for, unless the call was only interrupted: then
-// the next one waits for it.
+// the next call waits for it.
 func (f *file) gaveUp(err error) error {
 	if !errors.Is(err, errInterrupted) {
 		f.abandon(err)
@@ -587,7 +586,7 @@ func (f *file) gaveUp(err error) error {
 	return err
 }
 
-// finish flushes the file and then sets the attributes that are still to be set.
+// finish flushes the file and then sets the pending attributes.
 func (f *file) finish(ctx context.Context) error {
 	err := f.flush(ctx)
 	if err == nil {
@@ -633,12 +632,12 @@ func (h *handle) flush(ctx context.Context) error {
 	first := h.flushes == 1
 	f.mu.Unlock()
 	if !first {
-		return nil // others share the descriptor: a further write would have to reopen the file
+		return nil // other processes share the descriptor: another write would have to reopen the file
 	}
 	return h.close(ctx)
 }
 
-// close closes the file on the host; only then do some servers report that they cannot store it.
+// close closes the file on the host; some servers report only then that they cannot store it.
 func (h *handle) close(ctx context.Context) error {
 	if err := h.turn.lock(ctx); err != nil {
 		return err
@@ -646,7 +645,7 @@ func (h *handle) close(ctx context.Context) error {
 	defer h.turn.unlock()
 	remote := h.remote
 	if remote == nil || h.users.Load() > 0 {
-		return nil // Release closes what others still use
+		return nil // Release closes a file in use
 	}
 	h.remote = nil
 	closing := h.end(remote)
@@ -674,7 +673,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	var only *extent
 	switch {
 	case !h.made || len(f.handles) != 1 || f.lanes != nil || len(f.proofs) > 0 ||
-		len(f.extents) > 1 || h.appends() && f.remoteSize != 0: // something has arrived
+		len(f.extents) > 1 || h.appends() && f.remoteSize != 0: // data has arrived
 		f.mu.Unlock()
 		return false, nil
 	case len(f.extents) == 1:
@@ -685,7 +684,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		}
 		only.full, only.tried, data = true, true, only.data
 	default:
-		f.modified = true // by the attributes
+		f.modified = true // the attributes change it
 	}
 	set := f.pending()
 	if f.idle != nil {
@@ -701,7 +700,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	case lost(err):
 		return false, nil
 	case err != nil && ctx.Err() != nil:
-		return true, f.gaveUp(context.Cause(ctx)) // or the data is kept and sent again
+		return true, f.gaveUp(context.Cause(ctx)) // an interrupted call keeps the data to be sent again
 	case err == nil:
 		f.node.grew(int64(len(data))) // before the extent is gone
 	}
@@ -719,7 +718,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		f.fs.budget.put(e.cost())
 	}
 	f.fs.outdated(f.node)
-	if err != nil { // which the caller returns
+	if err != nil { // the caller returns it
 		f.rescue(err, extents)
 		return true, err
 	}
@@ -790,7 +789,7 @@ func (h *handle) sync(ctx context.Context) error {
 		return remote.WithContext(ctx).Sync()
 	})
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = nil // the host has the data; nothing makes this server store it durably
+		err = nil // the host has the data; this server cannot be made to store it durably
 	}
 	return err
 }
@@ -804,7 +803,7 @@ type budget struct {
 
 func newBudget(bytes int64) *budget { return &budget{free: bytes, changed: make(chan struct{})} }
 
-// take waits until there is room. It may take more than that, so that one request always fits.
+// take waits until there is room. It may take more than is free, so that one request always fits.
 func (b *budget) take(ctx context.Context, l *link, n int) error {
 	began := time.Now()
 	patience := l.patience()
@@ -836,7 +835,7 @@ func (b *budget) take(ctx context.Context, l *link, n int) error {
 	}
 }
 
-// charge takes without waiting. The next to take waits instead.
+// charge takes bytes without waiting. The next call of take waits instead.
 func (b *budget) charge(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 type batch struct {
 	file   *os.File // nil for standard input
 	in     io.Reader
-	aborts bool // at the first failure, as with sftp -b; else failures do not matter
+	aborts bool // at the first failure, as with sftp -b; else failures are ignored
 }
 
 func (b *batch) close() {
@@ -26,7 +26,7 @@ func (b *batch) close() {
 	}
 }
 
-// maxLine is the most bytes that a command may have.
+// maxLine limits the bytes of a command.
 const maxLine = 1 << 20
 
 func (b *batch) loop(ctx context.Context, s *shell) error {

@@ -40,7 +40,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.Lookup("json").Hidden = true // the output is for people, or for programs written for sftp
 }
 
-// Command is the verb.
+// Command returns the verb shell.
 func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
@@ -139,7 +139,7 @@ func (s *shell) source() (source, error) {
 	return &batch{aborts: s.flags.batch != ""}, nil
 }
 
-// interactive reports whether a person types the commands and sees what they print.
+// interactive reports whether a person types the commands and sees their output.
 func interactive(a *ui.App, f *flags) bool {
 	return f.batch == "" && ui.IsTerminal(a.Stdin) && ui.IsTerminal(a.Stdout)
 }

@@ -32,7 +32,7 @@ func (s *shell) complete(line string, pos int) (head string, candidates []string
 	return text[:o.start+from], candidates, tail
 }
 
-// candidates returns what may replace the operand as typed, from byte from on.
+// candidates returns replacements for the operand as typed, from byte from on.
 func (s *shell) candidates(before []word, o operand) (from int, candidates []string) {
 	if len(before) == 0 {
 		return 0, commandNames(o.text)
@@ -95,7 +95,7 @@ type operand struct {
 	typed string // as it appears in the line
 }
 
-// directory returns what was typed up to the last slash.
+// directory returns the typed text up to the last slash.
 func (o operand) directory() string {
 	return o.text[:strings.LastIndexByte(o.text, '/')+1]
 }
@@ -140,8 +140,8 @@ func localEntries(dir string) (entries []complete.Entry) {
 	return entries
 }
 
-// candidates returns the names that continue what was typed, which they replace from byte from on.
-// What was typed stays unchanged, with its quotes, and what is added is quoted in the same way. The
+// candidates returns the names that continue the typed text, which they replace from byte from on.
+// The typed text stays unchanged, with its quotes, and the addition is quoted in the same way. The
 // editor shows names unescaped, so names with control characters are left out.
 func (o operand) candidates(entries []complete.Entry, directories bool) (from int,
 	candidates []string) {

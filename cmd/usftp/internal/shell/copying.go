@@ -18,11 +18,11 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A job is what the flags of get and put select.
+// A job holds the choices made by the flags of get and put.
 type job struct {
 	options   transfer.Options
 	recursive bool
-	again     string // what continues it, "" if that is the same command with --resume
+	again     string // the command that continues it, "" for the same one with --resume
 }
 
 // job reads the flags. -P and -R are sftp's older forms.
@@ -43,8 +43,8 @@ func (s *shell) job(r *request) job {
 	return job{options: o, recursive: r.has('r') || r.has('R') || s.flags.recursive, again: again}
 }
 
-// into returns the job for one source. Of ".." the contents are copied, as by OpenSSH 10.5's sftp
-// and as of ".": neither is a name for the copy.
+// into returns the job for one source. For ".." the contents are copied, as by OpenSSH 10.5's sftp
+// and as for ".": neither is a name for the copy.
 func (j job) into(source string) job {
 	if path.Base(filepath.ToSlash(source)) == ".." {
 		j.options.NoTargetDirectory = true
@@ -72,16 +72,16 @@ func operands(r *request) (sources []word, target *word) {
 	return r.args[:n-1], &r.args[n-1]
 }
 
-// A copying is what differs between get, put and copy.
+// A copying holds the differences between get, put and copy.
 type copying struct {
-	names  func(w word) ([]string, error) // what an operand stands for
+	names  func(w word) ([]string, error) // the names that an operand stands for
 	target string
 	near   bool                 // target is on this machine
 	isDir  func() (bool, error) // reports whether target is a directory
 	one    func(host pool.Host, name string, several bool) error
 }
 
-// copyAll copies everything that the operands stand for, one after another.
+// copyAll copies all files that the operands stand for, one after another.
 func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c copying) error {
 	names, failed := s.expandAll(sources, c.names)
 	several := len(names) > 1
@@ -185,7 +185,7 @@ func (s *shell) copy(ctx context.Context, r *request) error {
 	})
 }
 
-// transfer copies one file or tree, and reports like cp. Errors have been reported when it returns.
+// transfer copies one file or tree, and reports like cp. It has reported any error that it returns.
 func (s *shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint) error {
 	show := s.flags.Report
 	show.NoProgress = show.NoProgress || !s.meter
@@ -219,7 +219,7 @@ func reported(err error) error {
 	return &reportedError{err}
 }
 
-// A reportedError is an error that has been reported.
+// A reportedError is an error already reported.
 type reportedError struct{ err error }
 
 func (e *reportedError) Error() string { return e.err.Error() }
@@ -231,7 +231,7 @@ func (s *shell) report(err error) error {
 	return reported(err)
 }
 
-// show reports an error, unless that was done before.
+// show reports an error, unless it was reported before.
 func (s *shell) show(err error) {
 	if err != nil && !errors.As(err, new(*reportedError)) && !errors.As(err, new(*ui.ExitError)) {
 		s.app.Console.Say(err.Error())

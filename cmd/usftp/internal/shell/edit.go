@@ -67,7 +67,7 @@ func (s *shell) editFile(ctx context.Context, name string) error {
 	}
 	keep = true
 	kept := fmt.Sprintf("; your version is in %s", copied)
-	there := filepath.Join(dir, "on the host") // which no localName is
+	there := filepath.Join(dir, "on the host") // no localName is this
 	now, err := s.fetch(ctx, name, there)
 	os.Remove(there)
 	switch {
@@ -80,7 +80,7 @@ func (s *shell) editFile(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("%w%s", err, kept)
 	}
-	if !before.exists { // a file in a private directory is private, which this one should not be
+	if !before.exists { // files in a private directory are private; the new one should not be
 		os.Chmod(copied, 0o666)
 	}
 	j := job{options: s.flags.TransferOptions()}
@@ -93,8 +93,8 @@ func (s *shell) editFile(ctx context.Context, name string) error {
 	return nil
 }
 
-// localName returns the name of a file's local copy, whose extension matters to editors. Since the
-// name comes from the host, only harmless characters are kept.
+// localName returns the name of a file's local copy, whose extension matters to editors. It keeps
+// only harmless characters, because the name comes from the host.
 func localName(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) ||
@@ -113,7 +113,7 @@ func localName(name string) string {
 	return clean
 }
 
-// maxEdited is the most bytes that edit fetches.
+// maxEdited limits the bytes that edit fetches.
 const maxEdited = 1 << 30
 
 // fetch copies a file from the host to a local one, and returns its contents' version.

@@ -72,7 +72,7 @@ var letters = map[byte]string{
 	'R': "the same as -r",
 }
 
-// help is what `help COMMAND` prints.
+// help returns the output of `help COMMAND`.
 func (c *command) help() string {
 	text := fmt.Sprintf("%s\n    %s\n", c.usage(), c.text)
 	if len(c.names) > 1 {

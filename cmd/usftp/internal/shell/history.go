@@ -11,14 +11,14 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// A history is a file of the lines that were typed, which only its owner can read. The editor keeps
-// the newest liner.HistoryLimit of them; the file is cut to as many when it has twice that.
+// A history is a file of the typed lines, which only its owner can read. The editor keeps the
+// newest liner.HistoryLimit of them; the file is cut to as many when it has twice that.
 type history struct {
 	file string // "" if nothing is kept
 	last string
 }
 
-// openHistory gives each line of a file, which need not exist, to add. The error says why it cannot
+// openHistory passes each line of a file, which need not exist, to add. An error says why it cannot
 // be read; the history still works then, but keeps nothing.
 func openHistory(file string, add func(line string)) (*history, error) {
 	h := new(history)
@@ -63,16 +63,15 @@ func (h *history) rewrite(lines []string) error {
 	return err
 }
 
-// wants reports whether a line should be kept: one that begins with a space should not, nor the
-// same line twice in a row. The editor shows lines as they are, so none may have control
-// characters.
+// wants reports whether a line should be kept: not if it begins with a space or repeats the
+// previous line. The editor shows lines unescaped, so none may have control characters.
 func (h *history) wants(line string) bool {
 	return strings.TrimSpace(line) != "" && line[0] != ' ' && line != h.last &&
 		ui.Printable(line) == line
 }
 
-// add appends a line to the file, and reports whether it should be kept. Other sessions do the
-// same, so that the file has the lines of all. Failing to write it is no reason to stop working.
+// add appends a line to the file, and reports whether it should be kept. Other sessions append too,
+// so the file has the lines of all. A failed write is ignored.
 func (h *history) add(line string) bool {
 	if !h.wants(line) {
 		return false

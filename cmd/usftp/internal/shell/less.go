@@ -30,7 +30,7 @@ func (s *shell) less(ctx context.Context, r *request) error {
 	}()
 	err = s.pager(read)
 	read.Close()
-	stop() // leaving the pager means that the rest is not wanted
+	stop() // after leaving the pager the user does not want the rest
 	why := <-fetched
 	if err == nil && !errors.Is(why, context.Canceled) && !errors.Is(why, errPagerLeft) {
 		err = why

@@ -11,7 +11,7 @@ type line struct {
 	silent       bool // it began with @: not shown in batches
 	command      *command
 	args         []word
-	rest         string // what follows the command's name, as typed
+	rest         string // the text after the command's name, as typed
 }
 
 // parseLine parses a command line. The command is nil if there is none, as in an empty line.

@@ -10,7 +10,7 @@ import (
 )
 
 // listings are recently read directories of the host, for completion. Other goroutines read them,
-// so that typing never waits. It is nil in a batch, where nobody types.
+// so that typing never waits. It is nil in a batch, where no user types.
 type listings struct {
 	client func() (client *usftp.Client, dir string) // client is nil without a connection
 
@@ -18,7 +18,7 @@ type listings struct {
 	dirs map[string]*listing // by absolute path
 }
 
-// A listing is what is in a directory.
+// A listing holds the entries of a directory.
 type listing struct {
 	read    time.Time // when it arrived; zero before that
 	entries []complete.Entry
@@ -34,7 +34,7 @@ func newListings(client func() (*usftp.Client, string)) *listings {
 	return &listings{client: client, dirs: make(map[string]*listing)}
 }
 
-// get returns what is known about a directory, and starts to read it if that is nothing or old.
+// get returns the known entries of a directory, and starts to read it if they are missing or old.
 func (l *listings) get(dir string) (entries []complete.Entry) {
 	if l == nil {
 		return nil
@@ -51,8 +51,8 @@ func (l *listings) get(dir string) (entries []complete.Entry) {
 	return entries
 }
 
-// changed invalidates all listings, because something has changed on the host, and reads the
-// current directory again.
+// changed invalidates all listings after a change on the host, and reads the current directory
+// again.
 func (l *listings) changed() {
 	if l == nil {
 		return
@@ -82,7 +82,7 @@ func (l *listings) fetch(dir string, entries []complete.Entry) {
 		read := complete.List(client.WithContext(ctx), dir, func(string) bool { return true })
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.dirs[dir] == coming { // otherwise something has changed meanwhile
+		if l.dirs[dir] == coming { // otherwise the host has changed meanwhile
 			l.dirs[dir] = &listing{time.Now(), read}
 		}
 	}()

@@ -137,7 +137,7 @@ func (s *shell) child(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// program runs a program of find's -exec. Ctrl-C is meant for find too.
+// program runs a program for find -exec. Ctrl-C is meant for find too.
 func (s *shell) program(ctx context.Context, argv []string) error {
 	err := s.child(ctx, exec.Command(argv[0], argv[1:]...))
 	if errors.As(err, new(*reportedError)) {

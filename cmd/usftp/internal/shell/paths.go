@@ -18,15 +18,15 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// remoteNames returns the absolute paths on the host that a word stands for: those that match its
-// pattern, or the one that it names, whether or not it exists.
+// remoteNames returns the absolute paths on the host that a word stands for: the matches of its
+// pattern, or the path that it names, whether or not it exists.
 func (s *shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
 	return s.expand(w, func(typed, literal string) ([]string, error) {
 		return pattern.Expand(ctx, host.Client, typed, literal)
 	})
 }
 
-// readableNames is remoteNames for files that will be read; see [pattern.ExpandReadable].
+// readableNames works like remoteNames for files to be read; see [pattern.ExpandReadable].
 func (s *shell) readableNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
 	return s.expand(w, func(typed, literal string) ([]string, error) {
 		return pattern.ExpandReadable(ctx, host.Client, typed, literal, func(name, why string) {
@@ -35,7 +35,7 @@ func (s *shell) readableNames(ctx context.Context, host pool.Host, w word) ([]st
 	})
 }
 
-// readable returns readableNames for a command's operands.
+// readable returns readableNames bound to a command's host.
 func (s *shell) readable(ctx context.Context, r *request) func(w word) ([]string, error) {
 	return func(w word) ([]string, error) { return s.readableNames(ctx, r.host, w) }
 }
@@ -56,7 +56,7 @@ func (s *shell) expand(w word, match func(typed, literal string) ([]string, erro
 	return names, err
 }
 
-// expandAll returns what several words stand for. It reports each error, and returns the first.
+// expandAll returns the names that words stand for. It reports each error, and returns the first.
 func (s *shell) expandAll(words []word, expand func(w word) ([]string, error)) (names []string,
 	failed error) {
 	for _, w := range words {

@@ -51,7 +51,7 @@ func (s *session) logIn(ctx context.Context) (pool.Host, error) {
 	dir := s.dir
 	if dir == "" {
 		dir, err = login.Host().Client.WithContext(ctx).RealPath(".")
-		if private.Untold(err) { // the host takes paths that begin there
+		if private.Untold(err) { // the host takes paths relative to the login directory
 			dir, err = ".", nil
 		}
 		if err != nil {
@@ -87,7 +87,7 @@ func (s *session) reconnect(ctx context.Context, lost pool.Host) (pool.Host, err
 	return s.login.Host(), nil
 }
 
-// lost reports whether there was a connection and is none now.
+// lost reports whether there was a connection that is now lost.
 func (s *session) lost() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,8 @@ func (s *session) enter(dir string) {
 	s.dir = dir
 }
 
-// abs returns the absolute path of what was typed. It keeps "..", whose meaning after a symbolic
-// link only the server knows.
+// abs returns the absolute path of a typed name. It keeps "..", whose meaning after a symbolic link
+// only the server knows.
 func (s *session) abs(name string) string {
 	switch {
 	case name == "":

@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// A shell runs commands, one after the other, whatever their source.
+// A shell runs commands from any source, one after the other.
 type shell struct {
 	app        *ui.App
 	flags      *flags
@@ -19,7 +19,7 @@ type shell struct {
 	listings   *listings
 	interrupts interrupts
 
-	// ask asks the person who types commands. Nil means that there is none.
+	// ask asks the user who types commands. Nil means that there is none.
 	ask func(ctx context.Context, question string) (yes bool, err error)
 
 	quoting  quoting
@@ -39,7 +39,7 @@ func newShell(a *ui.App, f *flags, target dial.Target) *shell {
 	return s
 }
 
-// start logs in and goes where the operand says. If that is a file it is copied, and done is true.
+// start logs in and enters the operand's directory. A file is copied instead, and done is true.
 func (s *shell) start(ctx context.Context, at, to string) (done bool, err error) {
 	host, err := s.session.connect(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ type interrupts struct {
 	mu      sync.Mutex
 	cancel  context.CancelCauseFunc // of the running command; nil if there is none
 	ignored bool                    // a program has the terminal
-	came    chan struct{}           // holds something once one was ignored
+	came    chan struct{}           // receives a value when one was ignored
 }
 
 // begin returns a command's context, which Ctrl-C ends.
@@ -124,7 +124,7 @@ func (i *interrupts) begin(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// interrupted is called for SIGINT.
+// interrupted handles SIGINT.
 func (i *interrupts) interrupted(cause *ui.Interruption) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -147,7 +147,7 @@ func (i *interrupts) ignore(on bool) {
 	i.came = make(chan struct{}, 1)
 }
 
-// await waits for a SIGINT that was sent to us too, and is ignored: it must not end what runs next.
+// await waits for a SIGINT that we are sent too, and ignore: it must not end the next command.
 func (i *interrupts) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // or it was sent to the program alone
 	defer cancel()

@@ -29,7 +29,7 @@ type command struct {
 	run      func(s *shell, ctx context.Context, r *request) error
 }
 
-// A kind says what an operand is.
+// A kind is the kind of an operand.
 type kind int
 
 const (
@@ -118,7 +118,7 @@ func init() {
 	find("help").run, find("chgrp").run = (*shell).help, (*shell).chgrp
 }
 
-// fromSFTP lists other names that sftp has for commands.
+// fromSFTP lists sftp's other names for commands.
 var fromSFTP = map[string][]string{"ls": {"dir"}}
 
 // takes lists the kinds of operands of commands in package files, if they are not just files.

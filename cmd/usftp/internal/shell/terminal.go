@@ -101,7 +101,7 @@ func (t *terminal) run(ctx context.Context, l line) (ends bool, err error) {
 }
 
 // show shows an error. A user who has pressed Ctrl-C knows why the command ended, but the terminal
-// shows ^C, and what follows needs a new line.
+// shows ^C, and the next output needs a new line.
 func (t *terminal) show(err error) {
 	if errors.As(err, new(*ui.Interruption)) && !errors.As(err, new(*reportedError)) {
 		fmt.Fprintln(t.shell.app.Stdout)

@@ -27,8 +27,8 @@ func (s *shell) verb(ctx context.Context, c files.SessionCommand, r *request) er
 	env.Operand = func(name string) string {
 		return files.Operand(s.session.target, s.session.abs(strings.TrimPrefix(name, "./")))
 	}
-	// To the command, operands are plain texts; it determines which ones are flags. Their order
-	// tells which word, with its quotes, an operand came from.
+	// To the command, operands are plain texts; it determines which ones are flags. Their order shows
+	// which word, with its quotes, an operand came from.
 	left := words
 	tries := 0
 	var gaveUp error
@@ -74,7 +74,7 @@ func (s *shell) verb(ctx context.Context, c files.SessionCommand, r *request) er
 			return nil, err
 		}
 		left = rest
-		if !strings.HasPrefix(text, "/") { // show it as it was typed
+		if !strings.HasPrefix(text, "/") { // show it as typed
 			for i := range names {
 				names[i] = strings.TrimPrefix(names[i], strings.TrimSuffix(s.session.dir, "/")+"/")
 			}
@@ -98,7 +98,7 @@ func textsOf(words []word) []string {
 	return list
 }
 
-// chgrp is chown for groups only.
+// chgrp runs chown for groups only.
 func (s *shell) chgrp(ctx context.Context, r *request) error {
 	for i, w := range r.args {
 		if !strings.HasPrefix(w.text, "-") {
@@ -110,7 +110,7 @@ func (s *shell) chgrp(ctx context.Context, r *request) error {
 }
 
 // sync makes a directory equal to another. One is local and one is on the host, marked by a leading
-// colon since there is no host name; or both are on the host.
+// colon because there is no host name; or both are on the host.
 func (s *shell) sync(ctx context.Context, r *request) error {
 	remote := 0
 	for _, w := range r.args {

@@ -15,7 +15,7 @@ import (
 type word struct {
 	text       string // without quotes
 	pattern    string // the same for path.Match, with quoted characters escaped
-	operator   byte   // one of sh's that it contains unquoted; 0 if there is none
+	operator   byte   // an unquoted operator of sh in it; 0 if there is none
 	start, end int    // its offsets in the line, in bytes
 }
 
@@ -26,8 +26,8 @@ const (
 	// shQuoting is sh's (POSIX XCU 2.2): a backslash, '...' and "...", and comments where a word
 	// could begin. There are no variables, and sh's operators are refused.
 	shQuoting quoting = iota
-	// sftpQuoting is that of OpenSSH's sftp, for its batch files: a backslash also works in '...',
-	// and an unquoted # begins a comment anywhere (makeargv in sftp.c).
+	// sftpQuoting follows OpenSSH's sftp, for its batch files: a backslash also works in '...', and an
+	// unquoted # begins a comment anywhere (makeargv in sftp.c).
 	sftpQuoting
 )
 
@@ -36,13 +36,13 @@ var (
 	errBackslash = errors.New("the line ends after a backslash")
 )
 
-// operators are sh's that would join commands or redirect their output: `rm -r build; ls docs` must
-// not remove docs.
+// operators are sh's operators that join commands or redirect their output: `rm -r build; ls docs`
+// must not remove docs.
 const operators = ";|&<>"
 
 // refuseOperators returns an error if words contain an operator that would be taken for a name.
-// sftp takes it for one too, so a batch may have it where sftp would have run the line: with as
-// many operands as its commands have, and without flags of rm, which has none there.
+// sftp takes it for one too, so a batch may have it where sftp would have run the line: with no
+// more operands than its commands have, and without flags for rm, which has none there.
 func refuseOperators(words []word, q quoting) error {
 	i := slices.IndexFunc(words, func(w word) bool { return w.operator != 0 })
 	if i < 0 {
@@ -164,8 +164,7 @@ func (s *scanner) quoted(quote byte) (open byte) {
 	return quote
 }
 
-// backslash handles a backslash and the next byte within quotes, if together they stand for
-// something else.
+// backslash handles a backslash and the next byte within quotes, if the pair has a special meaning.
 func (s *scanner) backslash(quote, next byte) bool {
 	if s.quoting == shQuoting {
 		if quote == '\'' || strings.IndexByte("$`\"\\", next) < 0 {
@@ -220,7 +219,7 @@ func (w word) isPattern() bool {
 	return false
 }
 
-// name returns what a word stands for if it is not a pattern.
+// name returns the name that a word stands for if it is not a pattern.
 func (w word) name() string { return pattern.Unquote(w.pattern) }
 
 // quote quotes a name so that split with shQuoting returns it unchanged. It continues the open

@@ -19,7 +19,7 @@ const (
 )
 
 // collectLazily makes the garbage collector run rarely while little of the heap is live, and often
-// near the bound on memory: most syncs find little to do, and what they list is garbage at once.
+// near the bound on memory: most syncs find little to do, and their lists are garbage at once.
 func collectLazily() {
 	if os.Getenv("GOGC") != "" {
 		return

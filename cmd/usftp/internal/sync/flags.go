@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// flags is the command line of sync. Flags that mean the same as one of rsync's have the same name.
+// flags is the command line of sync. Flags with the meaning of one of rsync's have its name.
 type flags struct {
 	opt.Connect
 	opt.Tree
@@ -35,7 +35,7 @@ type flags struct {
 	hosts                                 hosts.Flags
 }
 
-// register is the table of flags: parsing, help, completion and the man page come from it.
+// register adds the flags: parsing, help, completion and the man page come from this table.
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	c.Connect.RegisterRsync(f)

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// registerHabits adds the flags of rsync that ask for what sync does anyway. Help does not show
-// them: whoever has them in the fingers need not know.
+// registerHabits adds the flags of rsync that ask for sync's defaults. Help does not show them:
+// users who type them by habit need not know.
 func (c *flags) registerHabits(f *pflag.FlagSet) {
 	for _, flag := range []struct{ name, letter string }{{"archive", "a"}, {"recursive", "r"},
 		{"times", "t"}, {"perms", "p"}, {"partial", ""}, {"progress", ""}, {"stats", ""}} {
@@ -39,7 +39,7 @@ func (c *flags) registerHabits(f *pflag.FlagSet) {
 	f.Lookup("bwlimit").Hidden = true
 }
 
-// rsyncRate parses a rate of rsync's, which is in KiB/s unless it has a unit.
+// rsyncRate parses a rate of rsync, which is in KiB/s unless it has a unit.
 func rsyncRate(text string) (bytes int64, err error) {
 	unit := int64(1024)
 	number := strings.TrimSuffix(strings.ToLower(text), "b")
@@ -84,11 +84,11 @@ func Habits(args []string) []string {
 }
 
 // A misreading is a letter that rsync has without a value. Here it takes one, as in ssh, and so
-// takes whatever rsync's users write after it: -cn would be no dry run, but a run with a cipher
+// takes the next text that rsync's users write: -cn would be no dry run, but a run with a cipher
 // "n".
 type misreading struct {
 	flag, letter string
-	here, rsync  string // what the letter is
+	here, rsync  string // descriptions of the letter
 	plausible    func(value string) bool
 }
 
@@ -106,8 +106,8 @@ var misreadings = []misreading{
 
 func isNoFlag(value string) bool { return !strings.HasPrefix(value, "-") }
 
-// misread returns an error if a letter of ssh's was probably meant as rsync's: its value is none,
-// or no host is there that it could be about.
+// misread returns an error if a letter of ssh was probably meant as rsync's: its value is
+// implausible, or neither operand is a host.
 func misread(f *pflag.FlagSet, hosts bool) error {
 	for _, m := range misreadings {
 		flag := f.Lookup(m.flag)
@@ -136,7 +136,7 @@ func (m misreading) hint() string {
 	return fmt.Sprintf(" (-%s %s, as with ssh; in rsync it is %s)", m.letter, m.here, m.rsync)
 }
 
-// missingOperand is the error for a command line without SRC and DST, which a letter may have
+// missingOperand returns the error for a command line without SRC and DST, which a letter may have
 // taken.
 func missingOperand(f *pflag.FlagSet) error {
 	text := "sync needs two directories: SRC and DST"
@@ -148,7 +148,7 @@ func missingOperand(f *pflag.FlagSet) error {
 	return errors.New(text)
 }
 
-// RsyncHint says what to write instead of a flag of rsync that sync does not have, or "".
+// RsyncHint returns the replacement for a flag of rsync that sync does not have, or "".
 func RsyncHint(name string) string {
 	for _, hint := range rsyncHints {
 		if slices.Contains(strings.Fields(hint.names), name) {
@@ -179,5 +179,5 @@ var rsyncHints = []struct{ names, text string }{
 	{"H hard-links A acls X xattrs U atimes N crtimes devices specials", "SFTP has nothing for it"},
 }
 
-// switches are the letters of sync's flags that have no value.
+// switches are the letters of sync's flags without a value.
 const switches = "046ahnpqrtuvzBKW"

@@ -52,7 +52,7 @@ func Command(a *ui.App) *cobra.Command {
 				return many(cmd, a, &flags, args)
 			}
 			if hint := complete.ForgottenColon(dst, flags.ConfigFile()); hint != "" {
-				if !a.Console.Terminal() { // nobody could stop it
+				if !a.Console.Terminal() { // no user could stop it
 					return &ui.UsageError{Err: errors.New(hint)}
 				}
 				a.Console.Say(hint)
@@ -143,7 +143,7 @@ func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 	return err
 }
 
-// codeOf returns the exit code for a failed sync. The numbers are rsync's.
+// codeOf returns the exit code for a failed sync, one of rsync's.
 func codeOf(err error) int {
 	switch {
 	case errors.Is(err, transfer.ErrLocked), errors.Is(err, transfer.ErrDeletionRefused):

@@ -21,12 +21,11 @@ import (
 )
 
 const (
-	// A round begins when nothing has changed for debounce, or longestWait after the first
-	// change.
+	// A round begins once no change has come for debounce, or longestWait after the first change.
 	debounce    = 200 * time.Millisecond
 	longestWait = 2 * time.Second
 
-	// After a round that failed there is another one, after a wait that grows from firstRetry to
+	// A failed round is followed by another one, after a wait that grows from firstRetry to
 	// longestRetry.
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = 30 * time.Second
@@ -34,20 +33,18 @@ const (
 	// Everything is compared checkLost after the host was lost.
 	checkLost = time.Minute
 
-	// margin makes up for times being whole seconds: a file modified within margin before a round,
-	// or later, may change again without its mtime changing, and is copied again by the next one.
+	// margin makes up for times being whole seconds: a file modified within margin before a round, or
+	// later, may change again without a new mtime, and is copied again by the next round.
 	margin = 2 * time.Second
 
-	// mostChanges is how many changes are remembered one by one; after more, everything is
-	// compared.
+	// mostChanges is how many changes are remembered one by one; after more, everything is compared.
 	mostChanges = 10_000
 
 	// queuedEvents is how many events wait here, besides those in the system's own queue.
 	queuedEvents = 4096
 )
 
-// rootChecked is how often the source is looked at: no event tells that it was unmounted. Tests
-// change it.
+// rootChecked is how often the source is checked: no event reports an unmount. Tests change it.
 var rootChecked = 5 * time.Second
 
 // A watcher collects changes in a local directory.
@@ -58,16 +55,16 @@ type watcher struct {
 	root   string
 	is     fs.FileInfo // root, when it was first watched
 
-	within transfer.SyncWithin // what has changed
-	// a directory was moved, so one that was found meanwhile may have no watch
+	within transfer.SyncWithin // the changes
+	// a directory was moved, so one found meanwhile may have no watch
 	moved bool
-	// directories that may not be read, which are watched as soon as they may
+	// unreadable directories, which are watched as soon as they become readable
 	unreadable map[string]bool
 
-	check  time.Time // when everything is to be compared since the host was lost; or zero
-	all    bool      // everything is to be compared
+	check  time.Time // when to compare everything since the host was lost; or zero
+	all    bool      // compare everything
 	due    time.Time // but not before that
-	resume time.Time // nothing can be done before that: the host cannot be reached
+	resume time.Time // the next attempt, while the host cannot be reached
 }
 
 // newWatcher makes the system report changes in a directory.
@@ -96,7 +93,7 @@ func (w *watcher) everything(after time.Duration) { w.all, w.due = true, time.No
 // toCheck reports whether everything will be compared since the host was lost.
 func (w *watcher) toCheck() bool { return !w.check.IsZero() }
 
-// again schedules another comparison of what a round compared, after a wait.
+// again schedules another comparison of the entries that a round compared, after a wait.
 func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
 	if round == nil {
 		w.everything(after)
@@ -108,7 +105,7 @@ func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
 }
 
 // startOver replaces all watches and schedules a comparison of everything, after events were lost:
-// directories that were moved in the meantime are still watched under their old names.
+// directories moved in the meantime are still watched under their old names.
 func (w *watcher) startOver() error {
 	w.forget()
 	w.moved = false
@@ -119,9 +116,9 @@ func (w *watcher) startOver() error {
 	return w.add(w.root)
 }
 
-// watchMoved watches what has lost its watch by a move. A directory in one that was moved is
-// watched under its old name until the move is reported, and cannot be watched under the new one as
-// well. When the move is reported the watch ends, even if the directory was found under its new
+// watchMoved watches directories that have lost their watch by a move. A directory in a moved one
+// is watched under its old name until the move is reported, and cannot be watched under the new one
+// as well. When the move is reported the watch ends, even if the directory was found under its new
 // name before that.
 func (w *watcher) watchMoved() error {
 	w.moved = false
@@ -141,13 +138,13 @@ func (w *watcher) watchMoved() error {
 }
 
 // add watches a directory and everything below it. It lists each directory after it has started to
-// watch it, so that nothing is missed.
+// watch it, to miss no change.
 func (w *watcher) add(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
 			return nil
 		}
-		if err != nil && name != w.root { // the sync will report what it cannot read
+		if err != nil && name != w.root { // the sync will report unreadable entries
 			return nil
 		}
 		if err == nil {
@@ -179,7 +176,7 @@ func (w *watcher) gone() error {
 	return fmt.Errorf("%s is gone: nothing is watched any more", w.root)
 }
 
-// stands returns an error unless the source is still the directory that is watched.
+// stands returns an error unless the source is still the watched directory.
 func (w *watcher) stands() error {
 	info, err := os.Stat(w.root)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, w.is) {
@@ -202,7 +199,7 @@ func (w *watcher) take(e fsnotify.Event) error {
 		return nil
 	}
 	w.within.Dirs[path.Dir(rel)] = true
-	appeared := false // a directory that has to be watched
+	appeared := false // a directory that needs a watch
 	switch {
 	case e.Has(fsnotify.Chmod):
 		appeared = w.unreadable[e.Name]
@@ -237,10 +234,10 @@ func (w *watcher) take(e fsnotify.Event) error {
 	return nil
 }
 
-// oldName returns what a file was called before it got the name that an event reports, or "" if it
-// is new. Only the event's text has it. Where the system does not report it, a rename is a deletion
-// and a new file. That the two are reported in a row proves nothing: one directory may have been
-// moved elsewhere and another one made.
+// oldName returns a file's name before it got the name that an event reports, or "" if it is new.
+// Only the event's text has it. Where the system does not report it, a rename is a deletion and a
+// new file. Two such events in a row prove nothing: one directory may have been moved elsewhere and
+// another one made.
 func oldName(e fsnotify.Event) string {
 	_, text, _ := strings.Cut(e.String(), `"`)
 	name, err := strconv.QuotedPrefix(`"` + text)
@@ -254,8 +251,8 @@ func oldName(e fsnotify.Event) string {
 	return old
 }
 
-// wait waits until there is something to do: changes have come and no more follow, or everything is
-// to be compared, for which within is nil.
+// wait waits until there is work: changes have come and no more follow, or everything is to be
+// compared, for which within is nil.
 func (w *watcher) wait(ctx context.Context) (within *transfer.SyncWithin, err error) {
 	if err := w.collect(ctx); err != nil {
 		return nil, err
@@ -327,8 +324,8 @@ func (w *watcher) collect(ctx context.Context) error {
 	}
 }
 
-// watch syncs, and again whenever something has changed, until its context ends or the source is
-// gone. sync runs one round.
+// watch syncs, and syncs again after each change, until its context ends or the source is gone.
+// sync runs one round.
 func watch(ctx context.Context, root string, options transfer.SyncOptions,
 	sync func(transfer.SyncOptions) (transfer.Summary, error), say func(string)) error {
 	system, err := fsnotify.NewBufferedWatcher(queuedEvents)
@@ -349,7 +346,7 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 	pause := time.Duration(0)
 	last := time.Time{} // start of the last successful round
 	files := int64(0)
-	vanished := 0 // rounds in a row in which something did
+	vanished := 0 // consecutive rounds in which a file vanished
 	for first := true; ; first = false {
 		within, err := w.wait(ctx)
 		if err != nil {
@@ -360,7 +357,7 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 			round.Since = last.Add(-margin)
 		}
 		if round.Within = within; within != nil && round.MaxDelete == 0 {
-			round.MaxDelete = max(10, files/2) // half of everything, not of what has changed
+			round.MaxDelete = max(10, files/2) // half of everything, not of the changes
 		}
 		if err := w.stands(); err != nil {
 			return err
@@ -376,7 +373,7 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 		switch refused := errors.Is(err, transfer.ErrDeletionRefused); {
 		case err == nil || refused:
 			if refused && within != nil {
-				w.everything(0) // which shows how many files there are
+				w.everything(0) // this shows how many files there are
 			}
 			if !w.all { // otherwise there may be changes that a failed round has not copied
 				pause, last = 0, began
@@ -387,8 +384,8 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 		case first && ui.CodeOf(err) == ui.ExitFailed && !isPartial(err):
 			return err // wrong operands stay wrong
 		case errors.Is(err, transfer.ErrVanished):
-			// Everything was copied, but nothing was deleted. What vanishes in every round, as a
-			// link that leads nowhere does if links are followed, must not keep us busy.
+			// Everything was copied, but nothing was deleted. An entry that vanishes in every round, as a
+			// broken link does if links are followed, must not keep us busy.
 			w.again(within, debounce<<min(vanished, 3))
 			vanished++
 			continue
@@ -402,9 +399,9 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 				say(fmt.Sprintf("comparing everything again in %v", pause))
 				break
 			}
-			// Nothing can be done without the host. The next round has to cover what this one did,
-			// and what has changed since. Everything else was equal before; but a host that crashed
-			// may have lost some of it.
+			// Nothing can be done without the host. The next round has to cover the entries of this one, and
+			// the changes since. Everything else was equal before; but a host that crashed may have lost
+			// some of it.
 			w.again(within, pause)
 			w.resume = time.Now().Add(pause)
 			w.check = time.Now().Add(checkLost)
@@ -414,7 +411,7 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 	}
 }
 
-// backoff returns the wait before a connection is replaced: short at first, since changes are
+// backoff returns the wait before a connection is replaced: short at first, because changes are
 // waiting.
 func backoff(attempt int) time.Duration {
 	return min(firstRetry/2<<min(attempt-1, 10), longestRetry)

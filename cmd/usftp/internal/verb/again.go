@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// errChanged ends a verb that would print something else when it is run again.
+// errChanged ends a verb whose output would differ when it is run again.
 var errChanged = errors.New(
 	"the connection was lost, and the host no longer has what was printed before")
 
@@ -63,22 +63,22 @@ func (e *Env) Steadily(changes bool, run func() error) error {
 	}
 }
 
-// mostSaid is how many messages are kept so that they are not said again.
+// mostSaid limits the messages kept so that they are not repeated.
 const mostSaid = 10_000
 
-// earlier is what a run of a verb that changes files knows of the runs before it. A nil earlier
-// knows nothing.
+// earlier is the memory that a run of a verb that changes files has of the runs before it. A nil
+// earlier remembers nothing.
 type earlier struct {
 	seed  maphash.Seed
 	run   int
 	seen  map[uint64]int  // reports, by their hash, and the run that first made them
 	met   map[string]bool // operands that existed
 	count int             // reports of this run
-	most  int             // of any run before
-	news  bool            // this run has got further than those before
+	most  int             // the most reports of any earlier run
+	news  bool            // this run has got further than the earlier ones
 }
 
-// mostSeen is how many reports are kept so that they are not made again, at about 20 bytes each.
+// mostSeen limits the reports kept so that they are not repeated, at about 20 bytes each.
 const mostSeen = 1 << 18
 
 func newEarlier() *earlier {
@@ -94,7 +94,7 @@ func (r *earlier) begin() {
 	}
 }
 
-// progressed reports whether a run has done something that those before had not.
+// progressed reports whether this run has done more than the earlier ones.
 func (r *earlier) progressed() bool { return r != nil && r.news }
 
 // has records a report about a file, and reports whether an earlier run has made it.
@@ -124,16 +124,16 @@ func (r *earlier) meet(name string) {
 	}
 }
 
-// hasMet reports whether an operand existed once.
+// hasMet reports whether an operand existed in an earlier run.
 func (r *earlier) hasMet(name string) bool { return r != nil && r.met[name] }
 
-// replay is output that leaves out what was printed before. Once the connection is lost it takes
-// nothing more, since that may lack what the verb could no longer ask for, such as the names of
+// replay is output that leaves out the part printed before. Once the connection is lost it accepts
+// no more output, which may lack data that the verb could no longer request, such as the names of
 // owners.
 type replay struct {
 	out  io.Writer
 	env  *Env
-	held []byte // what was not taken
+	held []byte // output that was not accepted
 
 	printed int64 // by all runs
 	sum     hash.Hash
@@ -145,17 +145,17 @@ type replay struct {
 // begin begins another run.
 func (r *replay) begin() { r.held, r.at, r.from, r.now = nil, 0, r.printed, sha256.New() }
 
-// release prints what was not taken, as there will be no other run.
+// release prints the output that was not accepted, as there will be no other run.
 func (r *replay) release() {
 	if r.at == r.printed {
 		r.out.Write(r.held)
 	}
 }
 
-// missing reports whether a run has printed less than those before.
+// missing reports whether this run has printed less than the earlier ones.
 func (r *replay) missing() bool { return r.at < r.printed }
 
-// progressed reports whether a run has printed more than those before.
+// progressed reports whether this run has printed more than the earlier ones.
 func (r *replay) progressed() bool { return r.printed > r.from }
 
 func (r *replay) Write(p []byte) (n int, err error) {

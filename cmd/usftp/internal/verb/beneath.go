@@ -9,17 +9,17 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// Verbs that change trees must not be led out of them by somebody who replaces a directory with a
-// link meanwhile. A host that has beneath@usftp follows no link in a tree (docs/beneath.md). On
-// others the walk looks at each directory once it has listed it, and what replaces it after that is
+// A verb that changes a tree must not be led out of it by an attacker who replaces a directory with
+// a link meanwhile. A host that has beneath@usftp follows no link in a tree (docs/beneath.md). On
+// others the walk checks each directory once it has listed it, and a link that replaces it later is
 // followed: plain SFTP knows no other way.
 
-// guard makes sure that nothing beneath an operand is reached through a link. An operand that is
-// a link is followed if follows is set.
+// guard makes sure that no file beneath an operand is reached through a link. If follows is set, an
+// operand that is a link is followed.
 func (w *walk) guard(d *dir, follows bool) {
 	above := d.path
 	switch base := path.Base(above); {
-	case strings.HasSuffix(above, "/"): // which follows a link, too
+	case strings.HasSuffix(above, "/"): // the slash follows a link, too
 	case follows || base == "." || base == "..":
 		above += "/"
 	default:
@@ -30,8 +30,8 @@ func (w *walk) guard(d *dir, follows bool) {
 	d.looks = d.looks && !d.guarded
 }
 
-// clientFor returns the client for requests on an entry of a directory, or on an operand, for which
-// in is nil. If that is a directory, below, it may have been replaced since it was looked at, too.
+// clientFor returns the client for requests on an entry of a directory, or on an operand if in is
+// nil. If the operand is a directory, below, it too may have been replaced since it was checked.
 func (j *job) clientFor(in, below *dir) *usftp.Client {
 	switch {
 	case in != nil:
@@ -44,9 +44,9 @@ func (j *job) clientFor(in, below *dir) *usftp.Client {
 
 var errLinkInWay = errors.New("a symbolic link has taken its place, and is not followed")
 
-// look looks at a directory whose entries were listed, and returns what waits for that and says why
-// nothing may be done there. It starts without waiting: directories on the way down are being listed
-// already.
+// look checks a directory whose entries were listed. It returns a function that waits for the
+// answer and returns an error if the directory must not be changed. It starts without waiting:
+// directories on the way down are being listed already.
 func (w *walk) look(d *dir, entries []*entry) (moved func() error) {
 	if !d.looks || len(entries) == 0 {
 		return nil

@@ -19,7 +19,7 @@ type ConcatenateOptions struct {
 	Number bool // -n: number all lines
 }
 
-// Concatenate is cat. While one file is printed, the beginnings of the next ones are read.
+// Concatenate implements cat. While it prints one file, it reads the beginnings of the next ones.
 func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []string) error {
 	j := env.begin(ctx)
 	lines := &lineWriter{job: j, numbered: o.Number}
@@ -61,7 +61,7 @@ type beginning struct {
 }
 
 const (
-	// mostOpened is how many files are opened ahead, and catAhead how many bytes of each are read.
+	// mostOpened limits the files opened ahead, and catAhead the bytes read of each.
 	mostOpened = 16
 	catAhead   = 256 << 10
 	headAhead  = 32 << 10
@@ -75,7 +75,7 @@ func readAhead(j *job, names []string, size int) iter.Seq[*beginning] {
 			opened[i] = make(chan *beginning, 1)
 			go func() {
 				f := openAhead(j, names[i], size)
-				if oneHandle(j) { // what is open ahead of its turn would hold up the one before it
+				if oneHandle(j) { // a file opened ahead would hold up the one before it
 					f.close()
 				}
 				opened[i] <- f
@@ -133,11 +133,11 @@ func (f *beginning) close() {
 	}
 }
 
-// oneHandle reports whether the host can have one file open at a time.
+// oneHandle reports whether the host allows only one open file at a time.
 func oneHandle(j *job) bool { return private.OfClient(j.client).OneHandle() }
 
 // A steadyFile is read to its end although the host gives its handle to another file meanwhile: it
-// is opened again. What came before that notice is right.
+// is opened again. The data read before that error is right.
 type steadyFile struct{ *usftp.File }
 
 func (f steadyFile) Read(p []byte) (n int, err error) {
@@ -157,7 +157,7 @@ func (f steadyFile) WriteTo(w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// reopened opens the file again at its offset if that may mend err.
+// reopened opens the file again at its offset if that may cure err.
 func (f steadyFile) reopened(err error) bool {
 	return errors.Is(err, usftp.ErrSharedHandle) && f.Close() == nil && f.OpenRead() == nil
 }
@@ -180,7 +180,7 @@ type lineWriter struct {
 	numbered bool
 	number   int
 	inLine   bool   // the last line, possibly of the previous file, has not ended
-	rest     []byte // of the last line, as JSON
+	rest     []byte // start of the last line, for JSON
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -209,7 +209,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// end prints the last line of a file as JSON if nothing ends it.
+// end prints the last line of a file as JSON if it lacks a line break.
 func (w *lineWriter) end() {
 	if len(w.rest) > 0 {
 		w.emit()

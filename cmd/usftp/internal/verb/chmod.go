@@ -15,8 +15,8 @@ type ChangeModeOptions struct {
 	Mode      string // octal or symbolic
 }
 
-// ChangeMode is chmod. Links given as operands are followed; those below a directory are left
-// alone.
+// ChangeMode implements chmod. It follows links given as operands, and leaves links below a
+// directory alone.
 func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []string) error {
 	mode, err := parseMode(o.Mode)
 	if err != nil {
@@ -45,7 +45,7 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 		c.ops.add(func() {
 			_, err := pending.Wait()
 			if err == nil && was != to && !c.proved {
-				// the others are not looked at: it is not a matter of the file
+				// one check is enough: the answer depends on the server, not on the file
 				err = pretends(client, j.at(name), func(is usftp.FileStat) bool {
 					return is.HasMode() && (is.Mode^to)&0o777 != 0
 				})
@@ -68,7 +68,7 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 	return j.end()
 }
 
-// pretends returns an error if a server has said that it has set an attribute and has not. It asks
+// pretends returns an error if a server has claimed to set an attribute and has not. It asks
 // servers that are not known to be honest.
 func pretends(client *usftp.Client, at string, differs func(is usftp.FileStat) bool) error {
 	if private.OfClient(client).KnowsLinks() {
@@ -93,9 +93,9 @@ type changer struct {
 	follow    follow
 	owners    bool // change needs the names of owners
 	change    func(e *entry, name string)
-	in        *dir // which holds the file being changed; nil if that is an operand
+	in        *dir // holds the file being changed; nil for an operand
 	below     *dir // the file, if it is a directory
-	proved    bool // a change has been seen
+	proved    bool // a change has been confirmed
 	ops       pipeline
 }
 

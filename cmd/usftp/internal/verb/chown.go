@@ -18,8 +18,8 @@ type ChangeOwnerOptions struct {
 	NoFollow  bool   // -h: change links themselves
 }
 
-// ChangeOwner is chown. SFTP changes owners by number. Names can be used if the server translates
-// numbers to names (users-groups-by-id@openssh.com): see [numberSearch].
+// ChangeOwner implements chown. SFTP changes owners by number. Names can be used if the server
+// translates numbers to names (users-groups-by-id@openssh.com): see [numberSearch].
 func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []string) error {
 	j := env.begin(ctx)
 	owner, err := parseOwner(j, o.Owner)
@@ -71,7 +71,7 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 	return j.end()
 }
 
-// A newOwner is what chown sets. A number that is nil stays; user and group are the same in words.
+// A newOwner is an owner to set. A nil number stays; user and group are the same in words.
 type newOwner struct {
 	uid, gid    *uint32
 	user, group string
@@ -89,7 +89,7 @@ func (o newOwner) of(s *usftp.FileStat) (uid, gid uint32) {
 	return uid, gid
 }
 
-// ownerChange returns what chown -v says about a file.
+// ownerChange returns the line of chown -v about a file.
 func ownerChange(j *job, name string, s *usftp.FileStat, to newOwner) string {
 	what, user, group := "ownership", "", ""
 	if oldUser, oldGroup := j.names.of(s, false); to.uid != nil {

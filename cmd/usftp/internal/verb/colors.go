@@ -22,7 +22,7 @@ type Colors struct {
 
 type suffixColor struct{ suffix, code string }
 
-// defaultColors are those of GNU's ls.
+// defaultColors are the colours of GNU's ls.
 var defaultColors = map[string]string{
 	"di": "01;34", "ln": "01;36", "pi": "33", "so": "01;35", "bd": "01;33", "cd": "01;33",
 	"ex": "01;32", "su": "37;41", "sg": "30;43", "st": "37;44", "ow": "34;42", "tw": "30;42",
@@ -105,7 +105,7 @@ func (c *Colors) code(e *entry) string {
 	return c.kinds["fi"]
 }
 
-// link returns the colour of a symbolic link, which may be that of its target.
+// link returns the colour of a symbolic link, which may be its target's.
 func (c *Colors) link(e *entry) string {
 	switch {
 	case e.broken && c.kinds["or"] != "":
@@ -118,7 +118,7 @@ func (c *Colors) link(e *entry) string {
 	return c.code(&entry{name: e.target, stat: *e.targetStat})
 }
 
-// missing returns the colour of a link's target that does not exist.
+// missing returns the colour of a link's missing target.
 func (c *Colors) missing() string {
 	if c == nil {
 		return ""
@@ -138,7 +138,7 @@ func special(is bool, kind string) string {
 	return ""
 }
 
-// first returns the colour of the first kind that has one.
+// first returns the colour of the first kind that has a colour.
 func (c *Colors) first(kinds ...string) string {
 	for _, kind := range kinds {
 		if code := c.kinds[kind]; kind != "" && strings.Trim(code, "0;") != "" {

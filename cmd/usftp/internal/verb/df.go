@@ -27,8 +27,8 @@ type spaceLine struct {
 	ReadOnly   bool   `json:"read_only"`
 }
 
-// Space is df. It needs statvfs@openssh.com, which reports neither the device nor the mount point:
-// the host's name and the operand are printed instead.
+// Space implements df. It needs statvfs@openssh.com, which reports neither the device nor the mount
+// point: the host's name and the operand are printed instead.
 func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error {
 	j := env.begin(ctx)
 	rows := [][]string{{"Filesystem", "1K-blocks", "Used", "Available", "Use%", "Path"}}
@@ -63,7 +63,7 @@ func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error 
 	return j.end()
 }
 
-// columns returns the total, used and free space of a file system, and how much is used.
+// columns returns a file system's total, used and free space, and the used percentage.
 func (o SpaceOptions) columns(s *usftp.StatVFS) []string {
 	total, left, free := s.Blocks, s.Bfree, s.Bavail
 	unit := func(blocks uint64) string { return strconv.FormatUint(kibibytes(blocks*s.Frsize), 10) }
@@ -85,7 +85,7 @@ func (o SpaceOptions) columns(s *usftp.StatVFS) []string {
 // kibibytes rounds up.
 func kibibytes(bytes uint64) uint64 { return (bytes + 1023) / 1024 }
 
-// percent returns how much of the space available to users is in use, rounded up, as df does.
+// percent returns the used share of the space available to users, rounded up, as df does.
 func percent(used, free uint64) string {
 	if used+free == 0 {
 		return "-"

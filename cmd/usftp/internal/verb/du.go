@@ -15,7 +15,7 @@ type DiskUsageOptions struct {
 	Depth     int  // -d: print only down to this many levels; negative means all
 }
 
-// DiskUsage is du. Version 3 of the protocol has no block counts, so sizes are those of du
+// DiskUsage implements du. Version 3 of the protocol has no block counts, so sizes are as with du
 // --apparent-size, and a file with several names counts once per name. Links are not followed.
 func DiskUsage(ctx context.Context, env *Env, o DiskUsageOptions, names []string) error {
 	if o.Summarize {

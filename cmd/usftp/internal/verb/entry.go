@@ -13,9 +13,9 @@ type entry struct {
 	name string // the last element of its path, or an operand
 	stat usftp.FileStat
 
-	target     string          // of a symbolic link, if it was asked for
-	targetStat *usftp.FileStat // of a symbolic link's target, if it was asked for
-	broken     bool            // it was asked for and does not exist
+	target     string          // of a symbolic link, if requested
+	targetStat *usftp.FileStat // of a symbolic link's target, if requested
+	broken     bool            // the target was requested and does not exist
 }
 
 // The types of files in POSIX's mode bits.
@@ -30,7 +30,7 @@ const (
 	typeSocket = 0o140000
 )
 
-// A fileType is what the verbs call a type of file.
+// A fileType is the verbs' names for a type of file.
 type fileType struct {
 	letter byte   // ls -l
 	name   string // --json
@@ -80,8 +80,8 @@ const (
 	followAlways        // and a link without a target is an error
 )
 
-// lookup asks for the attributes of operands, all at once. Those that fail go to failed, or are
-// reported if that is nil.
+// lookup asks for the attributes of operands, all at once. It passes failures to failed, or reports
+// them if failed is nil.
 func (j *job) lookup(names []string, f follow, failed func(name string, err error)) []*entry {
 	if failed == nil {
 		failed = func(name string, err error) { j.fail("access", name, err) }

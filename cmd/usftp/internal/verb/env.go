@@ -15,10 +15,10 @@
 // mistake in the options.
 //
 // Each verb has a file, and a run of it is a job (job.go). After a failure, reasons.go finds out
-// what the server did not say. All recursive verbs share one walker (walk.go), which lists
-// directories ahead of the visit, and one pipeline (pipeline.go), which starts changes without
-// waiting for them, so that large trees and long links take little time. Both use bounded memory,
-// and output is in order.
+// the reason that the server did not give. All recursive verbs share one walker (walk.go), which
+// lists directories ahead of the visit, and one pipeline (pipeline.go), which starts changes
+// without waiting for them, so that large trees and long links take little time. Both use bounded
+// memory, and output is in order.
 package verb
 
 import (
@@ -43,22 +43,22 @@ type Env struct {
 	Out io.Writer         // the verb's output, which it buffers
 	Say func(line string) // takes one line about a failure, safe for a terminal
 
-	// Waiting is called again and again while a verb waits, unless it is nil. It may end the
-	// verb's context if nobody reads Out any more.
+	// Waiting is called again and again while a verb waits, unless it is nil. It may end the verb's
+	// context once Out has no reader any more.
 	Waiting func()
 
-	// Ask asks the user before something is removed or replaced. Nil means that nobody can be
-	// asked, which counts as no.
+	// Ask asks the user before a file is removed or replaced. Nil means that nobody can be asked,
+	// which counts as no.
 	Ask func(ctx context.Context, question string) (yes bool, err error)
 
-	// Run runs a program on this machine, for find -exec; nil means that there are none. Operand
-	// returns how other commands name a path on the host; nil means as it is.
+	// Run runs a program on this machine, for find -exec; nil means that programs cannot be run.
+	// Operand returns how other commands name a path on the host; nil means as it is.
 	Run     func(ctx context.Context, argv []string) error
 	Operand func(name string) string
 
-	// Renew replaces the connection, which was lost with err; progress says that something was
-	// printed since the last time. It returns nil if there is none. Nil means that connections are
-	// not replaced.
+	// Renew replaces the connection, which was lost with err; progress means that output was printed
+	// since the last call. It returns nil if there is no new connection. Nil means that connections
+	// are not replaced.
 	Renew func(err error, progress bool) *usftp.Client
 	Again bool // the verb is run again, since a connection was lost
 
@@ -66,12 +66,12 @@ type Env struct {
 	Width    int  // of the terminal; 0 means 80
 	Colors   *Colors
 	JSON     bool // print JSON objects instead, one per line
-	Verbose  bool // -v: rm, mv, mkdir and the like print what they have done
+	Verbose  bool // -v: rm, mv, mkdir and the like print each change
 
 	Now func() time.Time // nil means time.Now
 
-	names   *owners  // of users and groups; kept between verbs
-	earlier *earlier // the runs of this verb before; nil unless it changes files
+	names   *owners  // names of users and groups; kept between verbs
+	earlier *earlier // the earlier runs of this verb; nil unless it changes files
 }
 
 // at returns the path on the host of an operand, or of a path below one.
@@ -92,7 +92,7 @@ func (e *Env) now() time.Time {
 	return time.Now()
 }
 
-// usage returns an error about the options or operands of a verb; nothing was done.
+// usage returns an error in the options or operands of a verb that has done nothing.
 func usage(format string, args ...any) error {
 	return &ui.UsageError{Err: fmt.Errorf(format, args...)}
 }

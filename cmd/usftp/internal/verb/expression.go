@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// An Expression is what find evaluates for each file.
+// An Expression is find's expression, evaluated for each file.
 type Expression struct {
 	test       expressionTest
 	maxDepth   int // negative if there is none
@@ -24,7 +24,7 @@ type Expression struct {
 }
 
 // Primaries are the words that start a primary of an expression, with the number of arguments of
-// each. -exec has as many as [Arguments] says.
+// each. For -exec, [Arguments] returns the number.
 var Primaries = map[string]int{
 	"-name": 1, "-iname": 1, "-path": 1, "-ipath": 1, "-wholename": 1, "-type": 1, "-size": 1,
 	"-mtime": 1, "-mmin": 1, "-atime": 1, "-amin": 1, "-newer": 1, "-perm": 1, "-user": 1,
@@ -34,7 +34,7 @@ var Primaries = map[string]int{
 	"-quit": 0, "-o": 0, "-or": 0, "-a": 0, "-and": 0, "-not": 0, "!": 0, "(": 0, ")": 0,
 }
 
-// ParseExpression parses an expression of find's. Errors are of type [*ui.UsageError].
+// ParseExpression parses an expression of find. Errors are of type [*ui.UsageError].
 func ParseExpression(words []string) (*Expression, error) {
 	p := &expressionParser{words: words, e: &Expression{maxDepth: -1}}
 	test := always
@@ -43,7 +43,7 @@ func ParseExpression(words []string) (*Expression, error) {
 		if test, err = p.or(); err == nil && p.at < len(words) {
 			err = fmt.Errorf("%q is not expected here", words[p.at])
 		}
-		// As with GNU find, so that nothing is deleted that -prune was meant to keep.
+		// As with GNU find, so that -delete does not delete files that -prune was meant to keep.
 		if err == nil && p.e.deletes && p.prunes && !p.depth {
 			err = errors.New("-delete turns on -depth, with which -prune does nothing; use ! -path " +
 				"instead, or give -depth as well")
@@ -193,7 +193,7 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 		return printfAction(p.e, argument)
 	case "-delete":
 		p.acts, p.e.deletes, p.e.depthFirst = true, true, true
-		wait := p.at < len(p.words) // what follows depends on the result
+		wait := p.at < len(p.words) // the rest of the expression depends on the result
 		return func(v *visit) bool { return v.remove(wait) }, nil
 	case "-prune":
 		p.prunes = true
@@ -243,7 +243,7 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 	return p.ownerTest(word, argument)
 }
 
-// ownerTest is -user and -group: a name if the server translates names, or a number.
+// ownerTest returns -user or -group: a name if the server translates names, or a number.
 func (p *expressionParser) ownerTest(word, argument string) (expressionTest, error) {
 	p.e.owners = true
 	number, err := strconv.ParseUint(argument, 10, 32)
@@ -258,7 +258,7 @@ func (p *expressionParser) ownerTest(word, argument string) (expressionTest, err
 	}, nil
 }
 
-// typeTest is -type: letters, separated by commas.
+// typeTest returns -type: letters, separated by commas.
 func typeTest(argument string) (expressionTest, error) {
 	kinds := map[string]uint32{"f": typeFile, "d": typeDir, "l": typeLink, "p": typeFIFO,
 		"s": typeSocket, "b": typeBlock, "c": typeChar}
@@ -301,7 +301,7 @@ func numberTest(argument string, value func(v *visit) uint64) (expressionTest, e
 	}, nil
 }
 
-// sizeTest is -size. As in GNU's find, sizes are rounded up to the unit.
+// sizeTest returns -size. As in GNU's find, sizes are rounded up to the unit.
 func sizeTest(argument string) (expressionTest, error) {
 	units := map[byte]uint64{'b': 512, 'c': 1, 'w': 2, 'k': 1 << 10, 'M': 1 << 20, 'G': 1 << 30}
 	unit := uint64(512)
@@ -320,8 +320,8 @@ func sizeTest(argument string) (expressionTest, error) {
 	})
 }
 
-// timeTest is -mtime, -mmin and the like. As in GNU's find, "-mtime n" is from n up to n+1 days
-// ago, "-mtime +n" at least n+1 days, and "-mmin n" from n-1 up to n minutes.
+// timeTest returns -mtime, -mmin and the like. As in GNU's find, "-mtime n" is from n up to n+1
+// days ago, "-mtime +n" at least n+1 days, and "-mmin n" from n-1 up to n minutes.
 func timeTest(argument string, unit time.Duration, access bool) (expressionTest, error) {
 	sign, number := compare(argument)
 	n, err := strconv.ParseFloat(number, 64)
@@ -350,7 +350,7 @@ func timeTest(argument string, unit time.Duration, access bool) (expressionTest,
 	}, nil
 }
 
-// permTest is -perm: a mode exactly, -mode for all of its bits, /mode for any.
+// permTest returns -perm: a mode exactly, -mode for all of its bits, /mode for any.
 func permTest(argument string) (expressionTest, error) {
 	kind := byte(0)
 	if argument != "" && (argument[0] == '-' || argument[0] == '/') {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Find is find: it visits the trees at some operands and evaluates an expression for each file. A
-// directory's entries come sorted by name. Links are not followed.
+// Find implements find: it visits the trees at some operands and evaluates an expression for each
+// file. A directory's entries come sorted by name. Links are not followed.
 func Find(ctx context.Context, env *Env, e *Expression, names []string) error {
 	f := &finder{job: env.begin(ctx), e: e}
 	f.start = f.now()
@@ -28,7 +28,7 @@ type finder struct {
 	remover *remover
 	newer   map[string]time.Time // the times of files named by -newer
 	held    []*argumentList      // of -exec
-	quit    bool                 // no action is carried out any more
+	quit    bool                 // stop carrying out actions
 }
 
 // A visit is a file being evaluated.
@@ -73,7 +73,7 @@ func (f *finder) find(names []string) {
 	f.runRest()
 }
 
-// prepare asks for what a listing does not contain: the names of owners and the targets of links,
+// prepare asks for attributes that a listing lacks: the names of owners and the targets of links,
 // if the expression uses them.
 func (f *finder) prepare(d *dir, entries []*entry) {
 	if f.e.owners || f.JSON {
@@ -137,7 +137,7 @@ func (v *visit) evaluate() error {
 	return nil
 }
 
-// print is an action that prints something about a file.
+// print carries out an action that prints a line about a file.
 func (v *visit) print(text func() string) bool {
 	switch {
 	case v.quit || v.earlier.has("file", v.path):
@@ -150,7 +150,7 @@ func (v *visit) print(text func() string) bool {
 	return true
 }
 
-// printPath is the action -print, and with end 0 -print0.
+// printPath carries out the action -print, or -print0 if end is 0.
 func (v *visit) printPath(end byte) bool {
 	return v.print(func() string {
 		if end == 0 {
@@ -160,7 +160,7 @@ func (v *visit) printPath(end byte) bool {
 	})
 }
 
-// remove is the action -delete. It waits for the outcome if the expression continues after it.
+// remove carries out the action -delete. It waits for the outcome if the expression continues.
 func (v *visit) remove(wait bool) bool {
 	if v.quit || v.path == "." { // as in GNU's find
 		return true
@@ -173,7 +173,7 @@ func (v *visit) remove(wait bool) bool {
 	code, failed := v.code, false
 	v.code = 0
 	if v.dir != nil {
-		v.dir.failed = false // what is left in it is not a failure yet
+		v.dir.failed = false // entries left in it are not a failure yet
 		r.leave(v.dir)
 	} else {
 		r.start(v.in, v.path)
@@ -189,7 +189,7 @@ func (v *visit) remove(wait bool) bool {
 	return !failed
 }
 
-// empty is the test -empty.
+// empty evaluates the test -empty.
 func (v *visit) empty() bool {
 	switch {
 	case v.entry.is(typeFile):

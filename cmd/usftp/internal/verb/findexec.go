@@ -11,8 +11,8 @@ import (
 )
 
 // An execution is the action -exec: a program that runs on this machine, without a shell. A server
-// chooses the names of files, so these are arguments and nothing else: never the program, never
-// text that a shell reads, and never a pattern to a program that takes operands as usftp does.
+// chooses the names of files, so these only become arguments: never the program, never text that a
+// shell reads, and never a pattern to a program that takes operands as usftp does.
 type execution struct {
 	argv  []string
 	files bool // it ends in {} +: as many files at once as fit
@@ -34,7 +34,7 @@ func Arguments(words []string) (n int, known bool) {
 	return n, known
 }
 
-// execution parses what follows -exec.
+// execution parses the words after -exec.
 func (p *expressionParser) execution() (expressionTest, error) {
 	n, _ := Arguments(p.words[p.at-1:])
 	end := p.at + n - 1
@@ -84,8 +84,8 @@ func (v *visit) operand() string {
 	return v.Operand(v.path)
 }
 
-// execute runs a program, and returns its failure, which it has reported itself. If it cannot be
-// run the verb ends, as it can for no other file.
+// execute runs a program, and returns its failure, which the program itself has reported. If the
+// program cannot be run the verb ends, as it would fail for every file.
 func (f *finder) execute(argv []string) error {
 	if f.quit || f.over() {
 		return f.stopped()
@@ -104,21 +104,21 @@ func (f *finder) execute(argv []string) error {
 	return err
 }
 
-// An argumentList is what the {} of an execution will be replaced by.
+// An argumentList holds the operands that will replace the {} of an execution.
 type argumentList struct {
 	execution *execution
 	operands  []string
 	bytes     int
 }
 
-// mostOperands and mostOperandBytes keep a command line below what systems take: 128 KiB of
+// mostOperands and mostOperandBytes keep a command line below the limits of systems: 128 KiB of
 // arguments and environment in POSIX's tools, and 32 KiB on Windows.
 const (
 	mostOperands     = 5000
 	mostOperandBytes = 24 << 10
 )
 
-// collect is -exec with {} +. As in find it is always true; a failure counts for the exit code.
+// collect carries out -exec with {} +. As in find it is always true; a failure sets the exit code.
 func (v *visit) collect(x *execution) bool {
 	if v.quit {
 		return true
@@ -145,7 +145,7 @@ func (f *finder) runOn(list *argumentList) {
 	list.operands, list.bytes = list.operands[:0], 0
 }
 
-// runRest runs what has been collected for {} +.
+// runRest runs the programs for the operands still collected for {} +.
 func (f *finder) runRest() {
 	f.quit = false
 	for _, list := range f.held {

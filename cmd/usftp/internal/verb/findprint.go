@@ -10,13 +10,13 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// The widths of find -ls, which cannot align what it has not seen yet.
+// The widths of find -ls, which cannot align files that it has not seen yet.
 const (
 	findOwnerWidth = 8
 	findSizeWidth  = 8
 )
 
-// list is the action -ls: a line as of ls -l, with the path. The protocol has no inodes and blocks.
+// list carries out -ls: a line of ls -l, with the path. The protocol has no inodes and blocks.
 func (v *visit) list() bool {
 	return v.print(func() string {
 		target := ""
@@ -28,7 +28,7 @@ func (v *visit) list() bool {
 	})
 }
 
-// printfAction is the action -printf.
+// printfAction returns the action -printf.
 func printfAction(e *Expression, format string) (expressionTest, error) {
 	format = unescape(format)
 	var err error
@@ -49,7 +49,7 @@ func printfAction(e *Expression, format string) (expressionTest, error) {
 	}, err
 }
 
-// statLetters are the letters of stat -c for those of find -printf.
+// statLetters maps letters of find -printf to those of stat -c.
 var statLetters = map[string]byte{"%": '%', "s": 's', "m": 'a', "M": 'A', "u": 'U', "g": 'G',
 	"U": 'u', "G": 'g'}
 
@@ -95,7 +95,7 @@ func (v *visit) field(name string) string {
 	return findTime(&v.entry.stat, t, timeFormats[name[1]])
 }
 
-// wholeSecond is what GNU's find prints after seconds; the protocol has no fractions.
+// wholeSecond is the fraction that GNU's find prints after seconds; the protocol has none.
 const wholeSecond = ".0000000000"
 
 // timeFormats are the formats of -printf's %Tk and %Ak for package time, by k.
@@ -106,7 +106,7 @@ var timeFormats = map[byte]string{'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 
 	'+': "2006-01-02+15:04:05" + fraction, 'c': "Mon Jan _2 15:04:05 2006",
 	'@': "@", 's': "s"}
 
-// ctimeFormat is how %t and %a print times.
+// ctimeFormat is the format of times of %t and %a.
 const ctimeFormat = "Mon Jan _2 15:04:05" + fraction + " 2006"
 
 // fraction stands for [wholeSecond] in a format of package time, which has at most nine digits.

@@ -58,7 +58,7 @@ func human(n uint64) string {
 	return ""
 }
 
-// recently is how old a file may be for ls -l to print its time with the hour instead of the year:
+// recently is the age up to which ls -l prints a file's time with the hour instead of the year:
 // half a Gregorian year.
 const recently = 31556952 * time.Second / 2
 
@@ -103,7 +103,7 @@ func columns(j *job, cells, plain []string) {
 // gap is the space between two columns.
 const gap = 2
 
-// layout returns in how many rows the cells fit, and the width of each column.
+// layout returns the number of rows into which the cells fit, and the width of each column.
 func layout(widths []int, total int) (rows int, column []int) {
 	most := max(1, total/(1+gap)) // columns
 	for columns := min(most, len(widths)); columns > 1; columns-- {

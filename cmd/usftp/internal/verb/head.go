@@ -27,7 +27,7 @@ func newHeadings(j *job, o HeadOptions, names []string) *headings {
 	return &headings{job: j, on: !j.JSON && !o.Quiet && (len(names) > 1 || o.Verbose)}
 }
 
-// more prints the heading of a file that has grown, unless the last output was that file's.
+// more prints the heading of a file that has grown, unless the last output came from that file.
 func (h *headings) more(name string) {
 	if h.count == 0 || h.last != name {
 		h.print(name)
@@ -47,14 +47,14 @@ func (h *headings) print(name string) {
 	h.last = name
 }
 
-// Head is head.
+// Head implements head.
 func Head(ctx context.Context, env *Env, o HeadOptions, names []string) error {
 	j := env.begin(ctx)
 	h := newHeadings(j, o, names)
 	lines := &lineWriter{job: j}
 	for f := range readAhead(j, names, headAhead) {
 		if f.err != nil {
-			if f.err == errIsDirectory { // which could be opened, to the tools
+			if f.err == errIsDirectory { // the tools could open it
 				h.print(f.name)
 			}
 			j.fail("read", f.name, f.err)
@@ -104,7 +104,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// copyBut copies all but the last n bytes, for which it needs that much memory.
+// copyBut copies all but the last n bytes, which it keeps in memory.
 func copyBut(w io.Writer, r io.Reader, n int64) error {
 	var held []byte
 	buf := make([]byte, 64<<10)

@@ -19,7 +19,7 @@ type job struct {
 	client *usftp.Client // ends with ctx
 	out    *bufio.Writer
 	code   int
-	err    error // what ends the verb
+	err    error // ends the verb
 }
 
 const outputBuffer = 64 << 10
@@ -33,13 +33,13 @@ func (e *Env) begin(ctx context.Context) *job {
 		out: bufio.NewWriterSize(e.Out, outputBuffer)}
 }
 
-// end writes what was printed, and returns the verb's result.
+// end writes the buffered output, and returns the verb's result.
 func (j *job) end() error {
 	j.flush()
 	switch {
 	case j.err != nil && !(errors.Is(j.err, errChanged) && j.ctx.Err() != nil):
 		return j.err
-	case j.ctx.Err() != nil: // which may be why the output differs
+	case j.ctx.Err() != nil: // this may be why the output differs
 		return context.Cause(j.ctx)
 	case j.code != 0:
 		return &ui.ExitError{Code: j.code}
@@ -50,7 +50,7 @@ func (j *job) end() error {
 // over reports whether the verb should stop.
 func (j *job) over() bool { return j.stopped() != nil }
 
-// stop ends the verb with an error, unless that is nil or something else has ended it.
+// stop ends the verb with an error, unless err is nil or the verb has already ended.
 func (j *job) stop(err error) {
 	if j.err == nil {
 		j.err = err
@@ -60,11 +60,11 @@ func (j *job) stop(err error) {
 // stopped returns why the verb is over, or nil.
 func (j *job) stopped() error { return cmp.Or(j.err, context.Cause(j.ctx)) }
 
-// fail reports that something could not be done to a file, and keeps exit code 1. If the connection
-// or the context has ended, the verb ends instead.
+// fail reports that an action on a file failed, and keeps exit code 1. If the connection or the
+// context has ended, the verb ends instead.
 func (j *job) fail(what, name string, err error) { j.failed(what+" "+j.title(name), name, err) }
 
-// failed is fail for a failure that concerns more than one file.
+// failed works like fail for a failure that concerns more than one file.
 func (j *job) failed(what, name string, err error) {
 	switch {
 	case err == nil || j.err != nil:
@@ -88,7 +88,7 @@ func (j *job) say(line string) {
 	j.Say(ui.Printable(line))
 }
 
-// flush writes what was printed. The reader may have gone.
+// flush writes the buffered output. The reader may have gone.
 func (j *job) flush() { j.stop(j.out.Flush()) }
 
 // title names a file in a message.
@@ -121,8 +121,8 @@ func (j *job) line(parts ...string) {
 // print prints one object of --json.
 func (j *job) print(object any) { j.stop(ui.WriteJSON(j.out, object)) }
 
-// done reports that something was done, for --json and -v. target is the other name of an operation
-// on two. Names in the text for -v are quoted.
+// done reports a completed action, for --json and -v. target is the other name of an operation on
+// two. Names in the text for -v are quoted.
 func (j *job) done(kind, name, target, text string) {
 	switch {
 	case j.earlier.has(kind, name):
@@ -133,7 +133,7 @@ func (j *job) done(kind, name, target, text string) {
 	}
 }
 
-// confirm asks about a file. If nobody can be asked the answer is no.
+// confirm asks the user about a file. If nobody can be asked the answer is no.
 func (j *job) confirm(question, name string) bool {
 	j.flush()
 	if j.Ask == nil || j.over() {

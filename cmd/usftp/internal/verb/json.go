@@ -18,7 +18,7 @@ type errorLine struct {
 	Message string `json:"message"`
 }
 
-// A doneLine reports something done: "removed", "made", "moved" and so on.
+// A doneLine reports a completed action: "removed", "made", "moved" and so on.
 type doneLine struct {
 	header
 	Path   string `json:"path"`

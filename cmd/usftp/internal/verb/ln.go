@@ -21,8 +21,8 @@ type LinkOptions struct {
 	NoFollow    bool // -n: like NoDirectory, if the last name is a link to a directory
 }
 
-// Link is ln: the last name is the link, or the directory for links to the others. With Symbolic
-// the others are the links' text. Hard links need hardlink@openssh.com.
+// Link implements ln: the last name is the link, or the directory for links to the others. With
+// Symbolic the others are the links' text. Hard links need hardlink@openssh.com.
 func Link(ctx context.Context, env *Env, o LinkOptions, names []string) error {
 	l := &linker{job: env.begin(ctx), o: o}
 	noDirectory := o.NoDirectory
@@ -118,8 +118,8 @@ func (l *linker) replace(source, at string, make func(at string) error) error {
 	return err
 }
 
-// renameOver stands in for posix-rename: it renames what is to be replaced out of the way, and back
-// if the new name is refused.
+// renameOver stands in for posix-rename: it renames the old target out of the way, and back if the
+// new name is refused.
 func renameOver(client *usftp.Client, name, at, aside string) error {
 	if err := client.Rename(at, aside); err != nil {
 		return err
@@ -137,7 +137,7 @@ func renameOver(client *usftp.Client, name, at, aside string) error {
 	return err
 }
 
-// isGone reports whether nothing has a name any more. Renaming one hard link to another of the same
+// isGone reports whether a name no longer exists. Renaming one hard link to another of the same
 // file does nothing and keeps both.
 func isGone(client *usftp.Client, name string) bool {
 	_, err := client.Lstat(name)

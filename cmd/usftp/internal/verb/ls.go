@@ -40,8 +40,8 @@ const (
 	SortNone            // -U, in the server's order
 )
 
-// List is ls. Without operands it lists ".". The exit code is 2 if an operand cannot be listed, and
-// 1 if something below one cannot.
+// List implements ls. Without operands it lists ".". The exit code is 2 if an operand cannot be
+// listed, and 1 if a file below one cannot.
 func List(ctx context.Context, env *Env, o ListOptions, names []string) error {
 	if len(names) == 0 {
 		names = []string{"."}
@@ -56,12 +56,11 @@ type lister struct {
 	*job
 	o       ListOptions
 	several bool // several directories are listed
-	printed bool // something was printed, so the next directory needs a blank line before it
+	printed bool // there was output, so the next directory needs a blank line before it
 }
 
 func (l *lister) list(names []string) {
-	// As in GNU's ls: a link to a directory that is an operand is followed, except with -l, -d or
-	// -F.
+	// As in GNU's ls: an operand that is a link to a directory is followed, except with -l, -d or -F.
 	follow := followToDir
 	if l.o.Long || l.o.Directory || l.o.Classify {
 		follow = followNever
@@ -126,7 +125,7 @@ func (l *lister) order() func(a, b *entry) int {
 	return by
 }
 
-// prepare asks for what a listing does not contain: the targets of links, and the names of owners.
+// prepare asks for attributes that a listing lacks: the targets of links, and the names of owners.
 func (l *lister) prepare(d *dir, entries []*entry) {
 	dirPath := func(e *entry) string {
 		if d == nil {
@@ -276,12 +275,12 @@ func (l *lister) mark(s *usftp.FileStat) string {
 	return ""
 }
 
-// A longRow is what ls -l aligns.
+// A longRow holds the columns that ls -l aligns.
 type longRow struct{ user, group, size string }
 
 func (j *job) longRow(e *entry, numeric, readable bool) longRow {
 	user, group := j.names.of(&e.stat, numeric)
-	// Made safe, since a server could send a name with a line break.
+	// Made safe, because a server could send a name with a line break.
 	r := longRow{ui.Printable(user), ui.Printable(group), "?"}
 	switch {
 	case !e.stat.HasSize():
@@ -293,8 +292,8 @@ func (j *job) longRow(e *entry, numeric, readable bool) longRow {
 	return r
 }
 
-// longLine returns a file as ls -l shows it. Version 3 has no link counts, so as in sftp there is a
-// "?".
+// longLine returns the line of ls -l for a file. Version 3 has no link counts, so as in sftp it
+// shows a "?".
 func longLine(e *entry, r longRow, users, groups, sizes int, now time.Time, name string) string {
 	return modeString(&e.stat) + " ? " + padRight(r.user, users) + " " + padRight(r.group, groups) +
 		" " + padLeft(r.size, sizes) + " " + timeString(&e.stat, now) + " " + name

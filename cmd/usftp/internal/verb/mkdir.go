@@ -14,7 +14,7 @@ type MakeDirectoryOptions struct {
 	Mode    string // -m: octal or symbolic; "" leaves it to the server
 }
 
-// MakeDirectory is mkdir.
+// MakeDirectory implements mkdir.
 func MakeDirectory(ctx context.Context, env *Env, o MakeDirectoryOptions, names []string) error {
 	j := env.begin(ctx)
 	var mode *modeChange
@@ -43,8 +43,8 @@ func MakeDirectory(ctx context.Context, env *Env, o MakeDirectoryOptions, names 
 	return j.end()
 }
 
-// makeDirectory makes a directory, with missing parents if parents is set, and returns what it has
-// made, even if it fails.
+// makeDirectory makes a directory, with missing parents if parents is set. It returns the
+// directories made, even if it fails.
 func makeDirectory(j *job, name string, parents bool) (made []string, err error) {
 	if !parents {
 		if err := j.client.Mkdir(j.at(name)); err != nil {
@@ -60,7 +60,7 @@ func makeDirectory(j *job, name string, parents bool) (made []string, err error)
 	return missing, nil
 }
 
-// present returns which names exist and which do not, after one round trip. Those about which the
+// present returns the existing and the missing names, after one round trip. Names about which the
 // server cannot be asked, as when the connection is lost, are neither.
 func present(j *job, names []string) (there, missing []string) {
 	var ops pipeline

@@ -109,8 +109,8 @@ func (m *modeChange) parseClause(clause string) error {
 	return nil
 }
 
-// Idempotent reports whether a mode for chmod means the same if it is set twice: it does unless it
-// copies permissions from one place to another, or a step after X changes what X looks at.
+// Idempotent reports whether setting a mode for chmod twice works like once. It does unless the
+// mode copies permissions from one class to another, or a step after X changes the bits X checks.
 func Idempotent(mode string) bool {
 	m, err := parseMode(mode)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *modeStep) apply(mode uint32, dir bool) uint32 {
 		bits = (mode >> (3 * strings.IndexByte("ogu", s.copy)) & 7) * 0o111
 	}
 	if s.all {
-		bits &^= ui.Umask() // the host's is not known
+		bits &^= ui.Umask() // the host's umask is not known
 	}
 	bits &= s.who
 	switch s.op {
@@ -167,7 +167,7 @@ func (s *modeStep) apply(mode uint32, dir bool) uint32 {
 	return mode&keep | bits
 }
 
-// CheckMode reports what is wrong with a mode for chmod or mkdir -m.
+// CheckMode returns the mistake in a mode for chmod or mkdir -m, or nil.
 func CheckMode(mode string) error {
 	_, err := parseMode(mode)
 	return err

@@ -23,7 +23,7 @@ type MoveOptions struct {
 	NoDirectory bool // -T: the target is the new name, even if it is a directory
 }
 
-// Move is mv on one host: the last name is the new name, or the directory that the others move to.
+// Move implements mv on one host: the last name is the new name, or the directory for the others.
 func Move(ctx context.Context, env *Env, o MoveOptions, names []string) error {
 	m := &mover{job: env.begin(ctx), o: o}
 	m.move(names)
@@ -106,9 +106,9 @@ func (m *mover) move(names []string) {
 	ops.drain()
 }
 
-// rename renames a file. It returns a function that waits for the answer. Where links might be
-// followed one file is renamed after the other. Without posix-rename a file that is to be replaced
-// is moved out of the way first.
+// rename renames a file and returns a function that waits for the answer. Where links might be
+// followed it renames one file after the other. Without posix-rename it first moves an existing
+// target out of the way.
 func (m *mover) rename(from, to string) (wait func() error) {
 	replace := !m.o.NoClobber
 	renamed := m.startRename(from, to, replace)
@@ -141,7 +141,7 @@ func (m *mover) startRename(from, to string, replace bool) (wait func() error) {
 	}
 }
 
-// isFile reports whether a name is a regular file's.
+// isFile reports whether a name belongs to a regular file.
 func (m *mover) isFile(name string) bool {
 	info, err := private.OfClient(m.client).Look(name)
 	return err == nil && info.Mode().IsRegular()
@@ -164,7 +164,7 @@ func (m *mover) links(names []string) (wait func() []bool) {
 	}
 }
 
-// replacedByLinks returns which targets are the files that their source, a symbolic link, leads to.
+// replacedByLinks reports for each target whether its source is a symbolic link that leads to it.
 // The link would replace the file and then lead to itself.
 func (m *mover) replacedByLinks(links []bool, sources, targets []string) []bool {
 	lost := make([]bool, len(links))
@@ -188,8 +188,8 @@ func (m *mover) replacedByLinks(links []bool, sources, targets []string) []bool 
 	return lost
 }
 
-// notMoved reports why a file could not be moved. Version 3 gives no reason, so both names are
-// looked at: one round trip, and two more if only a directory that is not empty explains it.
+// notMoved reports why a file could not be moved. Version 3 gives no reason, so it checks both
+// names: one round trip, and two more if only a directory that is not empty explains it.
 func (m *mover) notMoved(source, target string, err error) {
 	if m.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 		m.fail("move", source, err)
@@ -222,7 +222,7 @@ func (m *mover) notMoved(source, target string, err error) {
 	m.failed("move "+m.title(source)+" to "+m.title(target), source, err)
 }
 
-// inside reports whether what a name is to become lies in a directory, also through links.
+// inside reports whether a new name would lie in a directory, also through links.
 func (m *mover) inside(name, dir string) bool {
 	parent, _ := path.Split(strings.TrimRight(m.at(name), "/"))
 	async := m.client.Async()

@@ -12,11 +12,11 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// A numberSearch finds the number that a user or group has on the host. The protocol can only
-// translate numbers to names. So a search first asks about the likely numbers: those that the
-// host's /etc/passwd or /etc/group and this machine have for the name. The file may belong to a
-// chroot, and machines differ, so the server has the last word. Then the search asks about all
-// numbers, but not for long.
+// A numberSearch finds the number of a user or group on the host. The protocol can only translate
+// numbers to names. So a search first asks about the likely numbers: those that the host's
+// /etc/passwd or /etc/group and this machine have for the name. The file may belong to a chroot,
+// and machines differ, so the server has the last word. Then the search asks about all numbers,
+// within a time limit.
 type numberSearch struct {
 	client *usftp.Client
 	now    func() time.Time
@@ -26,7 +26,7 @@ type numberSearch struct {
 // noOwner means "no change" to the system's chown.
 const noOwner = 1<<32 - 1
 
-// parse returns the number of a user or group that is given by number or by name.
+// parse returns the number of a user or group given by number or by name.
 func (s *numberSearch) parse(text string) (uint32, error) {
 	digits, plain := strings.CutPrefix(text, "+") // never a name
 	n, err := strconv.ParseUint(digits, 10, 32)
@@ -83,20 +83,20 @@ func (s *numberSearch) likely(name string) (ids []uint32) {
 }
 
 const (
-	// highestOwner is the highest number searched for a name. Directory services with higher
-	// numbers have too many to try.
+	// highestOwner is the highest number searched for a name. Directory services with higher numbers
+	// have too many to try.
 	highestOwner = 1 << 16
 
-	// mostSearching is how long a search goes on. Some servers take 200 µs for each number.
+	// mostSearching limits the time of a search. Some servers take 200 µs for each number.
 	mostSearching = 2 * time.Second
 
-	// searchStep is how many numbers one request asks for, and searchAhead how many requests are
-	// in flight.
+	// searchStep is the number of numbers that one request asks for, and searchAhead the number of
+	// requests in flight.
 	searchStep  = 512
 	searchAhead = 4
 )
 
-// tryAll asks about all numbers, from 0, until the time is up. asked is where it stopped.
+// tryAll asks about all numbers, from 0, until the time is up. It stopped before asked.
 func (s *numberSearch) tryAll(name string) (id uint32, ok bool, asked uint32, err error) {
 	deadline := s.now().Add(mostSearching)
 	var answers []answer
@@ -147,11 +147,11 @@ func (s *numberSearch) ask(ids []uint32) answer {
 	}
 }
 
-// mostAccounts limits how much of /etc/passwd is read.
+// mostAccounts limits the bytes read of /etc/passwd.
 const mostAccounts = 1 << 20
 
 // readAccounts returns the lines with at least four fields of a file such as /etc/passwd; none if
-// it cannot be read.
+// the file cannot be read.
 func readAccounts(client *usftp.Client, file string) (lines [][]string) {
 	f, err := client.Open(file)
 	if err != nil {

@@ -22,10 +22,10 @@ func newOwners() *owners {
 	return &owners{users: make(map[uint32]string), groups: make(map[uint32]string)}
 }
 
-// mostOwners limits how many names are kept: a server may send new numbers forever.
+// mostOwners limits the names kept: a server may send new numbers forever.
 const mostOwners = 100_000
 
-// learn asks for the names of the entries' owners that are not known yet: one round trip, or none.
+// learn asks for the unknown names of the entries' owners: one round trip, or none.
 func (o *owners) learn(ctx context.Context, client *usftp.Client, entries []*entry) {
 	if !tellsOwners(client) {
 		return

@@ -1,6 +1,6 @@
 package verb
 
-// mostInFlight is how many changes a verb has in flight. Over a link of 100 ms that is 40,000 a
+// mostInFlight is how many changes a verb has in flight. Over a link of 100 ms they make 40,000 a
 // second, more than any server executes.
 const mostInFlight = 4096
 
@@ -8,11 +8,11 @@ const mostInFlight = 4096
 // started, on its owner's goroutine.
 type pipeline struct {
 	waits []func()
-	first int // index of the first not taken yet
+	first int // index of the oldest in flight
 }
 
-// add adds wait, which waits for the result of an operation that was just started. If too many are
-// in flight it first waits for the oldest.
+// add adds wait, which waits for the result of an operation just started. If too many are in flight
+// it first waits for the oldest.
 func (p *pipeline) add(wait func()) {
 	if len(p.waits)-p.first == mostInFlight {
 		p.take()
@@ -32,7 +32,7 @@ func (p *pipeline) take() {
 	wait()
 }
 
-// drain waits for all operations, and for those that are added in the meantime.
+// drain waits for all operations, including those added in the meantime.
 func (p *pipeline) drain() {
 	for p.first < len(p.waits) {
 		p.take()

@@ -8,8 +8,8 @@ import (
 )
 
 // quoted quotes a name as rm -v and others do, for a shell to read: in single quotes, with $'...'
-// for what cannot be printed, including characters of no width. A name with an apostrophe and
-// nothing else that is special comes in double quotes.
+// for unprintable characters, including characters of no width. A name whose only special character
+// is an apostrophe comes in double quotes.
 func quoted(name string) string {
 	if strings.Contains(name, "'") && !strings.ContainsFunc(name, specialInDouble) &&
 		utf8.ValidString(name) {
@@ -17,7 +17,7 @@ func quoted(name string) string {
 	}
 	var b strings.Builder
 	b.WriteByte('\'')
-	open, escaping := true, false // the quotes around what can be printed, and those of $'...'
+	open, escaping := true, false // the quotes around printable text, and those of $'...'
 	for i := 0; i < len(name); {
 		r, size := utf8.DecodeRuneInString(name[i:])
 		part := name[i : i+size]
@@ -55,7 +55,7 @@ func quoted(name string) string {
 			}
 		}
 	}
-	b.WriteByte('\'') // of the quotes that are open
+	b.WriteByte('\'') // closes the open quotes
 	return b.String()
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/internal/ui"
 )
 
-// Reasons that version 3 has no status for; verbs find them out once something has failed.
+// Reasons for which version 3 has no status; verbs find them out after a failure.
 var (
 	errIsDirectory  = errors.New("is a directory")
 	errNotDirectory = errors.New("not a directory")
@@ -51,7 +51,7 @@ func whyMissing(j *job, name string, err error) error {
 	return err
 }
 
-// prefixes returns the directories above a path, as it names them, the highest first, and the path.
+// prefixes returns the directories above a path, as spelled in it, the highest first, and the path.
 func prefixes(name string) (list []string) {
 	for i := 1; i < len(strings.TrimRight(name, "/")); i++ {
 		if name[i] == '/' && name[i-1] != '/' {
@@ -61,8 +61,8 @@ func prefixes(name string) (list []string) {
 	return append(list, name)
 }
 
-// reasonOf describes why something failed in a few words, using the server's if they say more than
-// the status code does.
+// reasonOf describes the reason for a failure in a few words, using the server's words if they say
+// more than the status code does.
 func reasonOf(err error) string {
 	status, _ := errors.AsType[*usftp.StatusError](err)
 	switch {
@@ -86,7 +86,7 @@ func reasonOf(err error) string {
 	return ui.ReasonOf(err)
 }
 
-// whyNotOpened investigates a refusal without a reason: directories cannot be read.
+// whyNotOpened looks for the cause of a refusal without a reason: directories cannot be read.
 func whyNotOpened(j *job, name string, err error) error {
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		if info, statErr := j.client.Stat(j.at(name)); statErr == nil && info.IsDir() {
@@ -96,7 +96,7 @@ func whyNotOpened(j *job, name string, err error) error {
 	return err
 }
 
-// whyNotRemoved investigates a refusal without a reason.
+// whyNotRemoved looks for the cause of a refusal without a reason.
 func whyNotRemoved(j *job, name string, err error) error {
 	if !errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -114,7 +114,7 @@ func whyNotRemoved(j *job, name string, err error) error {
 	return err
 }
 
-// holds reports whether a directory holds anything.
+// holds reports whether a directory has entries.
 func holds(j *job, name string) bool {
 	for _, err := range j.client.Entries(j.at(name)) {
 		return err == nil

@@ -19,9 +19,9 @@ type RemoveOptions struct {
 	Directories bool // -d: also empty directories
 }
 
-// Remove is rm. It follows no symbolic link, and refuses "/", "", "." and "..". If a directory is
-// replaced by a link while it runs, that is not followed on a server with beneath@usftp, and on
-// others only if it happens after the directory was listed and looked at.
+// Remove implements rm. It follows no symbolic link, and refuses "/", "", "." and "..". If a link
+// replaces a directory while it runs, it does not follow that link on a server with beneath@usftp,
+// and on others only if the link appears after the directory was listed and checked.
 func Remove(ctx context.Context, env *Env, o RemoveOptions, names []string) error {
 	r := newRemover(env.begin(ctx))
 	r.o = o
@@ -84,8 +84,8 @@ func (r *remover) remove(names []string) {
 		if plain[e.name] || e.isDir() || !e.stat.HasMode() {
 			return false
 		}
-		// As in GNU's rm: with -f, a file with a slash after its name counts as missing, which is
-		// not a failure. A link to a directory does not, unless -r is given.
+		// As in GNU's rm: with -f, a file with a slash after its name counts as missing, which is not a
+		// failure. A link to a directory does not, unless -r is given.
 		if !r.o.Force || !r.o.Recursive && r.leadsToDirectory(e) {
 			r.fail("remove", e.name+"/", errNotDirectory)
 		}
@@ -106,22 +106,22 @@ func (r *remover) leadsToDirectory(e *entry) bool {
 	return false
 }
 
-// mayBeGone reports whether an operand may be missing without that being a failure. If an earlier
-// run found it, that run removed it.
+// mayBeGone reports whether an operand may be missing without a failure. If an earlier run found
+// it, that run removed it.
 func (r *remover) mayBeGone(name string) bool {
 	return r.o.Force || r.Again && r.earlier.hasMet(name)
 }
 
-// ask asks before something is removed; it returns true without -i.
+// ask asks the user before a removal; it returns true without -i.
 func (r *remover) ask(question, name string) bool {
 	if !r.o.Interactive || r.o.Force {
 		return true
 	}
-	r.ops.drain() // complete what was confirmed before asking the next question
+	r.ops.drain() // complete the confirmed removals before asking the next question
 	return r.confirm(question, name)
 }
 
-// each removes a file, or decides about a directory.
+// each removes a file, or decides whether to enter a directory.
 func (r *remover) each(in *dir, e *entry, d *dir) error {
 	name := pathIn(in, e)
 	if d != nil {
@@ -157,7 +157,7 @@ func (r *remover) enterDirectory(d *dir, name string) error {
 	return fs.SkipDir
 }
 
-// keep records that something in a directory stays, and so the directory does.
+// keep records that an entry of a directory stays, and so the directory does.
 func (r *remover) keep(in *dir) {
 	if in != nil {
 		in.failed = true
@@ -197,7 +197,7 @@ func (r *remover) start(in *dir, name string) {
 	})
 }
 
-// startDirectory removes a directory, and its parent if that waits for nothing else.
+// startDirectory removes a directory, and its parent if that waits for no other entry.
 func (r *remover) startDirectory(d *dir) {
 	waited := d.done != nil
 	d.done = nil
@@ -210,12 +210,12 @@ func (r *remover) startDirectory(d *dir) {
 		switch {
 		case err == nil || errors.Is(err, fs.ErrNotExist) &&
 			(d.Err == nil || errors.Is(d.Err, fs.ErrNotExist)): // not so if it is a link now
-		case d.failed: // what is left in it has been reported
+		case d.failed: // the entries left in it have been reported
 			r.keep(d.parent)
 			r.finished(d.parent)
 			return
 		case d.Err != nil:
-			err = d.Err // why nothing in it was removed
+			err = d.Err // why no entry was removed
 		case d.Several:
 			// Some servers skip names if others are removed while they list.
 			err = d.client.RemoveAll(r.at(d.path))
@@ -225,7 +225,7 @@ func (r *remover) startDirectory(d *dir) {
 	})
 }
 
-// finished records that something in a directory is done.
+// finished records that an entry of a directory is done.
 func (r *remover) finished(in *dir) {
 	if in == nil {
 		return
@@ -235,10 +235,10 @@ func (r *remover) finished(in *dir) {
 	}
 }
 
-// removed reports the outcome for a file. done is what -v says before its name.
+// removed reports the outcome for a file. done is the text of -v before its name.
 func (r *remover) removed(in *dir, name, done string, err error) {
 	if err != nil && errors.Is(err, fs.ErrNotExist) && (in != nil || r.mayBeGone(name)) {
-		return // something else has removed it
+		return // another program has removed it
 	}
 	if err != nil {
 		r.keep(in)

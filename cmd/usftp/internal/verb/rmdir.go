@@ -10,7 +10,7 @@ type RemoveDirectoryOptions struct {
 	Parents bool // -p: also the parents in the path
 }
 
-// RemoveDirectory is rmdir: it removes empty directories.
+// RemoveDirectory implements rmdir: it removes empty directories.
 func RemoveDirectory(ctx context.Context, env *Env, o RemoveDirectoryOptions,
 	names []string) error {
 	j := env.begin(ctx)

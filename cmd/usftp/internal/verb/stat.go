@@ -17,8 +17,8 @@ type StatusOptions struct {
 	Plain  bool   // --printf: no line break after each, and escapes such as \n
 }
 
-// Status is stat. The protocol has no inodes, devices, link counts, blocks, birth times or change
-// times: these are left out, and formats show "?" for them.
+// Status implements stat. The protocol has no inodes, devices, link counts, blocks, birth times or
+// change times: these are left out, and formats show "?" for them.
 func Status(ctx context.Context, env *Env, o StatusOptions, names []string) error {
 	j := env.begin(ctx)
 	follow := followNever
@@ -66,13 +66,13 @@ func longTime(s *usftp.FileStat, t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05.000000000 -0700")
 }
 
-// formatted expands a format of stat's, such as "%n %s".
+// formatted expands a format of stat, such as "%n %s".
 func formatted(j *job, e *entry, format string) string {
 	return expandFormat(format, "", func(name string) string { return field(j, e, name[0]) })
 }
 
 // expandFormat replaces the fields of a format, such as %s or %-10s. The name of a field is a
-// letter; those in pairs are followed by another one, as T in %TY.
+// letter; letters in pairs take a second one, like T in %TY.
 func expandFormat(format, pairs string, field func(name string) string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

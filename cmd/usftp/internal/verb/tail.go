@@ -17,13 +17,13 @@ import (
 // TailOptions are the options of tail.
 type TailOptions struct {
 	HeadOptions
-	Follow   bool          // -f: print what is added as the file grows
+	Follow   bool          // -f: print the data added as the file grows
 	Retry    bool          // -F: follow the name, even if the file is rotated or missing
 	Interval time.Duration // -s: between checks of the files; 0 means a second
 }
 
-// Tail is tail. The protocol cannot wait for changes: with Follow, the sizes of all files are
-// requested at every interval, in one round trip.
+// Tail implements tail. The protocol cannot wait for changes: with Follow, it requests the sizes of
+// all files at every interval, in one round trip.
 func Tail(ctx context.Context, env *Env, o TailOptions, names []string) error {
 	j := env.begin(ctx)
 	if o.Count == 0 && !o.Other && !o.Follow && !o.Retry {
@@ -56,7 +56,7 @@ type tail struct {
 	files    []*followed
 }
 
-// A followed file is one that tail keeps watching.
+// A followed file is a file that tail keeps watching.
 type followed struct {
 	name   string
 	file   *usftp.File // closed or nil while the name is missing
@@ -69,7 +69,7 @@ type followed struct {
 func (t *tail) first(name string) {
 	f := &followed{name: name}
 	var file *usftp.File
-	err := usftp.ErrOneHandle // which the other one has for as long as it is followed
+	err := usftp.ErrOneHandle // the first file holds it for as long as it is followed
 	if len(t.files) == 0 || !oneHandle(t.job) {
 		file, err = t.client.OpenRead(t.at(name))
 	}
@@ -172,7 +172,7 @@ const (
 	mostBack  = 1 << 20
 )
 
-// startOfLast finds where a file's last n lines begin, reading backwards.
+// startOfLast returns the offset of a file's last n lines, reading backwards.
 func startOfLast(f *usftp.File, size, n int64) (int64, error) {
 	if n == 0 {
 		return size, nil
@@ -204,7 +204,7 @@ func startOfLast(f *usftp.File, size, n int64) (int64, error) {
 	return 0, nil
 }
 
-// lastOf prints the last lines or bytes of something that can only be read forwards.
+// lastOf prints the last lines or bytes of a file that can only be read forwards.
 func lastOf(w io.Writer, r io.Reader, o HeadOptions) (read int64, err error) {
 	var held [][]byte
 	var bytes int64
@@ -239,7 +239,7 @@ func lastOf(w io.Writer, r io.Reader, o HeadOptions) (read int64, err error) {
 	return read, nil
 }
 
-// follow prints what is added to the files until the verb is over. It replaces a lost connection
+// follow prints the data added to the files until the verb is over. It replaces a lost connection
 // itself and continues where it was, so its output need not be kept for another run.
 func (t *tail) follow() {
 	if t.flush(); t.over() {
@@ -267,7 +267,7 @@ func (t *tail) follow() {
 	}
 }
 
-// renew continues over another connection if the last one was lost, with what was added to the
+// renew continues over another connection if the last one was lost, with the data added to the
 // files in the meantime.
 func (t *tail) renew() bool {
 	if t.Renew == nil || t.ctx.Err() != nil || !errors.Is(t.err, net.ErrClosed) {
@@ -299,14 +299,14 @@ func (t *tail) renew() bool {
 	return !t.over() || t.renew()
 }
 
-// A look is the server's answers about a followed file: by its handle before and after asking by
+// A look holds the server's answers about a followed file: by its handle before and after asking by
 // its name, so that growth in between can be told apart from another file.
 type look struct {
 	before, after *usftp.Pending[*usftp.FileStat]
 	name          *usftp.Pending[fs.FileInfo]
 }
 
-// look requests all sizes at once, and prints what is new.
+// look requests all sizes at once, and prints the data added.
 func (t *tail) look() {
 	looks := make([]look, len(t.files))
 	for i, f := range t.files {
@@ -377,7 +377,7 @@ func (t *tail) took(f *followed, l look) bool {
 	return true
 }
 
-// printAdded prints what was added to a file.
+// printAdded prints the data added to a file.
 func (t *tail) printAdded(f *followed, size int64) error {
 	if size < f.offset {
 		t.say(t.title(f.name) + " was truncated")
@@ -409,8 +409,8 @@ func (t *tail) drop(f *followed) {
 	f.gone = true
 }
 
-// failOnce reports why a file cannot be followed, unless that was the last thing reported about it.
-// What ends the verb always goes to fail.
+// failOnce reports why a file cannot be followed, unless that was the last report about it. Errors
+// that end the verb always go to fail.
 func (t *tail) failOnce(f *followed, err error) {
 	if outputLost(t.job) {
 		return
@@ -421,7 +421,7 @@ func (t *tail) failOnce(f *followed, err error) {
 	}
 }
 
-// reopen says what has happened, and prints the file that now has the name from its beginning.
+// reopen reports the change, and prints the file that now has the name from its beginning.
 func (t *tail) reopen(f *followed, what string) {
 	file, err := t.client.Open(t.at(f.name))
 	if err != nil {

@@ -21,8 +21,8 @@ type TouchOptions struct {
 	Time     time.Time // zero means now, by this machine's clock
 }
 
-// Touch is touch: it creates missing files, and sets times. Times are whole seconds, and "now" is
-// this machine's time: SFTP cannot use the server's.
+// Touch implements touch: it creates missing files, and sets times. Times are whole seconds, and
+// "now" is this machine's time: SFTP cannot use the server's.
 func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error {
 	j := env.begin(ctx)
 	t := o.Time

@@ -28,34 +28,34 @@ type walk struct {
 	// on other goroutines, before the visit. Nil means always.
 	descend func(d *dir) bool
 
-	// prepare asks for more about entries before they are visited, on the goroutine that lists.
+	// prepare requests more attributes before entries are visited, on the goroutine that lists.
 	prepare func(d *dir, entries []*entry)
 
 	// enter, each and leave are those of [treewalk.Walk]. Any of them may be nil. From each,
-	// fs.SkipDir means nothing for what is not a directory.
+	// fs.SkipDir has no effect unless the entry is a directory.
 	enter func(d *dir, entries []*entry) error
 	each  func(d *dir, e *entry, below *dir) error
 	leave func(d *dir) error
 
-	// changes is set by verbs that change what they visit, and follows by those that follow
-	// operands that are links: see [walk.guard].
+	// changes is set by verbs that change the files visited, and follows by verbs that follow operands
+	// that are links: see [walk.guard].
 	changes, follows bool
 
 	again func() // see [treewalk.Walk.Again]
 	trees treewalk.Walk[*entry, dir, *dir]
 }
 
-// A dir is a directory of the tree. What visitors may use is set before they see it.
+// A dir is a directory of the tree. The fields for visitors are set before they see it.
 type dir struct {
 	treewalk.Dir[*entry, *dir]
 	entry  *entry
 	path   string        // as printed
 	parent *dir          // nil for an operand
-	client *usftp.Client // for requests on what is in it
+	client *usftp.Client // for requests on its entries
 	depth  int           // 0 for an operand
 
 	guarded bool // the client follows no link in it
-	looks   bool // the walk looks whether a link has taken its place
+	looks   bool // the walk checks whether a link has taken its place
 
 	// For visitors to use.
 	failed  bool
@@ -63,13 +63,13 @@ type dir struct {
 	done    func()
 	sum     uint64
 	count   int // entries visited
-	removed int // of them
+	removed int // entries removed
 
 	order int // among the operands
 }
 
-// run walks the trees at the operands, in order. Operands that are not directories are passed to
-// each, with a nil directory. An error of a visitor ends the verb, except errQuit.
+// run walks the trees at the operands, in order. It passes operands that are not directories to
+// each, with a nil directory. A visitor's error ends the verb, except errQuit.
 func (w *walk) run(operands []*entry) {
 	handles := uint64(0)
 	if limits, err := w.client.Limits(); err == nil {
@@ -101,7 +101,7 @@ func (w *walk) run(operands []*entry) {
 	}
 }
 
-// visit calls each. What is no directory cannot be skipped.
+// visit calls each. Only directories can be skipped.
 func (w *walk) visit(in *dir, e *entry, below *dir) (err error) {
 	if w.each != nil {
 		err = w.each(in, e, below)
@@ -127,7 +127,7 @@ func (w *walk) list(ctx context.Context, d *dir) iter.Seq2[*entry, error] {
 	}
 }
 
-// child returns the directory that an entry is, or nil.
+// child returns the dir of an entry that is a directory, or nil.
 func (w *walk) child(in *dir, e *entry) *dir {
 	if !e.isDir() {
 		return nil
@@ -136,7 +136,7 @@ func (w *walk) child(in *dir, e *entry) *dir {
 		client: in.client, guarded: in.guarded, looks: w.changes && !in.guarded}
 }
 
-// complete asks for what the listing did not include, and sorts.
+// complete requests the attributes that the listing lacks, and sorts.
 func (w *walk) complete(d *dir, entries []*entry) (moved func() error) {
 	if w.prepare != nil && len(entries) > 0 {
 		w.prepare(d, entries)
@@ -151,7 +151,7 @@ func (w *walk) complete(d *dir, entries []*entry) (moved func() error) {
 
 func byName(a, b *entry) int { return strings.Compare(a.name, b.name) }
 
-// listed is the enter of verbs that only report why a directory cannot be listed.
+// listed reports why a directory cannot be listed; it is the enter function of several verbs.
 func (j *job) listed(d *dir, _ []*entry) error {
 	if d.Err != nil {
 		j.fail("list", d.path, d.Err)
