@@ -126,7 +126,7 @@ func (w *worker) run(ctx context.Context) {
 }
 
 // deliver tries to deliver a message, and tells the store. If the store does not answer, the
-// message comes again.
+// message is delivered again.
 func (w *worker) deliver(ctx context.Context, m store.Message) {
 	err := w.try(ctx, m)
 	settling := context.WithoutCancel(ctx)

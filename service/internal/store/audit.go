@@ -34,7 +34,7 @@ type Record struct {
 	Details   string    `json:"details,omitempty"`
 	By        string    `json:"by,omitempty"`
 	Error     string    `json:"error,omitempty"`
-	Count     int64     `json:"count,omitempty"` // of records that there are not
+	Count     int64     `json:"count,omitempty"` // of records lost or left out
 }
 
 // RecordsLost is the kind of a record that says how many others were lost, because the store was
