@@ -44,7 +44,7 @@ func objectRoot(root string) (spelled, bucket, prefix string, err error) {
 	return "s3://" + bucket + "/" + prefix, bucket, prefix + "/", nil
 }
 
-// objects are the roots in object storage. All share memory; those in one bucket share the state,
+// objects has the roots in object storage. All share memory; roots in one bucket share the state,
 // since one may lie in another.
 type objects struct {
 	storage storage

@@ -33,7 +33,7 @@ const (
 	// longestWait is how long a message waits for its next try at most.
 	longestWait = 15 * time.Minute
 
-	// parting is how long deliveries may go on when the server ends.
+	// parting is how long deliveries may continue when the server ends.
 	parting = 5 * time.Second
 )
 

@@ -1,4 +1,4 @@
-// Package status shows what a service does, on a page and as JSON, and takes an administrator's
+// Package status shows the state of a service, on a page and as JSON, and takes an administrator's
 // orders.
 package status
 
@@ -439,7 +439,7 @@ func (b *Board) EndLogin(ctx context.Context, node string, id uint64) error {
 	return err
 }
 
-// LiftBan lifts the ban of an address, with those of users there, or of a user there.
+// LiftBan lifts the ban of an address, with the bans of users there, or of a user there.
 func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	if b.Store == nil {
 		return errNoStore

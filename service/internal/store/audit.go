@@ -46,7 +46,7 @@ const (
 	// slow.
 	mostUnwritten = 16 << 20
 
-	// recordsAtOnce is how many records a statement reads or writes, unless those to write have
+	// recordsAtOnce is how many records a statement reads or writes; it writes fewer if they have
 	// bytesAtOnce.
 	recordsAtOnce = 500
 	bytesAtOnce   = 256 << 10
@@ -114,8 +114,8 @@ func (u *unwritten) size() int { return len(u.text) + len(u.user) + 200 }
 
 func (r *trail) init() { r.most, r.full = mostUnwritten, make(chan struct{}, 1) }
 
-// Record appends to the audit trail: soon, and without waiting. Records beyond those that a node
-// can keep while the store is down are lost; the log, and the trail itself, say how many.
+// Record appends to the audit trail: soon, and without waiting. If a node cannot keep all records
+// while the store is down, some are lost; the log, and the trail itself, say how many.
 func (s *Store) Record(one Record) {
 	one.Node = s.node
 	text, err := json.Marshal(one)

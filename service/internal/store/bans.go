@@ -87,8 +87,7 @@ func setBan(t tx, source sshd.Source, ban time.Duration) error {
 	return t.notify(fmt.Sprintf("%s %d", source, ms))
 }
 
-// set bans a source on this node. A ban of 0 lifts the source's ban, and a network's also those of
-// its users.
+// set bans a source on this node. A ban of 0 lifts the source's, and a network's also its users'.
 func (b *Bans) set(source sshd.Source, ban time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +136,7 @@ func (b *Bans) Add(ctx context.Context, source sshd.Source, ban time.Duration) e
 	return err
 }
 
-// Lift lifts the ban of a source and forgets its failures; of a network, those of all its users. It
+// Lift lifts the ban of a source and forgets its failures; of a network, also its users'. It
 // reports whether there was a ban.
 func (b *Bans) Lift(ctx context.Context, source sshd.Source) (banned bool, err error) {
 	err = b.store.do(ctx, func(t tx) error {

@@ -208,8 +208,8 @@ func (s *sessions) write(t tx) error {
 	return nil
 }
 
-// forgetSessions frees the places of a node: those of the rows that it has deleted, and not of rows
-// read before, since the node may be alive, and one of its sessions may end meanwhile.
+// forgetSessions frees the places of a node. It frees the rows that it has deleted, not rows read
+// before: the node may be alive, and one of its sessions may end meanwhile.
 func forgetSessions(t tx, node string) error {
 	freed, name, used := map[string]int64{}, "", int64(0)
 	if err := t.each(`DELETE FROM sessions WHERE node = $1 RETURNING name, used`, []any{node},

@@ -252,8 +252,8 @@ func (s *signs) still(lives int, dead time.Duration) bool {
 	return s.lives == lives && ago < dead/2
 }
 
-// Statements returns how many statements this node has sent to the database, except those that
-// begin or end a transaction.
+// Statements returns how many statements this node has sent to the database, apart from the
+// beginnings and ends of transactions.
 func (s *Store) Statements() int64 { return s.db.statements.Load() }
 
 // bury frees everything held by nodes without a sign of life. A node that is alive after all may
