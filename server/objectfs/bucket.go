@@ -8,8 +8,8 @@ import (
 )
 
 // Bucket is object storage with the semantics of S3: an object appears whole, or not at all. Errors
-// match fs.ErrNotExist if there is no such object or upload, [ErrPrecondition] if a condition does
-// not hold, and fs.ErrPermission if the storage refuses, as errors.Is sees it. Methods are called
+// match by errors.Is: fs.ErrNotExist if there is no such object or upload, [ErrPrecondition] if a
+// condition does not hold, fs.ErrPermission if the storage refuses. Methods are called
 // concurrently, and must not retain bodies.
 type Bucket interface {
 	// Head describes an object.
@@ -48,7 +48,7 @@ type Bucket interface {
 	// there are further parts.
 	ListParts(ctx context.Context, key, id string, after int) (parts []Part, more bool, err error)
 
-	// Complete makes the parts an object.
+	// Complete makes an object of the parts.
 	Complete(ctx context.Context, key, id string, parts []Part, when Condition) (Object, error)
 
 	// Abort drops an upload and its parts.

@@ -11,8 +11,8 @@ import (
 )
 
 // List implements [server.Lister], page by page: first the stored entries, then the uploads that
-// wait under temporary names, except where an entry is stored under the same name: STAT describes
-// that one, too.
+// wait under temporary names. An entry stored under the same name hides an upload: STAT describes
+// the entry, too.
 func (f *FS) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	return sequence(func(yield func(*info) bool) error { return f.list(ctx, f.key(name), yield) })
 }
@@ -126,7 +126,7 @@ func (i *info) order() string {
 	return i.name
 }
 
-// uploads describes the pending uploads in a directory. Without hidden, it returns those under
+// uploads describes the pending uploads in a directory. Without hidden, it returns uploads under
 // temporary names, which clients see unless they are still being written; with hidden, the others,
 // which only STAT shows, once they are abandoned.
 func (f *FS) uploads(ctx context.Context, dir string, hidden bool) (list []*info, err error) {

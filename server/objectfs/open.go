@@ -73,7 +73,7 @@ func (f *FS) openReader(ctx context.Context, name string) (server.File, error) {
 	return newReader(ctx, f, name, i), nil
 }
 
-// openWriter locks a key, and finds out which file is there.
+// openWriter locks a key, and finds the object or upload there.
 func (f *FS) openWriter(ctx context.Context, key string, flags uint32) (*writer, error) {
 	if len(key) > MaxKey {
 		return nil, errLongName

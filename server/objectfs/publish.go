@@ -40,7 +40,7 @@ func (w *writer) closeUnchanged(ctx context.Context) error {
 	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, w.upload.ID != ""))
 }
 
-// publish makes the written file an object.
+// publish makes an object of the written file.
 func (w *writer) publish(ctx context.Context) error {
 	if _, length := w.fs.layout.span(0); w.size <= length && len(w.stored) == 0 {
 		return w.putWhole(ctx)
@@ -73,7 +73,8 @@ func (w *writer) fence(ctx context.Context,
 // fenced makes an object of an upload, at a key, in place of base, or of none. The request may be
 // held up in the network for so long that another session gets the lock, and writes: so it has a
 // condition, which then fails. The condition also fails if a program without the lock has changed
-// or removed the object: unless the client wants that, this object then comes last.
+// or removed the object: unless the client wants that, fenced tries again, so that this object
+// comes last.
 func (f *FS) fenced(ctx context.Context, u Upload, key string, want Condition, base *Object,
 	store func(Condition) (Object, error)) (made Object, err error) {
 	if want != (Condition{}) {

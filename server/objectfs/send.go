@@ -75,8 +75,8 @@ func (w *writer) begin(broken bool) (Upload, error) {
 	return u, w.fs.state.Update(w.work, u)
 }
 
-// fillGaps fills the unwritten ranges of a part: with the bytes stored there, and with zeros beyond
-// those.
+// fillGaps fills the unwritten ranges of a part: with the old file's bytes, and with zeros beyond
+// them.
 func (w *writer) fillGaps(p *part, gaps []span, shows int64) error {
 	for _, gap := range gaps {
 		old := min(max(shows-p.start, gap.from), gap.to)

@@ -25,7 +25,7 @@ type State interface {
 
 	// Settle calls SetTime for the object that an upload has become, and Unlock for the upload, which
 	// is forgotten. If it fails the caller still holds the lock. It is a no-op if another session has
-	// taken the lock since Lock: the time is that of the other session's object.
+	// taken the lock since Lock: then the time belongs to the other session's object.
 	Settle(ctx context.Context, u Upload, key string, made Stamp) error
 
 	// Unlock releases the lock. The upload stays pending if keep is set, and is forgotten otherwise.

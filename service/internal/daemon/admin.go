@@ -23,7 +23,7 @@ type adminTable struct {
 	Key         string `toml:"key"`
 }
 
-// admin has the access to the status page, and its certificate.
+// admin has the settings of the status page, and its certificate.
 type admin struct {
 	status.Access
 	certificate, key string // files
@@ -191,7 +191,7 @@ func (s *service) shownOutsiders() (all []status.User) {
 	return all
 }
 
-// outsider is settings.outsider of the settings that were read last.
+// outsider calls settings.outsider on the settings that were read last.
 func (s *service) outsider(name string) bool {
 	made := s.latest.Load()
 	return made != nil && made.outsider(name)

@@ -25,7 +25,7 @@ import (
 	"github.com/usftp/usftp/service/internal/outside"
 )
 
-// passwordOutside is in place of the hash of a user whose password another service checks.
+// passwordOutside stands for the hash of a user whose password another service checks.
 const passwordOutside = "outside"
 
 // askTable has the settings common to all services that are asked.

@@ -359,7 +359,7 @@ func (l *LDAP) entry(conn *ldap.Conn, base string, scope int, filter, user strin
 	return entry, nil
 }
 
-// groups returns the user's groups, or a refusal if none of them is required.
+// groups returns the user's groups, or a refusal if Require has none of them.
 func (l *LDAP) groups(conn *ldap.Conn, entry *ldap.Entry, user string) (answer Answer, err error) {
 	answer.Groups = entry.GetEqualFoldAttributeValues("memberOf")
 	if l.GroupBase != "" {

@@ -183,7 +183,8 @@ func (a *application) stays(info fs.FileInfo) error {
 }
 
 // ifOld returns the context of a change beneath the folder that is made only if the file is still
-// old. After the first look hooks are asked, which may take long, and this process may be suspended.
+// old. Hooks are asked after the first look, which may take long, and this process may be
+// suspended.
 func (a *application) ifOld(ctx context.Context) context.Context {
 	return server.WithCondition(beneath(ctx), a.stays)
 }

@@ -174,7 +174,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) 
 	o, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
 		return b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
 	})
-	if odd := listable(key); odd != nil && err != nil { // objects that others have stored can be removed
+	if odd := listable(key); odd != nil && err != nil { // objects of others can be removed
 		return objectfs.Object{}, odd
 	}
 	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},

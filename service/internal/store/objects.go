@@ -177,7 +177,7 @@ func (o objects) write(t tx, u objectfs.Upload, node string) (rows int64, err er
 }
 
 // Confirm implements [objectfs.State]. Others can take a lock of this node only if they have heard
-// no sign of life for long; the store need not be asked if they have heard one.
+// no sign of life for long; the store need not be asked if they have heard one lately.
 func (o objects) Confirm(ctx context.Context, u objectfs.Upload) error {
 	life, ok := o.store.rights.life(right{o.bucket, u.Name})
 	if ok && o.store.signs.still(life, o.store.times.dead) && !o.store.Down() {
@@ -294,8 +294,8 @@ func beyond(prefix string) []byte {
 	return after
 }
 
-// SetTime implements [objectfs.State]. A time that cannot be cleared does no harm: its ETag is
-// another.
+// SetTime implements [objectfs.State]. A time that cannot be cleared does no harm: it has another
+// ETag.
 func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time) error {
 	err := o.store.doOne(ctx, func(t tx) error {
 		return o.setTime(t, key, objectfs.Stamp{ETag: etag, MTime: mtime})

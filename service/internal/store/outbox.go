@@ -193,8 +193,8 @@ func (s *Store) settle(t tx, parts []endedPart) error {
 	return nil
 }
 
-// again posts a message that others delivered as a dead node's, unless the store has already heard
-// that its change was made.
+// again posts a message once more that others took for a dead node's, unless the store has already
+// heard that its change was made.
 func again(t tx, m Message) error {
 	unsure := int64(1)
 	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{m.ID},

@@ -31,7 +31,7 @@ type Account struct {
 	mu      sync.Mutex
 	total   amount // the store's total, as last heard
 	spare   amount // the part that this node has taken or freed and not used; may be negative
-	counts  int64  // how often it has been counted, as the store last said
+	counts  int64  // how often it has been counted, as last read
 	counted bool   // an uncertain count of a dead node no longer matters
 	known   bool   // the store has a row
 	leased  bool   // it has a lease

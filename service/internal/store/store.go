@@ -362,7 +362,7 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 	return fmt.Errorf("%w (%v)", ErrDown, err)
 }
 
-// A refusal is an error that the store answered with, and so is not down.
+// A refusal is an error in an answer of the store, which is not down.
 type refusal struct{ error }
 
 // Err returns nil, or why the store does not answer.

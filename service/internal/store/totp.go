@@ -81,8 +81,8 @@ func (s *Store) Secrets(ctx context.Context) (names []string, recovery []int, er
 }
 
 // UseCode accepts a user's code once, on all nodes together: match returns the number of the code,
-// which must be greater than the last code's. hash is the code's own, if it is for recovery. While
-// the store does not answer no code is accepted, since it may have been used elsewhere.
+// which must be greater than the last code's. hash is the hash of a recovery code. While the store
+// does not answer no code is accepted, since it may have been used elsewhere.
 func (s *Store) UseCode(ctx context.Context, name, hash string,
 	match func(secret string) (number int64, ok bool)) error {
 	var wrong error // which must be counted, so the transaction commits

@@ -12,7 +12,7 @@ import (
 // A User may log in on every node. A limit of 0 means none.
 type User struct {
 	Name       string
-	Root       string   // or that of the group
+	Root       string   // "" for the group's
 	Group      string   // of the configuration, or ""
 	Keys       []string // lines of authorized_keys
 	Password   string   // its hash, or ""
