@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// answer is what the storage sends for one request. Stretches come from it one after the other, each
-// when the client has come near enough; until then the storage has to wait.
+// answer is the storage's answer to one request. It brings stretches one after the other, each when
+// the client has come near enough; until then the storage has to wait.
 type answer struct {
 	end  int64         // of its range
-	at   int64         // where the body is
+	at   int64         // offset of the next byte of body
 	body io.ReadCloser // or nil
-	came int64         // how much of the body has
+	came int64         // bytes read from body
 	cuts int           // bodies in a row that ended early and brought little
 
 	// Under the source's lock.
-	stretches []*stretch // that are still to come
-	ended     bool       // no more are wanted
-	idle      bool       // none was wanted for a while
+	stretches []*stretch // still to be fetched
+	ended     bool       // no further stretch is wanted
+	idle      bool       // no stretch was wanted for a while
 	wanted    sync.Cond  // any of these has changed
 }
 
 const (
-	// longestIdle is how long the storage waits for the client. Many storages limit how many answers
-	// they send at a time.
+	// longestIdle is how long the storage waits for the client. Many storages limit the number of
+	// answers that they send at a time.
 	longestIdle = 5 * time.Second
 
-	// mostCuts is how many bodies in a row may end early without having brought littleCame.
+	// mostCuts is how many bodies in a row may end early with less than littleCame bytes.
 	mostCuts, littleCame = 5, 64 << 10
 )
 
@@ -38,7 +38,7 @@ func newAnswer(source *source, end int64) *answer {
 	return a
 }
 
-// load fetches the stretches of an answer, as they are wanted. If one fails, those after it do.
+// load fetches the stretches of an answer as they are wanted. If one fails, so do the later ones.
 func (q *stream) load(a *answer) {
 	q.source.mu.Lock()
 	defer q.source.mu.Unlock()
@@ -62,8 +62,7 @@ func (q *stream) load(a *answer) {
 	}
 }
 
-// awaitWanted waits until more of an answer is wanted, or no more will be. The caller holds the
-// lock.
+// awaitWanted waits until another stretch is wanted, or none will be. The caller holds the lock.
 func (a *answer) awaitWanted() {
 	if len(a.stretches) > 0 || a.ended {
 		return
@@ -83,7 +82,7 @@ func (a *answer) awaitWanted() {
 	}
 }
 
-// fill fetches a stretch, while anybody wants it. The caller holds the lock, which is released
+// fill fetches a stretch while it has users. The caller holds the lock, which is released
 // meanwhile.
 func (q *stream) fill(a *answer, s *stretch) {
 	for s.got < s.length && s.err == nil && s.users > 0 {
@@ -96,9 +95,9 @@ func (q *stream) fill(a *answer, s *stretch) {
 	}
 }
 
-// more reads what comes next of a stretch. If the connection ends early, as some storage lets it
-// when a client is slow, it goes on with another one, unless nothing had come from this one, or
-// little from several.
+// more reads the next bytes of a stretch. If the connection ends early, as some storage lets it
+// when a client is slow, it continues on a new one, unless this one brought nothing, or several in
+// a row brought little.
 func (a *answer) more(from *source, s *stretch) (int64, error) {
 	at := s.start + s.got // nobody else changes it
 	if a.at != at {

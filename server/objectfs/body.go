@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// longestSilence is how long the storage may send nothing while it is waited for.
+// longestSilence is how long a Read waits for the storage to send something.
 const longestSilence = time.Minute
 
 var errSilent = errors.New("the storage has sent nothing for a minute, in the middle of an" +
 	" object: see to it, and try again")
 
-// body is what the storage sends of an object. It fails if the storage is silent, also if it keeps
-// the connection, and if it ends too early, which is not the end of the file.
+// body is the storage's answer to a GET. It fails if the storage falls silent, even with the
+// connection open, and if it ends too early, which must not look like the end of the file.
 type body struct {
 	io.ReadCloser
 	ctx    context.Context
@@ -24,7 +24,7 @@ type body struct {
 	left   int64
 }
 
-// get asks for a range of an object.
+// get requests a range of an object.
 func (f *FS) get(ctx context.Context, o *Object, offset, length int64) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	from, err := f.bucket.Get(ctx, o.Key, o.ETag, offset, length)
@@ -35,7 +35,7 @@ func (f *FS) get(ctx context.Context, o *Object, offset, length int64) (io.ReadC
 	}
 	if err != nil {
 		cancel(nil)
-		if errors.Is(err, io.EOF) { // a connection's
+		if errors.Is(err, io.EOF) { // of the connection
 			err = fmt.Errorf("%v: %w", err, io.ErrUnexpectedEOF)
 		}
 		return nil, err
@@ -46,8 +46,8 @@ func (f *FS) get(ctx context.Context, o *Object, offset, length int64) (io.ReadC
 	return b, nil
 }
 
-// same returns ErrPrecondition if the storage sends another object than it was asked for. One that
-// is only newer may have the same contents, so that its ETag decides.
+// same returns ErrPrecondition if the storage sends an object other than o. An object that is only
+// newer may have the same contents, so its ETag decides.
 func (f *FS) same(ctx context.Context, from io.ReadCloser, o *Object) error {
 	d, ok := from.(Described)
 	if !ok {

@@ -7,45 +7,45 @@ import (
 	"time"
 )
 
-// Bucket is storage for objects, as S3 has it: an object appears whole, or not at all. Errors
-// answer errors.Is: fs.ErrNotExist where there is no such object or upload, [ErrPrecondition] where
-// a condition does not hold, fs.ErrPermission where the storage refuses. Methods are called
+// Bucket is object storage with the semantics of S3: an object appears whole, or not at all. Errors
+// match by errors.Is: fs.ErrNotExist if there is no such object or upload, [ErrPrecondition] if a
+// condition does not hold, fs.ErrPermission if the storage refuses. Methods are called
 // concurrently, and must not retain bodies.
 type Bucket interface {
 	// Head describes an object.
 	Head(ctx context.Context, key string) (Object, error)
 
-	// Get reads length bytes at offset of the object whose ETag is the given one. The range lies
-	// within the object, and length is not 0. A Read of the body fails when the context ends. The
-	// body is [Described] if the storage says what it is a range of.
+	// Get reads length bytes at offset of the object with this ETag. The range lies within the object,
+	// and length is not 0. A Read of the body fails when the context ends. The body is [Described] if
+	// the storage tells which object it is a range of.
 	Get(ctx context.Context, key, etag string, offset, length int64) (io.ReadCloser, error)
 
 	// Put stores an object.
 	Put(ctx context.Context, key string, body *io.SectionReader, when Condition) (Object, error)
 
-	// Delete removes an object; if etag is not "", only one with that ETag. It is no error if there
-	// is none.
+	// Delete removes an object, or, if etag is not "", only an object with that ETag. A missing object
+	// is no error.
 	Delete(ctx context.Context, key, etag string) error
 
 	// List returns one page of a listing, in the order of the keys' bytes.
 	List(ctx context.Context, query Query) (Page, error)
 
-	// Copy copies an object, at most [MaxCopy] bytes long, whose ETag is the given one.
+	// Copy copies the object with this ETag, which is at most [MaxCopy] bytes long.
 	Copy(ctx context.Context, from, etag, to string, when Condition) (Object, error)
 
 	// CreateUpload begins an object that is uploaded in parts.
 	CreateUpload(ctx context.Context, key string) (id string, err error)
 
-	// UploadPart stores a part, in place of one with the same number.
+	// UploadPart stores a part, and replaces any part with the same number.
 	UploadPart(ctx context.Context, key, id string, number int,
 		body *io.SectionReader) (Part, error)
 
-	// CopyPart is UploadPart with a range of the object from, whose ETag is the given one.
+	// CopyPart is UploadPart with a range of the object from, which has this ETag.
 	CopyPart(ctx context.Context, key, id string, number int, from, etag string,
 		offset, length int64) (Part, error)
 
-	// ListParts returns the parts whose numbers are greater than after, in order; more says that
-	// there are further ones.
+	// ListParts returns the parts whose numbers are greater than after, in order; more reports whether
+	// there are further parts.
 	ListParts(ctx context.Context, key, id string, after int) (parts []Part, more bool, err error)
 
 	// Complete makes an object of the parts.
@@ -55,28 +55,28 @@ type Bucket interface {
 	Abort(ctx context.Context, key, id string) error
 
 	// ListUploads returns one page of the uploads that are neither complete nor aborted, and whose
-	// keys begin with prefix. token is "", or next of the page before; next is "" on the last page.
+	// keys begin with prefix. token is "", or the previous page's next; next is "" on the last page.
 	ListUploads(ctx context.Context, prefix, token string) (list []Started, next string, err error)
 }
 
-// RangeWriter is what the Outer of a body may be: who only wants to see the contents gets them
-// without a copy.
+// RangeWriter is an optional interface of a body's Outer: it gives access to the contents without a
+// copy.
 type RangeWriter interface {
 	// WriteRange writes a range of the contents.
 	WriteRange(w io.Writer, offset, length int64) error
 }
 
-// Described is a body that says of which object it is a range. Some storage compares the ETag by
-// name, and then opens and sends what has just come under that name.
+// Described is a body that tells which object it is a range of. Some storage compares the ETag by
+// name, and then opens and sends an object that has just come under that name.
 type Described interface {
-	// Describe returns the length of the whole object, and when it was made.
+	// Describe returns the length and the modification time of the whole object.
 	Describe() (size int64, modified time.Time)
 }
 
 // Limits of S3.
 const (
 	MaxCopy  = 5 << 30 // bytes that one Copy or CopyPart copies
-	MaxParts = 10000   // parts of an upload, the highest number of one
+	MaxParts = 10000   // parts of an upload, and the highest part number
 	MinPart  = 5 << 20 // bytes of a part, except the last
 	MaxKey   = 1024    // bytes of a key
 )
@@ -89,18 +89,18 @@ type Object struct {
 	Modified time.Time
 }
 
-// Condition is what must hold for a change to be made; the zero Condition always does. Storage that
-// cannot check one ignores it.
+// Condition is a requirement of a change; the zero Condition always holds. Storage that cannot
+// check one ignores it.
 type Condition struct {
 	Absent bool   // there must be no object
-	ETag   string // if not "", the ETag of the object that is there
+	ETag   string // if not "", the object must have this ETag
 }
 
 // Query asks for a page of a listing.
 type Query struct {
 	Prefix    string
 	Delimited bool // keys with a slash after the prefix are summed up in Page.Prefixes
-	Max       int  // entries of a page; 0 is what the storage likes
+	Max       int  // entries of a page; 0 leaves it to the storage
 	Token     string
 }
 

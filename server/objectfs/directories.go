@@ -2,15 +2,15 @@ package objectfs
 
 import "sync"
 
-// directories are those that are known to exist, so that not every file that is made costs a
-// listing of its directory. Being wrong does no harm: a directory that another server has removed
-// comes back with the file.
+// directories caches the directories known to exist, so that not every new file costs a listing of
+// its directory. A stale entry does no harm: a directory that another server has removed comes back
+// with the file.
 type directories struct {
 	mu   sync.Mutex
 	keys map[string]bool
 }
 
-// mostKnown limits how many are remembered.
+// mostKnown limits the number of entries.
 const mostKnown = 1024
 
 func (d *directories) has(key string) bool {
@@ -28,7 +28,7 @@ func (d *directories) add(key string) {
 	d.keys[key] = true
 }
 
-// forget forgets all: something was removed or renamed.
+// forget drops all entries: something was removed or renamed.
 func (d *directories) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

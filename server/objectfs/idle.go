@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// mostIdle is how long a client may send nothing to an upload, or read nothing of a file, while
-// others need the memory that it holds. Without a limit, a few open files that nobody writes to
-// would stop the uploads of all other users, and each READ of theirs would be a request.
+// mostIdle is how long a client may send nothing to an upload, or read nothing from a file, while
+// others need the memory that it holds. Without a limit, a few idle open files would stop the
+// uploads of all other users, and make each of their READs a request.
 const mostIdle = time.Minute
 
 var errIdle = errors.New("others needed the memory of this upload after nothing had come for a" +
 	" minute: upload the file again")
 
-// holder is an upload or a source, which holds memory.
+// holder is an upload or a source that holds memory.
 type holder interface {
 	lock() *sync.Mutex
 	endIfIdle()
 }
 
-// holders are those of one kind of memory.
+// holders are the holders of one kind of memory.
 type holders struct {
 	mu    sync.Mutex
 	all   map[holder]struct{}
@@ -58,8 +58,8 @@ func (h *holders) watch(done <-chan struct{}) {
 	}
 }
 
-// takeBack takes the memory of all idle ones. Uploads fail then; what has been read ahead is fetched
-// again if it is wanted.
+// takeBack takes the memory of all idle holders. Uploads then fail; stretches that were fetched
+// ahead are fetched again if wanted.
 func (h *holders) takeBack() {
 	h.mu.Lock()
 	var all []holder

@@ -10,13 +10,14 @@ import (
 	"strings"
 )
 
-// List implements [server.Lister], page by page: first what is stored, then the uploads that wait
-// under temporary names, unless something is stored under the same name, which STAT describes.
+// List implements [server.Lister], page by page: first the stored entries, then the uploads that
+// wait under temporary names. An entry stored under the same name hides an upload: STAT describes
+// the entry, too.
 func (f *FS) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	return sequence(func(yield func(*info) bool) error { return f.list(ctx, f.key(name), yield) })
 }
 
-// sequence iterates over what list calls yield for, until that returns false, and list's error.
+// sequence returns an iterator over the infos that list yields, and list's error.
 func sequence(list func(yield func(*info) bool) error) iter.Seq2[fs.FileInfo, error] {
 	return func(yield func(fs.FileInfo, error) bool) {
 		if err := list(func(i *info) bool { return yield(i, nil) }); err != nil {
@@ -25,7 +26,7 @@ func sequence(list func(yield func(*info) bool) error) iter.Seq2[fs.FileInfo, er
 	}
 }
 
-// list calls yield for what is in a directory, until it returns false.
+// list calls yield for each entry of a directory, until it returns false.
 func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error {
 	dir := f.start(key)
 	if key != f.prefix {
@@ -92,7 +93,7 @@ func (f *FS) pages(ctx context.Context, q Query) iter.Seq2[Page, error] {
 	}
 }
 
-// entries returns what a page of a listing describes, in the order of the keys.
+// entries returns the directory entries of a page, in the order of the keys.
 func (f *FS) entries(ctx context.Context, dir string, page Page) ([]*info, error) {
 	keys := make([]string, len(page.Objects))
 	for i, o := range page.Objects {
@@ -117,7 +118,7 @@ func (f *FS) entries(ctx context.Context, dir string, page Page) ([]*info, error
 	return list, nil
 }
 
-// order is what entries are sorted by, in the order in which the storage lists them.
+// order returns the sort key of an entry, for the order in which the storage lists entries.
 func (i *info) order() string {
 	if i.dir {
 		return i.name + "/"
@@ -125,8 +126,9 @@ func (i *info) order() string {
 	return i.name
 }
 
-// uploads describes those in a directory. Clients see the ones under temporary names, unless they
-// are still being written; only STAT shows the others, once they are abandoned.
+// uploads describes the pending uploads in a directory. Without hidden, it returns uploads under
+// temporary names, which clients see unless they are still being written; with hidden, the others,
+// which only STAT shows, once they are abandoned.
 func (f *FS) uploads(ctx context.Context, dir string, hidden bool) (list []*info, err error) {
 	pending, err := f.state.Pending(ctx, dir)
 	if err != nil {
@@ -138,7 +140,7 @@ func (f *FS) uploads(ctx context.Context, dir string, hidden bool) (list []*info
 			continue
 		}
 		if hidden {
-			if _, err := f.findObject(ctx, u.Name); err == nil { // which has come since
+			if _, err := f.findObject(ctx, u.Name); err == nil { // the object has come since
 				continue
 			} else if !absent(err) {
 				return nil, err
@@ -156,7 +158,7 @@ func (f *FS) uploads(ctx context.Context, dir string, hidden bool) (list []*info
 	return list, nil
 }
 
-// ListHidden implements [server.HiddenLister] with uploads that were abandoned.
+// ListHidden implements [server.HiddenLister] with the abandoned uploads.
 func (f *FS) ListHidden(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	return sequence(func(yield func(*info) bool) error {
 		list, err := f.uploads(ctx, f.start(f.key(name)), true)
@@ -169,7 +171,7 @@ func (f *FS) ListHidden(ctx context.Context, name string) iter.Seq2[fs.FileInfo,
 	})
 }
 
-// start returns what the keys in a directory begin with.
+// start returns the prefix of the keys in a directory.
 func (f *FS) start(key string) string {
 	if key == f.prefix {
 		return key
@@ -177,9 +179,9 @@ func (f *FS) start(key string) string {
 	return key + "/"
 }
 
-// shadows finds directories that have the name of a file, which hides them: S3 has nothing against
-// keys "a" and "a/b". Between the two there may be many others, "a-1" for example, but all of them
-// begin with "a"; so it is enough to remember the files whose names the current name begins with.
+// shadows finds directories hidden by a file of the same name: S3 allows both "a" and "a/b" as
+// keys. Between the two there may be many others, "a-1" for example, but all of them begin with
+// "a"; so it is enough to remember the files whose names are prefixes of the current name.
 type shadows []string
 
 func (s *shadows) hides(i *info) bool {
@@ -193,8 +195,7 @@ func (s *shadows) hides(i *info) bool {
 	return slices.Contains(*s, i.name)
 }
 
-// below returns the objects whose keys begin with a directory's, and fails if there are more than
-// most.
+// below returns the objects whose keys begin with dir, and fails if there are more than most.
 func (f *FS) below(ctx context.Context, dir string, most int) (list []Object, err error) {
 	for page, err := range f.pages(ctx, Query{Prefix: dir}) {
 		if err != nil {

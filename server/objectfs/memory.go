@@ -12,16 +12,16 @@ import (
 	"github.com/usftp/usftp/internal/buffer"
 )
 
-// Memory limits what the uploads and downloads of a process hold in memory together.
+// Memory limits the memory that all uploads and downloads of a process hold together.
 //
-// Parts take memory as their contents come, so that many slow uploads go on at once, with half a
-// part each. What has begun may need more before it can be sent. So memory is only given while all
-// files could still get what they need, one after the other; and no more parts begin than a little
-// over what fits, or all would wait for the fullest one. Many files are short: they get by with one
+// Parts take memory as their contents arrive, so that many slow uploads run at once, with half a
+// part each. A part that has begun may need more before it can be sent. So memory is granted only
+// while all files could still get enough, one after the other; and parts begin only up to a little
+// more than fits, or all would wait for the fullest one. Many files are short: they get by with one
 // block each, so that hundreds of them can be stored at once.
 type Memory struct {
 	short   *semaphore.Weighted // bytes of files of one block
-	ahead   *semaphore.Weighted // bytes that are read ahead
+	ahead   *semaphore.Weighted // bytes read ahead
 	bytes   int64               // for parts
 	longest int64               // no part is longer
 	blocks  buffer.Pool
@@ -30,23 +30,24 @@ type Memory struct {
 
 	mu       sync.Mutex
 	free     int64
-	sending  int64 // held by parts that are being sent, which nothing keeps from getting free
+	sending  int64 // held by parts being sent, which nothing keeps from becoming free
 	begun    int64 // the lengths of the parts that hold memory
 	accounts map[*account]struct{}
 	waiting  []*request
 }
 
-// account is what the parts of a file hold that are not being sent, under the lock of Memory.
+// account is the memory held by the parts of a file, except parts being sent. The lock of Memory
+// guards it.
 type account struct {
 	held  int64
-	claim int64 // with so much, one of them can be sent
+	claim int64 // with this much, one of the parts can be sent
 }
 
-// request is for memory for a part.
+// request asks for memory for a part.
 type request struct {
 	account *account
 	bytes   int64
-	begins  int64 // the length of the part, if it has none yet
+	begins  int64 // the length of the part, if it holds no memory yet
 	claim   int64 // of the account from then on
 	needed  bool  // another part holds memory, and is only sent once this one begins
 	granted chan struct{}
@@ -55,10 +56,9 @@ type request struct {
 // unfinished is how many parts of a file may be in memory that are neither complete nor being sent.
 const unfinished = 2
 
-// NewMemory returns a limit of bytes for parts, at least 32 MiB, and of half as much for reading
-// ahead and an eighth for short files. A part takes at most a third of bytes, which limits the
-// size of files: with 128 MiB to 375 GB, with 1 GiB to 2.5 TB, with 4 GiB to the 5 TiB that S3
-// allows.
+// NewMemory returns a limit of bytes for parts, at least 32 MiB, of half as much for reading ahead,
+// and of an eighth for short files. A part takes at most a third of bytes, which limits the size of
+// files: with 128 MiB to 375 GB, with 1 GiB to 2.5 TB, with 4 GiB to the 5 TiB that S3 allows.
 func NewMemory(bytes int64) *Memory {
 	bytes = max(bytes, 32<<20)
 	longest := standard.first
@@ -82,7 +82,7 @@ func newMemory(bytes, longest int64) *Memory {
 var errFar = errors.New("for a minute others used the memory that it takes to go on where the" +
 	" file was not yet complete before: upload it again, in order")
 
-// await waits until a request is granted that was asked for.
+// await waits until a request that ask has queued is granted.
 func (m *Memory) await(ctx context.Context, r *request) error {
 	done := make(chan struct{})
 	defer close(done)
@@ -103,11 +103,11 @@ func (m *Memory) await(ctx context.Context, r *request) error {
 	return context.Cause(ctx)
 }
 
-// ask grants a request, or puts it behind those that wait.
+// ask grants a request and returns true, or queues it.
 func (m *Memory) ask(r *request) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Granting it makes nothing else safe that was not.
+	// Granting it makes no other request safe.
 	if m.give(r, !slices.ContainsFunc(m.waiting, (*request).inTurn)) {
 		return true
 	}
@@ -115,7 +115,7 @@ func (m *Memory) ask(r *request) bool {
 	return false
 }
 
-// grant grants what can be granted. Parts begin in the order in which they ask.
+// grant grants all waiting requests that it can. Parts begin in the order in which they ask.
 func (m *Memory) grant() {
 	first := true
 	m.waiting = slices.DeleteFunc(m.waiting, func(r *request) bool {
@@ -125,10 +125,10 @@ func (m *Memory) grant() {
 	})
 }
 
-// inTurn reports whether a request is only granted after others like it that asked before.
+// inTurn reports whether a request has to wait its turn, behind earlier ones like it.
 func (r *request) inTurn() bool { return r.begins > 0 && !r.needed }
 
-// give grants a request if it can be granted. first says that none waits whose turn is before it.
+// give grants a request if that is safe. first says that no other request has its turn before it.
 func (m *Memory) give(r *request, first bool) bool {
 	if r.inTurn() && (!first || m.begun+r.begins > m.bytes+m.bytes/4) || !m.safe(r) {
 		return false
@@ -141,13 +141,13 @@ func (m *Memory) give(r *request, first bool) bool {
 	return true
 }
 
-// after returns the account as it is once a request is granted.
+// after returns the account after the request is granted.
 func (r *request) after() account {
 	return account{r.account.held + r.bytes, max(r.account.claim, r.claim)}
 }
 
-// safe reports whether all files could still get what they need after a request, one after the
-// other.
+// safe reports whether all files could still get the memory they need, one after the other, once a
+// request is granted.
 func (m *Memory) safe(r *request) bool {
 	if r.bytes > m.free {
 		return false
@@ -174,7 +174,7 @@ func (m *Memory) safe(r *request) bool {
 	return true
 }
 
-// sends tells that a part is being sent, and needs nothing more.
+// sends records that a part is being sent, and needs no more memory.
 func (m *Memory) sends(a *account, p *part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +183,7 @@ func (m *Memory) sends(a *account, p *part) {
 	m.grant()
 }
 
-// release gives back the memory of a part.
+// release returns the memory of a part.
 func (m *Memory) release(a *account, p *part) {
 	if p.short {
 		m.short.Release(blockSize)
@@ -209,8 +209,8 @@ func (m *Memory) settle(a *account, bytes int64) {
 	}
 }
 
-// grow sees to it that a part may hold memory up to an offset within it. The caller holds the lock,
-// which is released while it waits.
+// grow acquires memory for a part, up to an offset within it. The caller holds the lock, which is
+// released while it waits.
 func (w *writer) grow(p *part, to int64) error {
 	to = min((to+blockSize-1)/blockSize*blockSize, p.length)
 	if to <= p.held {
@@ -241,7 +241,7 @@ func (w *writer) grow(p *part, to int64) error {
 }
 
 // begins completes the request with which a part begins. Until one of two parts is full the file
-// needs both; those after the first one may be longer.
+// needs both; later parts may be longer.
 func (w *writer) begins(p *part, r *request) {
 	_, next := w.fs.layout.span(w.fs.layout.at(p.start) + 1)
 	r.begins, r.claim = p.length, unfinished*next
@@ -252,9 +252,9 @@ func (w *writer) begins(p *part, r *request) {
 	}
 }
 
-// acquire takes memory. If there is none it waits without the lock, until the session ends. It does
-// not wait as long for more than the file was to need when its unfinished part began: files that did
-// could wait for each other for ever.
+// acquire takes memory. If there is none it waits, without the lock, until the session ends. It
+// waits less for more than the file was to need when its unfinished part began: files that wait for
+// that could wait for each other forever.
 func (w *writer) acquire(r *request) error {
 	ctx, more := w.session, r.needed && w.account.claim < r.claim
 	if w.fs.memory.ask(r) {
@@ -287,7 +287,7 @@ func (w *writer) take(index int, to int64) error {
 	return err
 }
 
-// drop gives back the memory of a part. The caller holds the lock.
+// drop removes a part, and returns its memory. The caller holds the lock.
 func (w *writer) drop(index int) {
 	p := w.parts[index]
 	delete(w.parts, index)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// MemoryState is a State for one process, which forgets it all when it ends. The zero MemoryState
-// is ready for use.
+// MemoryState is a State in the memory of one process, lost when it ends. The zero MemoryState is
+// ready for use.
 type MemoryState struct {
 	mu      sync.Mutex
 	fence   int64

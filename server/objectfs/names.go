@@ -14,8 +14,8 @@ var temporary = []*regexp.Regexp{
 	regexp.MustCompile(`^\.(.+)\.usftp-[0-9a-f]{12}$`),
 }
 
-// FinalName returns the path or key that a client is about to rename a temporary one to, or the
-// same if it is not temporary.
+// FinalName returns the path or key that a client is about to rename a temporary one to, or name
+// itself if it is not temporary.
 func FinalName(name string) string {
 	dir, base := path.Split(name)
 	for _, pattern := range temporary {

@@ -11,21 +11,20 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Options say how a bucket is served. A nil *Options is valid, and so is the zero value of every
-// field.
+// Options configure an FS. A nil *Options is valid, and so is the zero value of every field.
 type Options struct {
-	// Prefix is what the keys of all objects served begin with. It ends in a slash, or is "" for
-	// the whole bucket.
+	// Prefix is the beginning of the keys of all objects served. It ends in a slash, or is "" for the
+	// whole bucket.
 	Prefix string
 
-	// State is shared by all that serve the bucket. The default is a new [MemoryState], for one FS
-	// in one process.
+	// State is shared by all servers of the bucket. The default is a new [MemoryState], for one FS in
+	// one process.
 	State State
 
 	// Memory is shared by all FS of a process. The default is NewMemory(128 << 20).
 	Memory *Memory
 
-	// RefuseModes makes requests fail that set permissions or owners, which objects do not have.
+	// RefuseModes makes requests that set permissions or owners fail, since objects have neither.
 	// Otherwise they have no effect: many clients set permissions with every file.
 	RefuseModes bool
 }
@@ -73,7 +72,7 @@ func New(bucket Bucket, options *Options) *FS {
 	return f
 }
 
-// key returns the key of the object at a path; that of the top is the prefix.
+// key returns the key of the object at a path. The key of the root is the prefix.
 func (f *FS) key(name string) string { return f.prefix + strings.TrimPrefix(name, "/") }
 
 // Errors that clients see.
@@ -87,11 +86,11 @@ var (
 		Message: "objects have no permissions and no owners"}
 )
 
-// grace is how long requests may still take when their session has ended: what a client has closed
-// is to appear, and everything else is to be given up properly.
+// grace is how long requests may run after their session has ended: files that the client has
+// closed must still appear, and everything else must be cleaned up properly.
 const grace = 30 * time.Second
 
-// lasting returns a context that ends some time after the session.
+// lasting returns a context that outlives the session by grace.
 func lasting(session context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(session))
 	stop := context.AfterFunc(session, func() { time.AfterFunc(grace, cancel) })
@@ -101,7 +100,7 @@ func lasting(session context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// unwanted returns an error for attributes that are to be refused.
+// unwanted returns an error if attrs sets modes or owners and f refuses them.
 func (f *FS) unwanted(attrs wire.Attrs) error {
 	if f.refuse && attrs.Flags&(wire.AttrPermissions|wire.AttrUIDGID) != 0 {
 		return errModes
@@ -109,7 +108,7 @@ func (f *FS) unwanted(attrs wire.Attrs) error {
 	return nil
 }
 
-// mtimeOf returns the modification time that attributes set, or the zero time.
+// mtimeOf returns the modification time that attrs sets, or the zero time.
 func mtimeOf(attrs wire.Attrs) time.Time {
 	if !attrs.Has(wire.AttrACModTime) {
 		return time.Time{}
@@ -117,5 +116,5 @@ func mtimeOf(attrs wire.Attrs) time.Time {
 	return time.Unix(int64(attrs.MTime), 0)
 }
 
-// absent reports whether an error says that there is no such thing.
+// absent reports whether err means that the object, directory or upload does not exist.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -51,7 +51,7 @@ func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	if flags&wire.OpenWrite != 0 {
 		return w, nil
 	}
-	if err := w.Close(); err != nil { // it was to be made or emptied, and read
+	if err := w.Close(); err != nil { // the client wants to create or truncate it, and read
 		return nil, err
 	}
 	return f.openReader(ctx, name)
@@ -73,7 +73,7 @@ func (f *FS) openReader(ctx context.Context, name string) (server.File, error) {
 	return newReader(ctx, f, name, i), nil
 }
 
-// openWriter takes the right to write to a key, and finds out what there is.
+// openWriter locks a key, and finds the object or upload there.
 func (f *FS) openWriter(ctx context.Context, key string, flags uint32) (*writer, error) {
 	if len(key) > MaxKey {
 		return nil, errLongName
@@ -91,15 +91,15 @@ func (f *FS) openWriter(ctx context.Context, key string, flags uint32) (*writer,
 	return w, nil
 }
 
-// unlock gives the right to write back, even if the session has ended.
+// unlock releases the lock, even if the session has ended.
 func (f *FS) unlock(ctx context.Context, u Upload, keep bool) error {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	return f.state.Unlock(ctx, u, keep)
 }
 
-// prepare decides what is to be written: a new file, an upload that is resumed, or a change to what
-// is stored.
+// prepare decides between a new file, a pending upload to resume, and a change of the stored
+// object.
 func (w *writer) prepare(ctx context.Context, flags uint32) error {
 	i, err := w.fs.findStored(ctx, w.key)
 	switch {
@@ -113,7 +113,7 @@ func (w *writer) prepare(ctx context.Context, flags uint32) error {
 		return fs.ErrExist
 	}
 	w.base = &i.object
-	if err := w.discard(ctx); err != nil { // what is stored is newer than what was abandoned
+	if err := w.discard(ctx); err != nil { // the object is newer than the upload
 		return err
 	}
 	if flags&wire.OpenTruncate == 0 {
@@ -145,7 +145,7 @@ func (w *writer) prepareNew(ctx context.Context, flags uint32) error {
 	return w.discard(ctx)
 }
 
-// discard drops the upload that was pending.
+// discard drops the pending upload.
 func (w *writer) discard(ctx context.Context) error {
 	if err := w.fs.abort(ctx, w.upload); err != nil {
 		return err

@@ -8,15 +8,14 @@ import (
 	"github.com/usftp/usftp/internal/buffer"
 )
 
-// part is a part of a file while it is being filled or sent, in blocks that are leased when they
-// are needed.
+// part is a part of a file while it is being filled or sent, in blocks that are leased on demand.
 type part struct {
 	start, length int64
 	blocks        []*buffer.Block // nil where nothing has been written
 	written       spans           // offsets within the part
 	pool          *buffer.Pool
-	held          int64 // the budget has given it memory for so much of its beginning
-	short         bool  // held is that of short files
+	held          int64 // Memory has granted memory for so many of its first bytes
+	short         bool  // held comes from the limit for short files
 	sending       bool
 	used          int64 // when it was last written to, by the writer's count
 }
@@ -31,11 +30,11 @@ func newPart(start, length int64, pool *buffer.Pool) *part {
 // span is a range of a part.
 type span struct{ from, to int64 }
 
-// spans are ranges in order, none of which touches another.
+// spans are ranges in order that do not touch each other.
 type spans []span
 
 // mostSpans limits how many pieces a part may be written in, out of order, so that a client cannot
-// make keeping the account expensive.
+// make the bookkeeping expensive.
 const mostSpans = 256
 
 var errScattered = errors.New("the file is written in too many small pieces out of order")
@@ -59,7 +58,7 @@ func (s *spans) add(from, to int64) error {
 	return nil
 }
 
-// gaps returns what is missing of the first end bytes.
+// gaps returns the missing ranges of the first end bytes.
 func (s spans) gaps(end int64) (gaps []span) {
 	at := int64(0)
 	for _, e := range s {
@@ -77,7 +76,7 @@ func (s spans) gaps(end int64) (gaps []span) {
 	return gaps
 }
 
-// cut forgets what is beyond end.
+// cut drops the ranges beyond end.
 func (s *spans) cut(end int64) {
 	for i, e := range *s {
 		if e.from >= end {
@@ -88,7 +87,7 @@ func (s *spans) cut(end int64) {
 	}
 }
 
-// full reports whether all of the part has been written.
+// full reports whether the whole part has been written.
 func (p *part) full() bool {
 	return len(p.written) == 1 && p.written[0] == span{0, p.length}
 }
@@ -119,7 +118,7 @@ func (p *part) block(offset int64) []byte {
 	return p.blocks[i].Bytes()[:blockSize]
 }
 
-// fillGap fills a range that nobody has written with zeros, or with what source holds.
+// fillGap fills an unwritten range with the bytes of source, or with zeros if source is nil.
 func (p *part) fillGap(gap span, source io.Reader) error {
 	for at := gap.from; at < gap.to; {
 		to := min(gap.to, (at/blockSize+1)*blockSize)
@@ -163,7 +162,7 @@ func (p *part) WriteRange(w io.Writer, offset, length int64) error {
 // body returns the first length bytes as a request's body.
 func (p *part) body(length int64) *io.SectionReader { return io.NewSectionReader(p, 0, length) }
 
-// drop gives the memory back.
+// drop releases the memory.
 func (p *part) drop() {
 	for _, b := range p.blocks {
 		b.Release()

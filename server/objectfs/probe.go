@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Probe finds out what storage does not do, with objects below a prefix, which it removes again. It
-// fails if files would not be safe there. Otherwise it returns what the storage does not check, a
-// line for each, with what may happen.
+// Probe tests storage with objects below a prefix, which it removes again. It fails if files would
+// not be safe there. Otherwise it returns a line for each condition that the storage does not
+// check, with the possible consequence.
 func Probe(ctx context.Context, bucket Bucket, prefix string) (unchecked []string, err error) {
 	p := &prober{bucket: bucket, key: prefix + ".usftp-probe-" + rand.Text()}
 	defer func() {
@@ -46,7 +46,7 @@ func probeBody() *io.SectionReader {
 	return io.NewSectionReader(strings.NewReader(probeText), 0, int64(len(probeText)))
 }
 
-// checks notes what may happen unless a request failed because of its condition.
+// checks records a possible consequence, unless a request failed because of its condition.
 func (p *prober) checks(err error, otherwise string) {
 	if !errors.Is(err, ErrPrecondition) {
 		p.unchecked = append(p.unchecked, otherwise)

@@ -10,8 +10,8 @@ import (
 )
 
 // promote gives an upload that was closed under a temporary name its final name: it becomes an
-// object there. Its parts were sent for the name that its temporary name promises; for another one
-// the object has to be copied, since parts cannot be.
+// object there. Its parts were sent for the name that its temporary name implies; for any other
+// name the object has to be copied, since parts cannot be.
 func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 	replace bool) error {
 	switch {

@@ -9,8 +9,8 @@ import (
 	"io/fs"
 )
 
-// Close implements io.Closer: what was written appears, as a whole. After an error nothing of it
-// has appeared, except if the storage did not answer and did it all the same.
+// Close implements io.Closer: the written file appears, as a whole. After an error nothing of it
+// has appeared, unless the storage did not answer and stored it all the same.
 func (w *writer) Close() error {
 	defer w.stop()
 	w.mu.Lock()
@@ -29,7 +29,7 @@ func (w *writer) Close() error {
 	return nil
 }
 
-// closeUnchanged closes a file to which nothing was written. An upload that was pending stays that.
+// closeUnchanged closes a file to which nothing was written. A pending upload stays pending.
 func (w *writer) closeUnchanged(ctx context.Context) error {
 	var err error
 	if w.upload.ID != "" {
@@ -40,7 +40,7 @@ func (w *writer) closeUnchanged(ctx context.Context) error {
 	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, w.upload.ID != ""))
 }
 
-// publish makes an object of what was written.
+// publish makes an object of the written file.
 func (w *writer) publish(ctx context.Context) error {
 	if _, length := w.fs.layout.span(0); w.size <= length && len(w.stored) == 0 {
 		return w.putWhole(ctx)
@@ -52,7 +52,7 @@ func (w *writer) publish(ctx context.Context) error {
 	if w.upload.Target != w.key {
 		return w.closeTemporary(ctx, parts)
 	}
-	// If somebody else has got the right to write meanwhile, he is not to be overwritten.
+	// If another session has taken the lock meanwhile, its file must not be overwritten.
 	if err := w.fs.state.Confirm(ctx, w.upload); err != nil {
 		return err
 	}
@@ -70,11 +70,11 @@ func (w *writer) fence(ctx context.Context,
 	return w.fs.fenced(ctx, w.upload, w.key, w.when, w.base, store)
 }
 
-// fenced makes an object of an upload that takes the place of base, or of none, at a key. The
-// request may be held up in the network for so long that somebody else is given the right to write,
-// and does: so it has a condition, which fails then. It also fails if somebody without that right
-// has changed the object, or removed it: unless the client wants that condition, this one comes
-// last.
+// fenced makes an object of an upload, at a key, in place of base, or of none. The request may be
+// held up in the network for so long that another session gets the lock, and writes: so it has a
+// condition, which then fails. The condition also fails if a program without the lock has changed
+// or removed the object: unless the client wants that, fenced tries again, so that this object
+// comes last.
 func (f *FS) fenced(ctx context.Context, u Upload, key string, want Condition, base *Object,
 	store func(Condition) (Object, error)) (made Object, err error) {
 	if want != (Condition{}) {
@@ -113,10 +113,10 @@ func (w *writer) settle(ctx context.Context, made Object) error {
 	return w.fs.state.Settle(ctx, w.upload, w.key, Stamp{made.ETag, w.mtime})
 }
 
-// closeTemporary leaves a file under a temporary name as it is, until it is renamed.
+// closeTemporary leaves a file under a temporary name as parts, until it is renamed.
 func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
 	if w.base != nil { // a short file, which was stored under this name
-		err := w.fs.state.Confirm(ctx, w.upload) // there may be another by now
+		err := w.fs.state.Confirm(ctx, w.upload) // another file may be there by now
 		if err == nil {
 			err = w.fs.bucket.Delete(ctx, w.key, w.base.ETag)
 		}
@@ -162,8 +162,8 @@ func (w *writer) putWhole(ctx context.Context) error {
 	return w.settle(ctx, made)
 }
 
-// shorten gives up the upload of a file that was longer, if there is one, and makes sure that
-// nobody else has got the right to write meanwhile.
+// shorten gives up the upload of a file that was longer, if there is one, and makes sure that no
+// other session has taken the lock meanwhile.
 func (w *writer) shorten(ctx context.Context) error {
 	if w.upload.ID == "" {
 		return w.fs.state.Confirm(ctx, w.upload)
@@ -175,13 +175,13 @@ func (w *writer) shorten(ctx context.Context) error {
 	return w.fs.state.Update(ctx, w.upload)
 }
 
-// put stores an object. If the answer is an error it looks whether the object is there. want is
-// what the client wants of when.
+// put stores an object. After an error it checks whether the object is there all the same. want is
+// the part of when that the client asked for.
 func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
 	// The body may be read again.
 	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when)
-	if err == nil || want.Absent { // an equal one may be somebody else's
+	if err == nil || want.Absent { // an equal object may be from another client
 		return made, err
 	}
 	sum := md5.New()
@@ -195,7 +195,7 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	return now, nil
 }
 
-// existing returns the error for a client whose object must not exist and does.
+// existing returns fs.ErrExist for a failed condition: the object must not exist, and does.
 func existing(err error) error {
 	if errors.Is(err, ErrPrecondition) {
 		return fs.ErrExist
@@ -203,9 +203,9 @@ func existing(err error) error {
 	return err
 }
 
-// complete makes an object of parts. If the answer is an error it looks whether the object is
-// there: the upload is gone then, which nobody else could have completed, nor aborted unless they
-// have the right to write by now.
+// complete makes an object of parts. After an error it checks whether the object is there all the
+// same: then the upload is gone, which no other session could have completed, or aborted unless it
+// has taken the lock by now.
 func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, when Condition,
 	base *Object) (Object, error) {
 	made, err := f.bucket.Complete(ctx, u.Target, u.ID, parts, when)
@@ -229,8 +229,8 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 var errNotStored = errors.New(
 	"the storage said that the file is stored, and has another: upload the file again")
 
-// stored makes sure of what Complete has said. versitygw says of an upload that somebody has
-// aborted that it is complete, if there is another object.
+// stored verifies the answer of Complete. versitygw says that an aborted upload is complete, if
+// there is another object.
 func (f *FS) stored(ctx context.Context, key string, made Object) error {
 	now, err := f.bucket.Head(ctx, key)
 	if absent(err) || err == nil && now.ETag != made.ETag {
@@ -239,7 +239,7 @@ func (f *FS) stored(ctx context.Context, key string, made Object) error {
 	return err
 }
 
-// Abandon implements [server.FileAbandoner]: nothing appears. Of a new file the parts are kept.
+// Abandon implements [server.FileAbandoner]: nothing appears. The parts of a new file are kept.
 func (w *writer) Abandon() error { return w.end(true) }
 
 // Discard implements [server.FileDiscarder]: nothing appears, and nothing is kept.
@@ -253,7 +253,7 @@ func (w *writer) end(keep bool) error {
 	return w.giveUp(keep)
 }
 
-// giveUp gives up what has been written, and keeps parts of it that a client could go on with. The
+// giveUp gives up the written file; keep keeps the parts that a client could resume from. The
 // caller holds the lock.
 func (w *writer) giveUp(keep bool) error {
 	ctx, cancel := lasting(w.session) // the time of w.work may be over
@@ -262,7 +262,7 @@ func (w *writer) giveUp(keep bool) error {
 		w.drop(index)
 	}
 	u := w.upload
-	if u.Closed { // what the client has closed before is still there
+	if u.Closed { // the file that the client has closed before is still there
 		return w.fs.state.Unlock(ctx, u, true)
 	}
 	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
@@ -272,8 +272,8 @@ func (w *writer) giveUp(keep bool) error {
 	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))
 }
 
-// keeps reports whether a client could go on with an upload. Where it was to replace an object,
-// STAT shows that.
+// keeps reports whether a client could resume an upload. If it was to replace an object it could
+// not: STAT shows that object.
 func (w *writer) keeps(ctx context.Context, u Upload) bool {
 	if w.base != nil {
 		return false

@@ -14,9 +14,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// reader is a file opened for reading: the object that was there then, and no other. What a client
-// reads in order comes from the streams of the object's source; everything else is fetched as it
-// is asked for.
+// reader is a file opened for reading: the object present at that time, and no other. READs in
+// order are served from the streams of the object's source; any other is a request of its own.
 type reader struct {
 	fs     *FS
 	ctx    context.Context
@@ -26,11 +25,11 @@ type reader struct {
 	source *source
 
 	// Under the source's lock.
-	at       *stream // from which the last READ came that came from one, or nil
-	directly bool    // the last READ came from none
+	at       *stream // the stream of the last READ served from one, or nil
+	directly bool    // the last READ was served from no stream
 	last     int64   // where the last such READ ended, or -1
 	reached  int64   // the end of the READ that went furthest, or -1
-	skipped  int64   // how much before that has not been read, if it is little
+	skipped  int64   // bytes before that not read, at most 2*mostEarly
 }
 
 var (
@@ -104,7 +103,7 @@ func (r *reader) readSome(b []byte, offset int64) (int, error) {
 		return 0, cmp.Or(s.err, context.Cause(r.ctx))
 	}
 	have, err := s.got, s.err
-	mu.Unlock() // what is there does not change any more
+	mu.Unlock() // fetched bytes do not change any more
 	n := s.copy(b, at, have)
 	mu.Lock()
 	s.taken += int64(n)
@@ -114,8 +113,9 @@ func (r *reader) readSome(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// note keeps account of how much a handle skips. What it skips and then reads, as clients do that
-// send many READs at once, counts no more; nor does one jump, in the long run.
+// note keeps account of how many bytes a handle skips. Bytes that it skips and then reads, as
+// clients do that send many READs at once, no longer count; nor does a single jump, in the long
+// run.
 func (r *reader) note(offset, length int64) {
 	if r.reached < 0 || offset <= r.reached {
 		r.skipped = max(r.skipped-length, 0)
@@ -125,11 +125,11 @@ func (r *reader) note(offset, length int64) {
 	r.reached = max(r.reached, offset+length)
 }
 
-// inOrder reports whether a handle reads everything, and not only what others leave.
+// inOrder reports whether a handle reads the whole file, not only the ranges that others leave.
 func (r *reader) inOrder() bool { return r.skipped <= mostEarly }
 
 // find returns the stretch that holds an offset, and its stream, or nil. A handle that reads in
-// order stays with its stream: it would lose another whenever that is a little too fast for it.
+// order stays with its stream: it would lose another one that is a little too fast for it.
 func (r *reader) find(offset int64) (*stream, *stretch) {
 	if r.at != nil && r.inOrder() {
 		if s := r.at.find(offset); s != nil || r.at.next == offset {
@@ -139,7 +139,7 @@ func (r *reader) find(offset int64) (*stream, *stretch) {
 	return r.source.find(offset)
 }
 
-// await waits until something is so, or the session has ended. The caller holds the lock, which is
+// await waits until so returns true, or the session has ended. The caller holds the lock, which is
 // released meanwhile.
 func (r *reader) await(changed *sync.Cond, so func() bool) {
 	if so() {
@@ -155,8 +155,8 @@ func (r *reader) await(changed *sync.Cond, so func() bool) {
 	}
 }
 
-// begin begins with the stretch at an offset, if a stream goes on there or one is to begin. It
-// returns nil if not, or if there is no memory.
+// begin starts to fetch the stretch at an offset, if a stream continues there or should start
+// there. It returns nil if not, or if there is no memory.
 func (r *reader) begin(b []byte, offset int64) (*stream, *stretch) {
 	r.await(&r.source.changed, func() bool {
 		q := r.follows(offset)
@@ -201,9 +201,9 @@ func (r *reader) follows(offset int64) (closest *stream) {
 	return closest
 }
 
-// starts reports whether what comes at an offset is read in order: it is where a READ ended, also
-// that of another handle, or the beginning. Handles that share a stream begin no other, which would
-// take the memory that it needs to stay wide enough for all of them.
+// starts reports whether a stream should start at an offset: a READ of this or another handle ended
+// there, or it is 0. While handles share a stream, a handle that skips starts no other, which would
+// take the memory that the shared one needs to be wide enough for all.
 func (r *reader) starts(offset int64) bool {
 	if !r.inOrder() && slices.ContainsFunc(r.source.streams, (*stream).shared) {
 		return false
@@ -212,7 +212,8 @@ func (r *reader) starts(offset int64) bool {
 		slices.ContainsFunc(r.source.handles, func(h *reader) bool { return h.last == offset })
 }
 
-// use notes from which stream this handle reads. One from which none does is given up.
+// use records the stream that this handle reads from. A stream that no handle reads from is given
+// up.
 func (r *reader) use(q *stream) {
 	old := r.at
 	if old == q {
@@ -228,7 +229,7 @@ func (r *reader) use(q *stream) {
 	}
 }
 
-// readDirectly goes on as more does if an answer ends early.
+// readDirectly reads without a stream. Like more, it continues if an answer ends early.
 func (r *reader) readDirectly(b []byte, offset int64) (n int, err error) {
 	for cuts := 1; ; cuts++ {
 		body, err := r.fs.get(r.ctx, &r.info.object, offset+int64(n), int64(len(b)-n))

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/server"
 )
 
-// mostRenamed is how many objects the directory may hold that is renamed.
+// mostRenamed is how many objects a directory may hold to be renamed.
 const mostRenamed = 1000
 
 var (
@@ -61,7 +61,7 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	case from == to:
 		return nil
 	}
-	// What has begun ends, though the client has gone: half a rename is two names.
+	// A rename that has begun is finished even if the client has gone: half of it is two names.
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	do := func(Upload) error {
@@ -74,7 +74,7 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		err = do(Upload{})
 	} else {
 		err = f.locked(ctx, to, func(u Upload) error {
-			// Not all storage checks that there is none.
+			// Not all storage checks Condition.Absent.
 			if _, err := f.findObject(ctx, to); !absent(err) {
 				return orExists(err)
 			}
@@ -92,8 +92,8 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	return err
 }
 
-// unlessRefused says that a change may have been made, unless the storage has looked at it and
-// refused.
+// unlessRefused says that a change may have been made, unless the storage has checked and refused
+// it.
 func unlessRefused(err error) error {
 	if err == nil || absent(err) || errors.Is(err, fs.ErrExist) || errors.Is(err, ErrPrecondition) {
 		return err
@@ -101,7 +101,7 @@ func unlessRefused(err error) error {
 	return server.Unsure(err)
 }
 
-// move gives what is stored its new name.
+// move renames an object or a directory.
 func (f *FS) move(ctx context.Context, source *info, from, to string, target *info,
 	replace bool) error {
 	switch {
@@ -125,8 +125,8 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 	})
 }
 
-// locked does something while nobody else may write to a name: what somebody stored there after it
-// was copied would be deleted.
+// locked calls do with a name locked: an object that another session stored there after it was
+// copied would be deleted.
 func (f *FS) locked(ctx context.Context, key string, do func(Upload) error) error {
 	u, err := f.state.Lock(ctx, key)
 	if err != nil {
@@ -136,7 +136,7 @@ func (f *FS) locked(ctx context.Context, key string, do func(Upload) error) erro
 	return errors.Join(err, server.Unsure(f.unlock(ctx, u, u.ID != "")))
 }
 
-// copy copies an object with its time: that of the new object would be now.
+// copy copies an object with its time, since the new object's own would be now.
 func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) error {
 	made, err := f.copyContents(ctx, from, to, when)
 	if errors.Is(err, ErrPrecondition) && when.Absent {
@@ -148,7 +148,7 @@ func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) e
 	return server.Unsure(f.state.CopyTime(ctx, from, to, made.ETag))
 }
 
-// unchanged returns an error if an object is no longer what it was.
+// unchanged returns an error if the ETag of an object has changed.
 func (f *FS) unchanged(ctx context.Context, o Object) error {
 	now, err := f.bucket.Head(ctx, o.Key)
 	if err == nil && now.ETag != o.ETag {
@@ -157,7 +157,7 @@ func (f *FS) unchanged(ctx context.Context, o Object) error {
 	return err
 }
 
-// copyContents copies in one request, or in parts if the object is too long for that.
+// copyContents copies an object in one request, or in parts if it is too long for that.
 func (f *FS) copyContents(ctx context.Context, from Object, to string,
 	when Condition) (Object, error) {
 	if from.Size == 0 && strings.HasSuffix(to, "/") { // some storage copies no markers
@@ -194,10 +194,10 @@ func (f *FS) copyContents(ctx context.Context, from Object, to string,
 	return made, err
 }
 
-// atOnce is how many requests are made at once for one of a client's.
+// atOnce is how many storage requests run at once for one request of a client.
 const atOnce = 8
 
-// remove removes an object that has been copied, and its time, by the right that u is.
+// remove removes an object and its time, under the lock of u.
 func (f *FS) remove(ctx context.Context, o Object, u Upload) error {
 	if err := f.unchanged(ctx, o); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-// resume goes on with the upload that was pending.
+// resume continues the pending upload.
 func (w *writer) resume(ctx context.Context) (err error) {
 	w.mtime = w.upload.MTime
 	if w.upload.Closed {
@@ -17,7 +17,7 @@ func (w *writer) resume(ctx context.Context) (err error) {
 	}
 	var parts []Part
 	parts, w.size, err = w.fs.resumable(ctx, w.upload)
-	if absent(err) { // somebody has aborted it
+	if absent(err) { // it was aborted
 		w.upload.ID = ""
 		return fs.ErrNotExist
 	}
@@ -29,7 +29,7 @@ func (w *writer) resume(ctx context.Context) (err error) {
 }
 
 // Hash implements [server.FileHasher]: the ETag of a part is its MD5, unless the storage encrypts
-// it. So a client proves what was kept, although nobody can read it.
+// it. So a client can verify the kept parts, although nobody can read them.
 func (w *writer) Hash(algorithm string, offset, length int64) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,8 +46,8 @@ func (w *writer) Hash(algorithm string, offset, length int64) ([]byte, error) {
 	return sum, nil
 }
 
-// goBack gives up the parts that were kept and begin where the client begins, or later: scp, for
-// one, begins at the beginning and does not truncate. The caller holds the lock.
+// goBack gives up the kept parts that begin at offset or later, where the client starts: scp, for
+// one, starts at 0 and does not truncate. The caller holds the lock.
 func (w *writer) goBack(offset int64) {
 	w.resumed = false
 	for index, p := range w.stored {
@@ -58,9 +58,9 @@ func (w *writer) goBack(offset int64) {
 	}
 }
 
-// resumable returns the parts of an abandoned upload that may be kept, and how much of the file
-// they are. The last whole part is left out: if a client saw a file as long as its own, it would
-// take it for complete.
+// resumable returns the parts of an abandoned upload that may be kept, and their total length. The
+// last whole part is left out: if a client saw a file as long as its own, it would take it for
+// complete.
 func (f *FS) resumable(ctx context.Context, u Upload) ([]Part, int64, error) {
 	if u.ID == "" || u.Broken {
 		return nil, 0, nil
@@ -92,7 +92,7 @@ func (f *FS) allParts(ctx context.Context, u Upload) ([]Part, error) {
 	}
 	var size int64
 	for i, p := range list {
-		if p.Number > u.Last { // left by what was written before
+		if p.Number > u.Last { // a leftover of earlier writes
 			list = list[:i]
 			break
 		}
@@ -113,7 +113,7 @@ func (f *FS) listParts(ctx context.Context, u Upload) (all []Part, err error) {
 		}
 		for _, p := range list {
 			if n := len(all); n > 0 && all[n-1].Number == p.Number {
-				all[n-1] = p // SeaweedFS lists what was overwritten, too
+				all[n-1] = p // SeaweedFS lists overwritten parts, too
 			} else if n == 0 || p.Number > all[n-1].Number {
 				all = append(all, p)
 			}

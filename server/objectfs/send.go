@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// send sends a part, and lets the writer go on. The caller holds the lock.
+// send sends a part without blocking the writer. The caller holds the lock.
 func (w *writer) send(index int) {
 	p := w.parts[index]
 	p.sending = true
@@ -25,7 +25,7 @@ func (w *writer) send(index int) {
 	}()
 }
 
-// result records what has become of a part. The caller holds the lock.
+// result records the outcome of sending a part. The caller holds the lock.
 func (w *writer) result(index int, stored Part, err error) {
 	w.wrote = time.Now() // until now the client may have waited for this
 	if err == nil {
@@ -48,15 +48,15 @@ func (w *writer) sendPart(index int, p *part, length int64, gaps []span,
 	return w.uploadPart(u, index, p.body(length))
 }
 
-// uploadPart stores one part. Its length is what was sent, whatever the answer says.
+// uploadPart stores one part. Its length is the number of bytes sent, whatever the answer says.
 func (w *writer) uploadPart(u Upload, index int, body *io.SectionReader) (Part, error) {
 	stored, err := w.fs.bucket.UploadPart(w.work, u.Target, u.ID, index+1, body)
 	stored.Number, stored.Size = index+1, body.Size()
 	return stored, err
 }
 
-// begin begins the upload if that has not been done. broken says that a part is about to be stored
-// that contains what the client has not sent.
+// begin creates the upload unless there is one. broken says that a part is about to be stored that
+// contains bytes the client has not sent.
 func (w *writer) begin(broken bool) (Upload, error) {
 	w.beginning.Lock()
 	defer w.beginning.Unlock()
@@ -75,8 +75,8 @@ func (w *writer) begin(broken bool) (Upload, error) {
 	return u, w.fs.state.Update(w.work, u)
 }
 
-// fillGaps fills what has not been written of a part: with what was stored there, and with zeros
-// beyond that.
+// fillGaps fills the unwritten ranges of a part: with the old file's bytes, and with zeros beyond
+// them.
 func (w *writer) fillGaps(p *part, gaps []span, shows int64) error {
 	for _, gap := range gaps {
 		old := min(max(shows-p.start, gap.from), gap.to)
@@ -101,13 +101,13 @@ func (w *writer) readBase(p *part, gap span) error {
 	return p.fillGap(gap, body)
 }
 
-// complete sees to it that every part of the file is stored, and returns them. Nothing else uses
-// the writer any more.
+// complete makes sure that every part of the file is stored, and returns the parts. Nothing else
+// uses the writer any more.
 func (w *writer) complete() ([]Part, error) {
 	for index, p := range w.parts {
 		if !p.sending {
 			if err := w.grow(p, w.size-p.start); err != nil {
-				w.await() // what is on its way must not be dropped
+				w.await() // parts in flight must not be dropped
 				return nil, err
 			}
 			w.send(index)
@@ -118,15 +118,15 @@ func (w *writer) complete() ([]Part, error) {
 	return parts, cmp.Or(err, w.err)
 }
 
-// await waits until nothing is being sent, and nobody waits for memory. The caller holds the lock.
+// await waits until nothing is being sent, and no call waits for memory. The caller holds the lock.
 func (w *writer) await() {
 	for w.sending() > 0 || w.taking {
 		w.changed.Wait()
 	}
 }
 
-// storeRest stores the parts in which nothing has been written, and returns all parts. What is
-// stored in the old file is copied by the storage, many parts at once.
+// storeRest stores the parts that nothing was written to, and returns all parts. The storage copies
+// the contents of the old file itself, many parts at once.
 func (w *writer) storeRest() (parts []Part, err error) {
 	group, copying := errgroup.WithContext(w.work)
 	group.SetLimit(atOnce)
@@ -154,7 +154,7 @@ func (w *writer) storeRest() (parts []Part, err error) {
 	return parts, nil
 }
 
-// copyPart copies from the old file.
+// copyPart copies a part from the old file.
 func (w *writer) copyPart(ctx context.Context, p *Part, at int64) error {
 	u, err := w.begin(true)
 	if err != nil {
@@ -183,7 +183,7 @@ func (w *writer) storeOne(index int, at, end int64) (Part, error) {
 	return w.sendPart(index, p, end-at, p.written.gaps(end-at), w.shows)
 }
 
-// untouched returns how far what was stored is unchanged, from a part that ends at end.
+// untouched returns the end of the unchanged parts of the old file, from a part that ends at end.
 func (w *writer) untouched(index int, end int64) int64 {
 	first, _ := w.fs.layout.span(index)
 	for end < w.size {

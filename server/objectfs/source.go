@@ -6,27 +6,27 @@ import (
 	"sync"
 )
 
-// source is one version of an object that is being read. Handles of it share what is fetched in
-// advance: many clients read a long file through several handles, each of which reads a part of
-// it, or skips what the others read.
+// source is one version of an object that is being read. Its handles share the stretches fetched
+// ahead: many clients read a long file through several handles, each of which reads a part of it,
+// or skips the ranges that the others read.
 type source struct {
 	fs      *FS
 	object  Object
-	ctx     context.Context // ends when no handle is open any more, and with no session
+	ctx     context.Context // ends with the last handle, not with a session
 	stop    context.CancelFunc
 	loading sync.WaitGroup
 
 	mu      sync.Mutex
-	handles []*reader // that are open
-	reads   int       // how many READs are being executed
+	handles []*reader // open ones
+	reads   int       // READs being executed
 	streams []*stream
-	changed sync.Cond // a stretch is used less, or a stream is given up
+	changed sync.Cond // a stretch has fewer users, or a stream has ended
 }
 
-// mostHandles is how many handles share a source, which bounds the work for a READ.
+// mostHandles is how many handles may share a source, to bound the work for a READ.
 const mostHandles = 32
 
-// sources are those with open handles to which further ones may come.
+// sources holds the sources that further handles may join.
 type sources struct {
 	mu  sync.Mutex
 	all map[version]*source
@@ -63,7 +63,7 @@ func (all *sources) join(r *reader) *source {
 	return s
 }
 
-// leave takes a handle away. The last one waits until nothing is fetched any more.
+// leave removes a handle. For the last one it waits until nothing is being fetched any more.
 func (all *sources) leave(r *reader) {
 	s := r.source
 	if all.remove(r) == 0 {
@@ -73,7 +73,7 @@ func (all *sources) leave(r *reader) {
 	}
 }
 
-// remove returns how many handles are left.
+// remove removes a handle from its source, and returns how many are left.
 func (all *sources) remove(r *reader) int {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -88,8 +88,8 @@ func (all *sources) remove(r *reader) int {
 	return len(s.handles)
 }
 
-// find returns the stretch that holds an offset, and its stream, or nil. Of several streams it is
-// the one that has come furthest, so that the others end.
+// find returns the stretch that holds an offset, and its stream, or nil. Of several streams it
+// prefers the one that has come furthest, so that the others end.
 func (s *source) find(offset int64) (furthest *stream, found *stretch) {
 	for _, q := range s.streams {
 		if one := q.find(offset); one != nil && (found == nil || q.next > furthest.next) {

@@ -14,8 +14,8 @@ type info struct {
 	dir    bool
 	size   int64
 	mtime  time.Time
-	object Object    // of a file that is not pending
-	begun  time.Time // of one that is
+	object Object    // of a stored file
+	begun  time.Time // of a pending upload
 }
 
 func (i *info) Name() string       { return i.name }
@@ -32,7 +32,7 @@ func (i *info) ChangeTime() time.Time {
 	return i.object.Modified
 }
 
-// Mode is the same for all: objects have none.
+// Mode returns fixed modes: objects have none.
 func (i *info) Mode() fs.FileMode {
 	if i.dir {
 		return fs.ModeDir | 0o755
@@ -40,7 +40,7 @@ func (i *info) Mode() fs.FileMode {
 	return 0o644
 }
 
-// describe returns what there is to say about an object, whose time may have been set.
+// describe returns the info of an object. times may hold a time that was set for it.
 func describe(o Object, times map[string]Stamp) *info {
 	i := &info{name: path.Base(o.Key), size: o.Size, mtime: o.Modified, object: o}
 	if stamp, ok := times[o.Key]; ok && stamp.ETag == o.ETag {
@@ -60,7 +60,8 @@ func (f *FS) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
 	return i, nil
 }
 
-// stat describes what has a key: an object, a directory, or an upload that its client may resume.
+// stat describes the entry at a key: an object, a directory, or an upload that its client may
+// resume.
 func (f *FS) stat(ctx context.Context, key string) (*info, error) {
 	if i, err := f.statStored(ctx, key); !absent(err) {
 		return i, err
@@ -68,7 +69,7 @@ func (f *FS) stat(ctx context.Context, key string) (*info, error) {
 	return f.statUpload(ctx, key)
 }
 
-// statStored describes an object or a directory, and no pending upload.
+// statStored describes an object or a directory, but no pending upload.
 func (f *FS) statStored(ctx context.Context, key string) (*info, error) {
 	i, err := f.findStored(ctx, key)
 	if err != nil || i.dir {
@@ -81,8 +82,8 @@ func (f *FS) statStored(ctx context.Context, key string) (*info, error) {
 	return describe(i.object, times), nil
 }
 
-// findStored returns what is stored under a key, without the time that was set for it, which only
-// the state knows.
+// findStored describes the object or directory at a key, without the time that was set for it,
+// which only the state knows.
 func (f *FS) findStored(ctx context.Context, key string) (*info, error) {
 	if key == f.prefix {
 		return directory("/"), nil
@@ -105,8 +106,8 @@ func (f *FS) findObject(ctx context.Context, key string) (Object, error) {
 	return object, err
 }
 
-// findDirectory returns fs.ErrNotExist unless there is anything below a key, or the key is that of
-// the top.
+// findDirectory returns fs.ErrNotExist unless an object exists below the key, or the key is the
+// root's.
 func (f *FS) findDirectory(ctx context.Context, key string) error {
 	if key == f.prefix {
 		return nil
@@ -118,7 +119,7 @@ func (f *FS) findDirectory(ctx context.Context, key string) error {
 	return err
 }
 
-// statFinished describes what has a key, but no upload that its client has not closed.
+// statFinished describes an object, a directory, or an upload that its client has closed.
 func (f *FS) statFinished(ctx context.Context, key string) (*info, error) {
 	if i, err := f.findStored(ctx, key); !absent(err) {
 		return i, err
@@ -133,7 +134,7 @@ func (f *FS) statFinished(ctx context.Context, key string) (*info, error) {
 	return f.describeUpload(ctx, u)
 }
 
-// statUpload describes a pending upload. Clients learn from it where to go on.
+// statUpload describes a pending upload. Its size tells clients where to resume.
 func (f *FS) statUpload(ctx context.Context, key string) (*info, error) {
 	u, err := f.state.Find(ctx, key)
 	if err != nil {

@@ -7,26 +7,26 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// stream is what is read in order of an object, by one handle or several together. It comes from
-// stretches that are fetched in advance, many with one request; the further clients read, the
-// longer they are. All is under the source's lock.
+// stream reads an object in order, for one handle or several together. Its stretches are fetched
+// ahead, many with one request; the further clients read, the longer they are. The source's lock
+// guards it all.
 type stream struct {
 	source    *source
-	handles   int        // whose last READ came from it
-	read      time.Time  // when that was
-	inOrder   bool       // the last one of them reads in order
+	handles   int        // whose last READ was served from it
+	read      time.Time  // the time of that READ
+	inOrder   bool       // the handle of that READ reads in order
 	stretches []*stretch // in order; each begins where the one before ends
-	next      int64      // where the last one ends
-	length    int64      // of the next one
-	answer    *answer    // from which the last one comes, or nil
-	asks      int64      // how much the next request asks for
+	next      int64      // where the last stretch ends
+	length    int64      // of the next stretch
+	answer    *answer    // which brings the last stretch, or nil
+	asks      int64      // length of the next request
 }
 
 const (
 	firstStretch   = 256 << 10
 	longestStretch = 4 << 20
 	mostStretches  = 3
-	stretchesAhead = 1 // of the one that is being read
+	stretchesAhead = 1 // beyond the one being read
 	mostEarly      = longestStretch - wire.MaxData
 
 	// mostShared and mostEarlyShared are for several handles, some of which may be far behind.
@@ -37,7 +37,7 @@ const (
 	longestRequest = 64 << 20 // one costs as much as a few hundred KiB
 )
 
-// stream begins one.
+// stream starts a stream.
 func (s *source) stream(offset int64) *stream {
 	q := &stream{source: s, next: offset, length: firstStretch, asks: firstStretch,
 		read: time.Now()}
@@ -45,14 +45,14 @@ func (s *source) stream(offset int64) *stream {
 	return q
 }
 
-// forgetUnused gives up a stream from which no handle reads.
+// forgetUnused ends a stream from which no handle reads.
 func (q *stream) forgetUnused() {
 	if q.handles == 0 {
 		q.forget()
 	}
 }
 
-// forget gives up all stretches. Those that a READ waits for come all the same.
+// forget ends the stream and drops its stretches. A stretch that a READ waits for still comes.
 func (q *stream) forget() {
 	if q.answer != nil {
 		q.answer.ended = true
@@ -68,10 +68,10 @@ func (q *stream) forget() {
 	q.source.changed.Broadcast()
 }
 
-// shared reports whether several handles read from it.
+// shared reports whether several handles read from the stream.
 func (q *stream) shared() bool { return q.handles > 1 }
 
-// most is how many stretches there may be.
+// most returns how many stretches the stream may have.
 func (q *stream) most() int {
 	if q.shared() {
 		return mostShared
@@ -79,7 +79,7 @@ func (q *stream) most() int {
 	return mostStretches
 }
 
-// mostEarly is how far behind the end a READ may begin that belongs to the stream.
+// mostEarly returns how far beyond the end a READ that belongs to the stream may begin.
 func (q *stream) mostEarly() int64 {
 	if q.shared() {
 		return mostEarlyShared
@@ -102,8 +102,8 @@ func (q *stream) find(offset int64) *stretch {
 	return nil
 }
 
-// end is where the stream ends: with the file, or, unless its handle reads in order, where another
-// one begins.
+// end returns where the stream ends: with the file, or, unless its handle reads in order, where
+// another stream begins.
 func (q *stream) end() int64 {
 	end := q.source.object.Size
 	for _, other := range q.source.streams {
@@ -114,15 +114,15 @@ func (q *stream) end() int64 {
 	return end
 }
 
-// fetchAhead begins with the stretches after one that is being read.
+// fetchAhead starts to fetch the stretches after the one being read.
 func (q *stream) fetchAhead(s *stretch) {
 	for len(q.stretches)-slices.Index(q.stretches, s) <= stretchesAhead && !q.full() && q.fetch(s) {
 	}
 }
 
-// fetch begins with the next stretch, and reports whether there is one, and memory for it. Those
-// before the one that is being read make room for it; if that is not enough, it is shorter. It
-// comes from the answer from which the one before comes, or from a new one after its end.
+// fetch starts to fetch the next stretch, and reports whether there is one, and memory for it.
+// Stretches before the one being read make room for it; if that is not enough, it is shorter. It
+// comes from the answer of the stretch before it, or from a new one once that has ended.
 func (q *stream) fetch(read *stretch) bool {
 	end, last, memory := q.end(), q.answer, q.source.fs.memory
 	length := min(q.length, end-q.next)

@@ -6,7 +6,7 @@ import (
 	"github.com/usftp/usftp/internal/buffer"
 )
 
-// stretch is a range of an object that is fetched in advance.
+// stretch is a range of an object that is fetched ahead.
 type stretch struct {
 	start, length int64
 	memory        *Memory
@@ -14,10 +14,10 @@ type stretch struct {
 
 	// Under the source's lock.
 	users int       // besides the stream itself
-	got   int64     // how much has come
-	taken int64     // how much READs have had
-	err   error     // why no more comes
-	came  sync.Cond // more has come, or err
+	got   int64     // bytes fetched so far
+	taken int64     // bytes that READs have got
+	err   error     // why fetching stopped
+	came  sync.Cond // got or err has changed
 }
 
 func newStretch(source *source, start, length int64) *stretch {
@@ -30,13 +30,13 @@ func newStretch(source *source, start, length int64) *stretch {
 	return s
 }
 
-// room returns where the next bytes go.
+// room returns the memory for the next bytes.
 func (s *stretch) room() []byte {
 	within := s.got % blockSize
 	return s.blocks[s.got/blockSize].Bytes()[within:min(blockSize, within+s.length-s.got)]
 }
 
-// copy copies what there is at an offset within the first have bytes.
+// copy copies the bytes from offset at on into b, up to the first have bytes of s.
 func (s *stretch) copy(b []byte, at, have int64) (n int) {
 	for n < len(b) && at < have {
 		within := at % blockSize
@@ -47,10 +47,10 @@ func (s *stretch) copy(b []byte, at, have int64) (n int) {
 	return n
 }
 
-// spent reports whether all of it has been read.
+// spent reports whether s has been read completely and is no longer used.
 func (s *stretch) spent() bool { return s.users == 0 && s.taken >= s.length }
 
-// drop gives the memory back.
+// drop releases the memory.
 func (s *stretch) drop() {
 	for _, b := range s.blocks {
 		b.Release()

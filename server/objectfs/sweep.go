@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sweep removes what is left of uploads that nobody has gone on with for an age, in this part of
-// the bucket: abandoned ones, and those of processes that died. An age of 7 days leaves clients
+// Sweep removes the leftovers of uploads that nobody has continued for the given age, in this part
+// of the bucket: of abandoned uploads, and of processes that died. An age of 7 days leaves clients
 // time to come back.
 func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 	before := time.Now().Add(-age)

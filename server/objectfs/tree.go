@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Mkdir implements [server.Mkdirer]: it makes a marker.
+// Mkdir implements [server.Mkdirer]: it stores a marker.
 func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	key := f.key(name)
 	if err := f.creatable(ctx, key); err != nil {
@@ -37,10 +37,10 @@ func orExists(err error) error {
 	return err
 }
 
-// creatable returns an error if nothing can be made at a key: it is too long, or its directory does
-// not exist.
+// creatable returns an error if nothing can be created at a key: it is too long, or its directory
+// does not exist.
 func (f *FS) creatable(ctx context.Context, key string) error {
-	if len(key) >= MaxKey { // a directory's has a slash more
+	if len(key) >= MaxKey { // a directory's key has one more, a slash
 		return errLongName
 	}
 	if key == f.prefix {
@@ -77,7 +77,7 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 	return unlessRefused(f.bucket.Delete(ctx, key+"/", ""))
 }
 
-// empty returns an error if there is anything in a directory but its marker.
+// empty returns an error if a directory holds anything but its marker.
 func (f *FS) empty(ctx context.Context, dir string) error {
 	page, err := f.bucket.List(ctx, Query{Prefix: dir, Max: 2})
 	if err != nil {
@@ -95,8 +95,8 @@ func (f *FS) empty(ctx context.Context, dir string) error {
 	return err
 }
 
-// Remove implements [server.Remover]. What a session is writing appears all the same when it closes
-// the file.
+// Remove implements [server.Remover]. A file that a session is writing still appears when it is
+// closed.
 func (f *FS) Remove(ctx context.Context, name string) error {
 	key := f.key(name)
 	i, err := f.findStored(ctx, key)
@@ -114,7 +114,7 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 	if server.Condition(ctx) != nil {
 		return f.removeIf(ctx, key)
 	}
-	// What has come since is another file, which nobody has asked to remove.
+	// An object that has come since is another file, which nobody has asked to remove.
 	if err := f.bucket.Delete(ctx, key, i.object.ETag); err != nil {
 		return unlessRefused(err)
 	}
@@ -122,7 +122,7 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 		f.dropUpload(ctx, key)))
 }
 
-// removeIf removes a file if the condition of ctx holds for it, while nobody else may write there.
+// removeIf locks a file, and removes it if the condition of ctx holds for it.
 func (f *FS) removeIf(ctx context.Context, key string) error {
 	return f.locked(ctx, key, func(u Upload) error {
 		i, err := f.statIf(ctx, key)
@@ -133,7 +133,7 @@ func (f *FS) removeIf(ctx context.Context, key string) error {
 	})
 }
 
-// statIf stats a stored file for which the condition of ctx still holds.
+// statIf stats a stored file, and fails unless the condition of ctx still holds for it.
 func (f *FS) statIf(ctx context.Context, key string) (*info, error) {
 	i, err := f.statStored(ctx, key)
 	if err == nil && i.dir {
@@ -145,8 +145,8 @@ func (f *FS) statIf(ctx context.Context, key string) (*info, error) {
 	return i, err
 }
 
-// dropUpload removes the upload that is pending at a name, if there is one that nobody writes to:
-// the name was removed, or given to something else.
+// dropUpload removes the upload pending at a name, if there is one that no session writes to: the
+// name was removed, or given to another file.
 func (f *FS) dropUpload(ctx context.Context, key string) error {
 	err := f.removeUpload(ctx, key)
 	if absent(err) || errors.Is(err, ErrLocked) {
@@ -168,7 +168,7 @@ func (f *FS) removeUpload(ctx context.Context, key string) error {
 	return errors.Join(err, f.state.Unlock(ctx, u, err != nil))
 }
 
-// abort drops what an upload has stored.
+// abort drops the stored parts of an upload.
 func (f *FS) abort(ctx context.Context, u Upload) error {
 	if u.ID == "" {
 		return nil
@@ -198,13 +198,13 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	return f.state.SetTime(ctx, key, i.object.ETag, mtime)
 }
 
-// resize changes the length of a file, and the times.
+// resize changes the length and the times of a file.
 func (f *FS) resize(ctx context.Context, name string, attrs wire.Attrs) error {
 	w, err := f.openWriter(ctx, f.key(name), wire.OpenWrite)
 	if err != nil {
 		return err
 	}
-	if w.base == nil { // what was abandoned must not appear by this
+	if w.base == nil { // this must not make an abandoned upload appear
 		return errors.Join(errUnfinished, w.Close())
 	}
 	if err := w.Setstat(attrs); err != nil {
@@ -213,7 +213,7 @@ func (f *FS) resize(ctx context.Context, name string, attrs wire.Attrs) error {
 	return w.Close()
 }
 
-// setUploadTime sets the time of a pending upload, which its object is to get.
+// setUploadTime sets the time of a pending upload, which its object will get.
 func (f *FS) setUploadTime(ctx context.Context, key string, mtime time.Time) error {
 	if _, err := f.state.Find(ctx, key); err != nil || mtime.IsZero() {
 		return err

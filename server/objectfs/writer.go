@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// writer is a file opened for writing. What is written goes into parts, at most three of which are
-// in memory. A part is sent when it is full, or when a third unfinished one is needed; it cannot
+// writer is a file opened for writing. Written bytes go into parts, at most three of which are in
+// memory. A part is sent when it is full, or when a third unfinished one is needed; it cannot
 // change after that.
 type writer struct {
 	fs      *FS
@@ -21,10 +21,10 @@ type writer struct {
 	stop    context.CancelFunc
 	key     string
 	waits   bool      // it is complete, and waits for its final name
-	resumed bool      // it goes on with parts that were kept, and nothing has been written yet
+	resumed bool      // it continues from kept parts, and nothing has been written yet
 	appends bool      // all writes go to the end
-	base    *Object   // what was stored when the file was opened, or nil
-	when    Condition // for what is written to appear
+	base    *Object   // the object there when the file was opened, or nil
+	when    Condition // for the new object to appear
 	began   time.Time
 
 	beginning sync.Mutex // held while the upload begins; guards it while parts are sent
@@ -32,14 +32,14 @@ type writer struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	shows   int64 // how much of the beginning of base shows where nothing is written
+	shows   int64 // bytes of the beginning of base that show where nothing is written
 	size    int64
 	mtime   time.Time
 	parts   map[int]*part // in memory
 	stored  map[int]Part  // by the index of the first part that they replace
-	taking  bool          // somebody waits for memory
-	account account       // of the memory that they hold
-	dirty   bool          // something is different from what is stored
+	taking  bool          // a call waits for memory
+	account account       // of the memory that parts hold
+	dirty   bool          // the file differs from the stored one
 	writes  int64
 	wrote   time.Time // when the client last wrote
 	err     error     // why the upload fails
@@ -52,7 +52,7 @@ var (
 	_ server.FileSetstater = (*writer)(nil)
 )
 
-// inMemory is how many parts of a file are in memory, of which all but one may be on their way.
+// inMemory is how many parts of a file are in memory, of which all but one may be in flight.
 const inMemory = 3
 
 // mostZeros limits the holes that are filled with zeros: objects have none.
@@ -126,8 +126,8 @@ func (w *writer) reach(size, offset int64) error {
 	return nil
 }
 
-// part returns a part to write to, up to end. If there are too many it sends one, and it waits for
-// memory. The caller holds the lock, which is released meanwhile.
+// part returns a part to write to, up to end. If there are too many parts it sends one, and it
+// waits for memory. The caller holds the lock, which is released meanwhile.
 func (w *writer) part(index int, end int64) (*part, error) {
 	for {
 		if w.err != nil {
@@ -162,8 +162,8 @@ func (w *writer) part(index int, end int64) (*part, error) {
 	}
 }
 
-// sendOldest sends what is there of the part that has been left alone for longest. The caller holds
-// the lock, which is released while that waits for memory for what is missing.
+// sendOldest sends the part that has been left alone for longest. The caller holds the lock, which
+// is released while this waits for memory for the missing ranges.
 func (w *writer) sendOldest() error {
 	oldest := w.oldest()
 	if oldest < 0 { // only after a WRITE that failed

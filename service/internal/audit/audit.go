@@ -1,4 +1,4 @@
-// Package audit makes the audit trail of what happens, and writes it for people and programs.
+// Package audit makes the audit trail of events, and writes it for people and programs.
 package audit
 
 import (
@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// longestPath and longestText limit what is kept of strings that clients send.
+	// longestPath and longestText limit the stored length of strings that clients send.
 	longestPath = 4096
 	longestText = 256
 )
 
-// LeftOut is the kind of a record that stands for those that were not made, because a user, or
+// LeftOut is the kind of a record that stands for records that were not made, because a user, or
 // strangers together, caused too many. Its Count says how many.
 const LeftOut = "records left out"
 
@@ -61,7 +61,7 @@ func onlyTimes(a *wire.Attrs) bool {
 	return a != nil && a.Flags&told == 0
 }
 
-// Admin records what an operator has done to the service.
+// Admin records an operator's action on the service.
 func (t *Trail) Admin(remote, details, user string, err error) {
 	r := store.Record{Time: time.Now(), Kind: Administered, Remote: remote, User: text(user),
 		Details: text(details)}
@@ -84,7 +84,7 @@ func byStranger(e server.Event) bool {
 // mostUsers is how many users have limits of their own.
 const mostUsers = 10_000
 
-// take reports whether an event may be recorded, and how many before it were not.
+// take reports whether an event may be recorded, and how many before it were left out.
 func (t *Trail) take(e server.Event) (ok bool, omitted int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +95,7 @@ func (t *Trail) take(e server.Event) (ok bool, omitted int64) {
 	if b == nil {
 		if len(t.users) >= mostUsers {
 			for _, other := range t.users {
-				t.strangers.omitted += other.omitted // so that it is told with theirs
+				t.strangers.omitted += other.omitted // reported together with theirs
 			}
 			clear(t.users)
 		}

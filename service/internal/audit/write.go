@@ -63,14 +63,14 @@ func (j jsonLines) Write(r store.Record) error {
 
 func (jsonLines) Flush() error { return nil }
 
-// columns are those of CSV.
+// columns are the columns of CSV.
 var columns = []string{"time", "node", "kind", "user", "remote", "client", "method", "key",
 	"protocol", "request", "path", "to", "transfer", "read", "written", "seconds", "details", "by",
 	"error", "count", "sha256"}
 
 // CSV returns a writer that writes a line of column names, and then a line of comma-separated
-// values for each record. It is for spreadsheets: no value can become a formula, and what is not
-// printable is escaped.
+// values for each record. It is for spreadsheets: no value can become a formula, and unprintable
+// characters are escaped.
 func CSV(w io.Writer) Writer { return &lines{csv: csv.NewWriter(w)} }
 
 type lines struct {
@@ -110,8 +110,8 @@ func (l *lines) Flush() error {
 	return l.csv.Error()
 }
 
-// cell returns a value that no spreadsheet takes for a formula: whoever uploads chooses the names,
-// and somebody else opens the file. An apostrophe in front makes it text.
+// cell returns a value that no spreadsheet takes for a formula: one user chooses the names of
+// uploads, and another opens the spreadsheet. An apostrophe in front makes it text.
 func cell(value string) string {
 	value = ui.Printable(value)
 	start := strings.TrimLeftFunc(value, unicode.IsSpace)
@@ -159,7 +159,7 @@ func orDash(s string) string {
 	return s
 }
 
-// said says what happened, on one line.
+// said describes the event, on one line.
 func said(r store.Record) string {
 	parts := []string{r.Kind}
 	add := func(part ...string) {

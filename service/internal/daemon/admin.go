@@ -23,17 +23,17 @@ type adminTable struct {
 	Key         string `toml:"key"`
 }
 
-// admin is who may see the status, and how it is served.
+// admin has the settings of the status page, and its certificate.
 type admin struct {
 	status.Access
 	certificate, key string // files
-	at               string // where the configuration has it
+	at               string // its place in the configuration
 }
 
-// shortestToken is how long a token is that nobody guesses.
+// shortestToken is the length of a token that cannot be guessed.
 const shortestToken = 16
 
-// admin reads what the table names, so that mistakes are found here.
+// admin reads the files that the table names, so that mistakes are found here.
 func (f *configFile) admin(table *adminTable) error {
 	if table == nil {
 		return nil
@@ -70,7 +70,7 @@ func (f *configFile) admin(table *adminTable) error {
 	return nil
 }
 
-// checkAdmin checks that the status page has an address, and one for those who may see it.
+// checkAdmin checks that the status page has an address, and a token if others can reach it.
 func (made *settings) checkAdmin() error {
 	if made.admin == nil {
 		return nil
@@ -115,7 +115,7 @@ func (a *admin) tls() *tls.Config {
 	}}
 }
 
-// useAdmin makes what the status page shows.
+// useAdmin sets up the status page.
 func (s *service) useAdmin() {
 	if s.started.admin == nil {
 		return
@@ -132,7 +132,7 @@ func (s *service) useAdmin() {
 	s.board = status.NewBoard(source)
 }
 
-// administered notes what somebody has done on the status page.
+// administered logs an action on the status page, and records it.
 func (s *service) administered(remote, what, user string, err error) {
 	log := s.Log.With("remote", remote, "what", what)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *service) shownUsers() (all []status.User) {
 	return all
 }
 
-// shownUser returns a user with what there is to know of what they may reach.
+// shownUser returns a user with all known facts about the account.
 func shownUser(name string, u status.User, one site.Served) status.User {
 	u.Name, u.Root, u.Group = name, cmp.Or(one.Root, u.Root), cmp.Or(one.Group, u.Group)
 	u.MaxBytes, u.MaxFiles = one.Limits[0], one.Limits[1]
@@ -191,13 +191,13 @@ func (s *service) shownOutsiders() (all []status.User) {
 	return all
 }
 
-// outsider reports what settings.outsider does, by the settings that were read last.
+// outsider calls settings.outsider on the settings that were read last.
 func (s *service) outsider(name string) bool {
 	made := s.latest.Load()
 	return made != nil && made.outsider(name)
 }
 
-// describeAdmin tells settings that are different apart.
+// describeAdmin returns a text that differs if the settings do.
 func describeAdmin(a *admin) string {
 	if a == nil {
 		return ""

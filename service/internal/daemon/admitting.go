@@ -8,14 +8,14 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// How many connections the address of metrics and the status page has at once: anybody who can
-// reach it can keep some open, and they take memory and descriptors that logins need.
+// Limits on the connections to the address of metrics and the status page: anybody who can reach it
+// can keep some open, and they take memory and descriptors that logins need.
 const (
 	mostConnections = 512
 	mostOfOne       = 64 // of an IPv4 address, or an IPv6 /64
 )
 
-// admitting is a listener that closes connections of which there are too many.
+// admitting is a listener that closes connections beyond the limits.
 type admitting struct {
 	net.Listener
 

@@ -53,8 +53,8 @@ func banCommand(a *ui.App) *cobra.Command {
 		add, lift)
 }
 
-// banned returns what the server bans for an address, which may be given as the network by which it
-// counts, and a user, if one is named.
+// banned returns the source that the server bans for an address, or for the network by which it
+// counts, and for a user, if one is named.
 func banned(address, user string) (source sshd.Source, err error) {
 	source.User = user
 	if prefix, err := netip.ParsePrefix(address); err == nil {

@@ -41,7 +41,7 @@ func checkCommand(a *ui.App) *cobra.Command {
 	return cmd
 }
 
-// check starts the service as far as nobody notices.
+// check starts the service as far as that has no effect on others.
 func (s *service) check() error {
 	defer s.closeStore()
 	if err := s.Start(); err != nil {
@@ -59,7 +59,7 @@ func (s *service) check() error {
 	return err
 }
 
-// forCheck makes settings print what a person is to see.
+// forCheck makes the log fit for a person.
 func forCheck(made *settings) {
 	made.LogFormat, made.LogLevel = "text", slog.LevelWarn
 }

@@ -111,11 +111,11 @@ type storageTable struct {
 	RefuseModes bool     `toml:"refuse_modes"`
 }
 
-// settings are what a file says.
+// settings are the contents of a configuration file.
 type settings struct {
 	site.Settings
 	metrics      string
-	metricsUsers int // who have metrics of their own
+	metricsUsers int // how many users have metrics of their own
 	proxies      []netip.Prefix
 	store        string // a file or a URL; "" is the usual file, if that is possible
 	storage      storage
@@ -206,19 +206,19 @@ func kindOf(goType string) string {
 type configFile struct {
 	name       string
 	lines      map[string]int
-	strict     bool // who could change a file of keys is checked
+	strict     bool // refuse files of keys that others could change
 	made       *settings
 	groupsOf   map[string]*groupTable
-	ownFolders []int // how many each user has, up to the one that is interpreted
+	ownFolders []int // number of folders of each user, up to the current one
 }
 
-// entry names one of a list of tables, such as a user.
+// entry names an entry of a list of tables, such as a user.
 func entry(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// wrong returns an error about a key, which is that of an entry unless that is "".
+// wrong returns an error about a key, of an entry unless entry is "".
 func (f *configFile) wrong(entry, key string, err error) error {
 	line := f.lines[key]
-	if table, _, _ := strings.Cut(key, "."); line == 0 { // what is not there
+	if table, _, _ := strings.Cut(key, "."); line == 0 { // the key is missing
 		line = f.lines[table]
 	}
 	if entry != "" {
@@ -336,7 +336,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	return f.made, nil
 }
 
-// bans says who is banned, and for how long.
+// bans interprets the rules for bans.
 func (f *configFile) bans(file *serveFile) error {
 	t := &file.Bans
 	f.made.SSHD.BanRules = sshd.BanRules{UserFailures: int(t.UserFailures),
@@ -354,11 +354,11 @@ func (f *configFile) bans(file *serveFile) error {
 	return nil
 }
 
-// longestBanner limits what each connection is sent, and has to hold, before its login.
+// longestBanner limits the text that each connection is sent, and has to hold, before its login.
 const longestBanner = 8 << 10
 
-// banner reads what clients are sent before they log in. Control characters are refused, since
-// clients may pass them on to a terminal.
+// banner reads the text that clients are sent before they log in. Control characters are refused,
+// since clients may pass them on to a terminal.
 func (f *configFile) banner(name string) error {
 	if name == "" {
 		return nil
@@ -380,7 +380,7 @@ func (f *configFile) banner(name string) error {
 	return nil
 }
 
-// store says where the store is. A table without either setting is for the usual file.
+// store interprets the place of the store. A table without either setting is for the usual file.
 func (f *configFile) store(table *storeTable) (err error) {
 	switch {
 	case table == nil:
@@ -396,8 +396,8 @@ func (f *configFile) store(table *storeTable) (err error) {
 	return err
 }
 
-// storage says how to reach object storage, and reads what it names, so that mistakes are found
-// here.
+// storage interprets the settings of object storage, and reads the files they name, so that
+// mistakes are found here.
 func (f *configFile) storage(table *storageTable) error {
 	f.made.storage = storage{memory: int64(table.Memory), refuseModes: table.RefuseModes,
 		Config: s3bucket.Config{Endpoint: table.Endpoint, Region: table.Region,

@@ -32,8 +32,8 @@ func Main(args []string) int {
 	return cmdline.Run(ctx, a, commandLine(a), args)
 }
 
-// commandLine returns the command and its subcommands, from which parsing, help, completion and the
-// man page follow.
+// commandLine returns the command and its subcommands, the source of parsing, help, completion and
+// the man page.
 func commandLine(a *ui.App) *cobra.Command {
 	var flags flags
 	root := &cobra.Command{
@@ -90,7 +90,7 @@ func (s *flags) register(f *pflag.FlagSet) {
 	f.Lookup("metrics").NoOptDefVal = defaultMetrics
 }
 
-// check returns what is wrong with the command line.
+// check validates the command line.
 func (s *flags) check() error {
 	if s.config == "" {
 		return errors.New("--config FILE is missing: it says who may log in, and to what")
@@ -104,7 +104,7 @@ func (s *flags) override(made *settings) {
 	if s.metrics != "" {
 		made.metrics = s.metrics
 	}
-	// Without a host only this machine should reach them.
+	// Without a host only this machine should reach the metrics.
 	if host, port, err := net.SplitHostPort(made.metrics); err == nil && host == "" {
 		made.metrics = net.JoinHostPort("127.0.0.1", port)
 	}
@@ -114,7 +114,7 @@ func (s *flags) override(made *settings) {
 type service struct {
 	site.Site
 	flags   *flags
-	started *settings // those read first
+	started *settings // the first that were read
 	metrics *metrics  // nil without --metrics
 	store   *store.Store
 	hooks   *hooks.Hooks  // nil without any
@@ -125,11 +125,11 @@ type service struct {
 
 	outside   *outsiders // the last that was read
 	rules     atomic.Pointer[passwordRules]
-	hashing   chan struct{}            // has one for each new password that is being hashed
+	hashing   chan struct{}            // one entry for each new password being hashed
 	latest    atomic.Pointer[settings] // that were read
 	storeName string                   // of its file, or its URL
 
-	storeToCome bool // a check has found none, and the server will make one
+	storeToCome bool // a check has found no store; the server will create one
 }
 
 // newService returns the server that the command line describes.
@@ -145,7 +145,7 @@ func newService(ctx context.Context, a *ui.App, flags *flags) (*service, error) 
 	return s, nil
 }
 
-// prepare opens what the settings need.
+// prepare opens everything that the settings need.
 func (s *service) prepare(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (s *service) read() (*site.Settings, error) {
 	if err == nil {
 		err = made.checkAdmin()
 	}
-	for _, one := range made.Users { // the start has looked at those that there were
+	for _, one := range made.Users { // the start has checked the first users
 		for _, root := range one.Roots() {
 			if err == nil && s.store != nil && below(root, s.storeName) {
 				err = errServed(s.storeName, root)

@@ -2,7 +2,7 @@ package daemon
 
 import "github.com/usftp/usftp/server"
 
-// subscribe has a function called for each event, after those that are called already.
+// subscribe makes each event call a function, after the functions it calls already.
 func (s *service) subscribe(more func(server.Event)) {
 	before := s.Events
 	if s.Events = more; before != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/usftp/usftp/internal/site"
 )
 
-// folderTable is a folder in the tree of a user. What is zero was not said, and is as around it.
+// folderTable is a folder in the tree of a user. A zero value means unset, and is inherited from
+// around it.
 type folderTable struct {
 	Path        pathText        `toml:"path"`
 	Root        string          `toml:"root"`
@@ -52,7 +53,7 @@ var (
 	errRuleQuota = errors.New("only a folder with a root has a quota of its own")
 )
 
-// folderError is what is wrong with a setting of the folder of a number.
+// folderError is an error about a setting of the folder with this number.
 type folderError struct {
 	error
 	number int
@@ -96,7 +97,7 @@ func (t *userTable) folders(one *site.Account) error {
 	return nil
 }
 
-// say puts into a folder what its table says.
+// say applies the table to a folder.
 func (f *folderTable) say(made *site.Folder) {
 	if f.ReadOnly != nil {
 		made.Policy.ReadOnly = *f.ReadOnly
@@ -115,8 +116,8 @@ func (f *folderTable) say(made *site.Folder) {
 	}
 }
 
-// wrongFolder reports what is wrong with a folder of a user, whose tables are numbered through the
-// whole file unless they are those of the group.
+// wrongFolder returns an error about a folder of a user. Tables of folders are numbered through the
+// whole file, except those of groups.
 func (f *configFile) wrongFolder(i int, group string, at folderError) error {
 	first := 0
 	for _, before := range f.ownFolders[:i] {
@@ -132,7 +133,7 @@ func (f *configFile) wrongFolder(i int, group string, at folderError) error {
 	return f.wrong(name, at.key, at.error)
 }
 
-// rootsOfFolders makes the roots known as they are, and says which cannot be served.
+// rootsOfFolders resolves the roots of folders, and notes one that cannot be served.
 func (f *configFile) rootsOfFolders(i int, u *userTable, one *site.Account) error {
 	for j := range one.Folders {
 		folder := &one.Folders[j]

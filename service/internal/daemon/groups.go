@@ -20,7 +20,7 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// userTable is a user: what only a user has, and what a group may say as well.
+// userTable is a user: settings that only users have, and settings that groups may have as well.
 type userTable struct {
 	Name           string       `toml:"name"`
 	Group          string       `toml:"group"`
@@ -30,8 +30,7 @@ type userTable struct {
 	groupTable
 }
 
-// groupTable is what the users of a group have unless they say otherwise. What is zero was not
-// said.
+// groupTable has the settings that the users of a group inherit. A zero value means unset.
 type groupTable struct {
 	Root          string          `toml:"root"`
 	MakeRoot      *bool           `toml:"make_root"`
@@ -58,10 +57,10 @@ type groupTable struct {
 	TransferPeriod periodText `toml:"transfer_period"`
 }
 
-// from takes from a group what was not said.
+// from inherits unset settings from a group.
 func (t *groupTable) from(group *groupTable) {
 	own, theirs := reflect.ValueOf(t).Elem(), reflect.ValueOf(group).Elem()
-	if t.Bandwidth != 0 { // is both of them
+	if t.Bandwidth != 0 { // sets both directions
 		group = new(*group)
 		group.BandwidthUp, group.BandwidthDown = 0, 0
 		theirs = reflect.ValueOf(group).Elem()
@@ -73,8 +72,8 @@ func (t *groupTable) from(group *groupTable) {
 	}
 }
 
-// account returns a user with what the settings say, but without keys and password. wrong is about
-// one of the settings.
+// account returns a user with these settings, but without keys and password. wrong is the setting
+// that err is about.
 func (t *userTable) account() (one site.Account, wrong string, err error) {
 	one.Name = t.Name
 	one.MaxSessions = int(t.Sessions)
@@ -105,7 +104,7 @@ func (t *userTable) account() (one site.Account, wrong string, err error) {
 	return one, "", t.folders(&one)
 }
 
-// periodText is how long a transfer quota is for.
+// periodText is the period of a transfer quota.
 type periodText struct{ checked }
 
 func (p *periodText) UnmarshalText(text []byte) error {
@@ -139,7 +138,7 @@ func rootFor(root, user string) (string, error) {
 	return strings.ReplaceAll(root, userInRoot, user), nil
 }
 
-// groupName is what the name of a group looks like.
+// groupName matches the name of a group.
 var groupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // groups checks the groups.
@@ -168,7 +167,7 @@ func (f *configFile) groups(groups map[string]*groupTable) error {
 	return nil
 }
 
-// wrongUser reports what is wrong with a setting of a user, which may be that of the user's group.
+// wrongUser returns an error about a setting of a user, or of the user's group.
 func (f *configFile) wrongUser(i int, group, key string, err error) error {
 	one, theirs := entry("users", i), "groups."+group
 	if f.lines[one+"."+key] == 0 && f.lines[theirs+"."+key] != 0 {
@@ -232,7 +231,7 @@ func (f *configFile) user(i int, u *userTable) (one site.Account, err error) {
 
 func errNoGroup(name string) error { return fmt.Errorf("no group %q", name) }
 
-// root returns a root that the file names, as it is known.
+// root resolves a root that the file names.
 func (f *configFile) root(name string) (root string, err error) {
 	if isObjects(name) {
 		root, _, _, err = objectRoot(name)
@@ -241,8 +240,8 @@ func (f *configFile) root(name string) (root string, err error) {
 	return f.path(name), nil
 }
 
-// keptIn returns which setting of a user needs that links are followed as the server decides and
-// not as the system does, where that is impossible: in a directory, unless this system can.
+// keptIn returns the setting of a user that needs links to be followed by the server, not by the
+// system, where that is impossible: in a directory, unless this system can.
 func keptIn(one *site.Account, can bool) (key string, err error) {
 	if can || !slices.ContainsFunc(one.Roots(),
 		func(root string) bool { return !isObjects(root) }) {
@@ -260,8 +259,7 @@ func keptIn(one *site.Account, can bool) (key string, err error) {
 		"this would not hold: use Linux, macOS or FreeBSD, or a root in object storage")
 }
 
-// missing returns why a directory cannot be served. One that is to be made needs the directory that
-// it is to be in.
+// missing returns why a directory cannot be served. One that is to be created needs its parent.
 func missing(root string, make bool) error {
 	if isObjects(root) {
 		return nil

@@ -209,7 +209,7 @@ func readableByOthers(name string) error {
 	return err
 }
 
-// describe tells hooks that are different apart.
+// describe returns a text that differs if the hooks do.
 func describe(all []*hooks.Hook) (text string) {
 	for _, hook := range all {
 		text += fmt.Sprintf("%+v", *hook)
@@ -217,7 +217,7 @@ func describe(all []*hooks.Hook) (text string) {
 	return text
 }
 
-// useHooks lets the hooks know what happens.
+// useHooks connects the hooks to the server's events.
 func (s *service) useHooks() error {
 	if len(s.started.hooks) == 0 {
 		return nil

@@ -88,13 +88,13 @@ func (m *metrics) count(e server.Event) {
 	m.written.AddInt64(e.Written)
 }
 
-// hook counts what came of telling a hook.
+// hook counts the outcome of an attempt to tell a hook.
 func (m *metrics) hook(name string, outcome hooks.Outcome) {
 	m.set.GetOrCreateCounter(fmt.Sprintf(`usftp_hooks_total{hook=%q,outcome=%q}`, name,
 		outcome)).Inc()
 }
 
-// asked counts what this node sends to the store.
+// asked counts the statements that this node sends to the store.
 func (m *metrics) asked(s *store.Store) {
 	m.set.NewGauge("usftp_store_statements_total", func() float64 {
 		return float64(s.Statements())

@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// storage is what the configuration says about object storage.
+// storage has the settings of object storage.
 type storage struct {
 	s3bucket.Config
 	memory      int64 // bytes
@@ -24,7 +24,7 @@ type storage struct {
 // isObjects reports whether a root is in object storage.
 func isObjects(root string) bool { return strings.HasPrefix(root, "s3://") }
 
-// objectRoot returns a root in object storage in the one way in which it is spelled, and its parts.
+// objectRoot returns the canonical spelling of a root in object storage, and its parts.
 func objectRoot(root string) (spelled, bucket, prefix string, err error) {
 	bucket, prefix, _ = strings.Cut(strings.TrimPrefix(root, "s3://"), "/")
 	if bucket == "" {
@@ -44,7 +44,7 @@ func objectRoot(root string) (spelled, bucket, prefix string, err error) {
 	return "s3://" + bucket + "/" + prefix, bucket, prefix + "/", nil
 }
 
-// objects are the roots in object storage. All share memory; those in one bucket share the state,
+// objects has the roots in object storage. All share memory; roots in one bucket share the state,
 // since one may lie in another.
 type objects struct {
 	storage storage
@@ -64,11 +64,11 @@ type bucket struct {
 }
 
 const (
-	// tryPatience is how long a bucket may take to prove that it can be used, and what wants to
-	// reload or stop the server waits.
+	// tryPatience is how long a bucket may take to prove that it can be used. A reload or a stop of
+	// the server waits as long.
 	tryPatience = 15 * time.Second
 
-	// tryAgain is how long one that could not be used is not tried again, since many users may be
+	// tryAgain is how long a bucket that could not be used is not tried again, since many users may be
 	// in it.
 	tryAgain = time.Minute
 )
@@ -78,7 +78,7 @@ func newObjects(s storage, shared *store.Store, sweeper *sweeper) *objects {
 		log: sweeper.log, sweeper: sweeper, buckets: map[string]*bucket{}}
 }
 
-// open opens a root in object storage; for another it returns nil.
+// open opens a root in object storage; for any other root it returns nil.
 func (o *objects) open(ctx context.Context, root string) (server.FS, error) {
 	if !isObjects(root) {
 		return nil, nil
@@ -101,7 +101,7 @@ func (o *objects) open(ctx context.Context, root string) (server.FS, error) {
 	return files, nil
 }
 
-// try finds out whether a bucket can be used, below a prefix, since keys may be for that only.
+// try tests whether a bucket can be used, below a prefix, since keys may be for that only.
 func (o *objects) try(ctx context.Context, name, prefix string) *bucket {
 	b := &bucket{state: &objectfs.MemoryState{}}
 	if o.store != nil {

@@ -25,10 +25,10 @@ import (
 	"github.com/usftp/usftp/service/internal/outside"
 )
 
-// passwordOutside is what a user has in place of a hash whose password somebody else checks.
+// passwordOutside stands for the hash of a user whose password another service checks.
 const passwordOutside = "outside"
 
-// askTable has the settings of everybody who is asked.
+// askTable has the settings common to all services that are asked.
 type askTable struct {
 	Timeout durationText `toml:"timeout"`
 	AtOnce  countNumber  `toml:"at_once"`
@@ -59,7 +59,7 @@ type loginHookTable struct {
 	askTable
 }
 
-// templateTable has the settings of users who are in no list.
+// templateTable has the settings of users in no list.
 type templateTable struct {
 	Name      string `toml:"name"`
 	Group     string `toml:"group"`
@@ -67,18 +67,18 @@ type templateTable struct {
 	groupTable
 }
 
-// outsiders are whom users come from, and what they get.
+// outsiders has the service that is asked about users, and the templates for new ones.
 type outsiders struct {
-	text      string // what the asker is made of, to be compared
+	text      string // the asker's settings, for comparison
 	asker     *outside.Asker
-	ldap      *outside.LDAP // nil if that is not whom to ask
+	ldap      *outside.LDAP // nil if another service is asked
 	templates []template
 }
 
 type template struct {
 	groupTable
 	name, ldapGroup string
-	group           string // what it is called in what is shown
+	group           string // its name on the status page
 }
 
 // usePassword sets how the password of a user is checked.
@@ -88,7 +88,7 @@ func usePassword(one *site.Account, hash string) {
 	}
 }
 
-// outside interprets who is asked about passwords.
+// outside interprets the tables of the service that is asked about passwords.
 func (f *configFile) outside(file *serveFile) (err error) {
 	made := &outsiders{}
 	switch {
@@ -160,7 +160,7 @@ func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 			data, err = os.ReadFile(name)
 		}
 		if l.SearchPassword = strings.TrimRight(string(data), "\r\n"); err == nil &&
-			l.SearchPassword == "" { // with which a bind succeeds as nobody
+			l.SearchPassword == "" { // a bind with none succeeds, as nobody
 			err = fmt.Errorf("no password in %s", name)
 		}
 		if err != nil {
@@ -204,7 +204,7 @@ func thisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// template interprets what users get who are in no list.
+// template interprets the settings of users in no list.
 func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 	wrong := func(key string, err error) error { return f.wrong(entry("outside", i), key, err) }
 	switch {
@@ -229,7 +229,7 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 		return wrong("root", fmt.Errorf("in a root, the user's name is %s, not {user}", userInRoot))
 	}
 	one := template{t.groupTable, t.Name, t.LDAPGroup, cmp.Or(t.Group, t.Name, t.LDAPGroup)}
-	if one.MakeRoot == nil { // nobody can have made those of users whom nobody has listed
+	if one.MakeRoot == nil { // nobody can have made directories of users in no list
 		one.MakeRoot = new(true)
 	}
 	var err error
@@ -264,8 +264,8 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 	return nil
 }
 
-// account returns what a user gets. The name must be plain, so that it leads nowhere else, and no
-// two users get the same directory.
+// account returns the account of a user. The name must be plain, so that it leads nowhere else, and
+// no two users get the same directory.
 func (t template) account(user string) (site.Account, error) {
 	if !filepath.IsLocal(user) || len(user) > 255 || user[0] == '.' || !utf8.ValidString(user) ||
 		strings.ContainsAny(user, `/\:*?"<>|`) || strings.ContainsFunc(user, unicode.IsControl) ||
@@ -277,7 +277,8 @@ func (t template) account(user string) (site.Account, error) {
 	return one, err
 }
 
-// reach returns why those who are asked would not answer, as far as that can be found out.
+// reach returns an error if the service that is asked would not answer, as far as that can be
+// tested.
 func (o *outsiders) reach() error {
 	if o == nil || o.ldap == nil {
 		return nil
@@ -287,8 +288,8 @@ func (o *outsiders) reach() error {
 	return o.ldap.Reach(ctx)
 }
 
-// useOutside lets those decide whom the settings name. What has been found out stays, unless the
-// settings are others now.
+// useOutside lets the service that the settings name decide. Its cache stays, unless the settings
+// have changed.
 func (s *service) useOutside(made *settings) {
 	o := made.outside
 	if o == nil {
@@ -329,13 +330,13 @@ func (s *service) askOutside(o *outsiders, conn ssh.ConnMetadata, known bool,
 	return s.newcomer(o, name, answer)
 }
 
-// outsider reports whether a name may be that of somebody who is in no list.
+// outsider reports whether a name may belong to a user in no list.
 func (made *settings) outsider(name string) bool {
 	return made.outside != nil && len(made.outside.templates) > 0 && checkName(name) == nil &&
 		!slices.ContainsFunc(made.Users, func(u site.Account) bool { return u.Name == name })
 }
 
-// newcomer returns what a user gets who is in no list.
+// newcomer returns the account of a user in no list.
 func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*site.Account,
 	error) {
 	i := slices.IndexFunc(o.templates, func(t template) bool {

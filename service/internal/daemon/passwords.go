@@ -11,13 +11,13 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// passwordRules are what new passwords of the store have to obey, and how old they may become.
+// passwordRules are the rules for new passwords of the store, and the age that they may reach.
 type passwordRules struct {
 	least  int           // characters
 	maxAge time.Duration // 0 is forever
 }
 
-// usualLeast is the least length of a password that somebody makes up (NIST SP 800-63B: at least 8,
+// usualLeast is the least length of a password that a person makes up (NIST SP 800-63B: at least 8,
 // or 15 without a second factor; there are limits on guesses here).
 const usualLeast = 12
 
@@ -53,7 +53,8 @@ func (r *passwordRules) check(old, fresh string) error {
 	return nil
 }
 
-// renewal returns what tells whether a user has to change the password, and does so.
+// renewal returns a function that returns nil, or, if the user has to change the password, a
+// function that does so.
 func (s *service) renewal(u store.User) func(old string) func(fresh string) error {
 	return func(old string) func(fresh string) error {
 		rules := s.rules.Load()
@@ -79,9 +80,9 @@ func (s *service) renewal(u store.User) func(old string) func(fresh string) erro
 	}
 }
 
-// atOnceHashed is how many new passwords are hashed at once, each of which takes 64 MiB: whoever
-// has to change a password may answer over many connections in the same moment. hashPatience is how
-// long one waits for that.
+// atOnceHashed is how many new passwords are hashed at once, each in 64 MiB: a user who has to
+// change the password may answer over many connections at the same moment. hashPatience is how long
+// each waits for that.
 const (
 	atOnceHashed = 2
 	hashPatience = 20 * time.Second

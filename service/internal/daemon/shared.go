@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// usualStore returns the file of the store of a service that does not name one, in the directory
-// that systemd gives a service for its state, or the user's own.
+// usualStore returns the store's file if the configuration names none: in the directory that
+// systemd gives a service for its state, or in the user's own.
 func usualStore() (string, error) {
 	dir := os.Getenv("STATE_DIRECTORY")
 	if dir == "" {
@@ -38,7 +38,7 @@ func usualStore() (string, error) {
 	return filepath.Join(dir, "usftpd.db"), nil
 }
 
-// openStore opens the store. Where the configuration names none and the usual file cannot be made,
+// openStore opens the store. If the configuration names none and the usual file cannot be created,
 // as in a container without a place for it, the server goes without.
 func (s *service) openStore(ctx context.Context) error {
 	name, named := s.started.store, s.started.store != ""
@@ -77,8 +77,8 @@ func (s *service) openStore(ctx context.Context) error {
 	return nil
 }
 
-// errServed is why a file is no place for the store: users would see it, and who can write there
-// could make themselves another user.
+// errServed is the error for a store in a served directory: users would see it, and those who can
+// write there could make themselves another user.
 func errServed(name, root string) error {
 	return fmt.Errorf("the store %s would be in %s, which is served: set another file in [store]",
 		name, root)
@@ -106,7 +106,7 @@ func realPath(name string) (string, error) {
 	return filepath.EvalSymlinks(absolute)
 }
 
-// closeStore gives back what this node holds, once it is certain that nobody uses it.
+// closeStore frees everything that this node holds, once nothing uses it any more.
 func (s *service) closeStore() {
 	if s.store != nil {
 		if err := s.store.Close(); err != nil {
@@ -115,7 +115,7 @@ func (s *service) closeStore() {
 	}
 }
 
-// shared is the store as the server wants it.
+// shared adapts the store to the server.
 type shared struct{ *store.Store }
 
 func (s shared) Bans() sshd.Bans { return s.Store.Bans() }
@@ -123,8 +123,8 @@ func (s shared) Bans() sshd.Bans { return s.Store.Bans() }
 // accountPatience is how long a start or reload waits for the account of a directory.
 const accountPatience = 5 * time.Second
 
-// Account returns the account of a root, which is the same for all nodes if its path is, or of what
-// a user transfers.
+// Account returns the account of a root, which nodes share if its path is the same, or of a user's
+// transfers.
 func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
 	ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
 	defer cancel()
@@ -156,8 +156,7 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 	return users
 }
 
-// withStore runs a command on the store that a configuration names, with its audit trail, if there
-// is one.
+// withStore runs a command on the store that a configuration names, with its audit trail, if any.
 func withStore(ctx context.Context, config string,
 	run func(s *store.Store, trail *audit.Trail) error) error {
 	if config == "" {

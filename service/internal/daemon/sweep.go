@@ -10,13 +10,13 @@ import (
 	"github.com/usftp/usftp/server/osfs"
 )
 
-// Uploads that nobody goes on with are removed at this age.
+// Abandoned uploads are removed at this age.
 const (
 	sweepAge   = 7 * 24 * time.Hour
 	sweepEvery = 6 * time.Hour
 )
 
-// sweeper removes what is left of old uploads from all roots.
+// sweeper removes the leftovers of old uploads from all roots.
 type sweeper struct {
 	log *slog.Logger
 
@@ -24,7 +24,7 @@ type sweeper struct {
 	roots []swept
 }
 
-// swept is a root that keeps uploads that were abandoned.
+// swept is a root that keeps abandoned uploads.
 type swept interface {
 	Sweep(ctx context.Context, age time.Duration) error
 }

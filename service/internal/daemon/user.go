@@ -22,7 +22,7 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// group returns a command that only has others below it.
+// group returns a command that only has subcommands.
 func group(name, short, long, examples string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Long: long, Example: examples,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -37,7 +37,7 @@ func group(name, short, long, examples string, below ...*cobra.Command) *cobra.C
 	return cmd
 }
 
-// storeCommand returns a command on the store, which takes so many operands.
+// storeCommand returns a command on the store, with so many operands.
 func storeCommand(use, short string, operands int,
 	run func(ctx context.Context, s *store.Store, args []string) error) *cobra.Command {
 	var config string
@@ -66,7 +66,7 @@ func storeCommand(use, short string, operands int,
 // onlyShows has the commands that change nothing.
 var onlyShows = map[string]bool{"list": true, "audit": true}
 
-// noteCommand records what somebody has done to the store.
+// noteCommand records an operator's change to the store.
 func noteCommand(trail *audit.Trail, cmd *cobra.Command, args []string) {
 	done := strings.Join(append([]string{cmd.Parent().Name(), cmd.Name()}, args...), " ")
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -128,7 +128,7 @@ func disableUserCommand() (cmd *cobra.Command) {
 	return cmd
 }
 
-// newUser is what the flags of user add say.
+// newUser has the flags of user add.
 type newUser struct {
 	store.User
 	keys                               []string // files
@@ -180,7 +180,7 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	return cmd
 }
 
-// complete checks what the flags say, and reads what they name.
+// complete checks the flags, and reads the files that they name.
 func (u *newUser) complete(ctx context.Context, a *ui.App,
 	groups map[string]*groupTable) (err error) {
 	if err := checkName(u.Name); err != nil {
@@ -238,7 +238,7 @@ func (u *newUser) complete(ctx context.Context, a *ui.App,
 	return nil
 }
 
-// checkWith checks what the user will have, as far as this machine can.
+// checkWith checks the user's settings, as far as this machine can.
 func (u *newUser) checkWith(groups map[string]*groupTable) (err error) {
 	if isObjects(u.Root) {
 		if u.Root, _, _, err = objectRoot(u.Root); err != nil {

@@ -56,7 +56,7 @@ func (m *userMetrics) of(user string) *userCounters {
 // labels writes the value of a label as Prometheus reads it.
 var labels = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// count updates the counters by an event. Whoever has not logged in may call himself anything.
+// count updates the counters by an event. A client that has not logged in may use any name.
 func (m *userMetrics) count(e server.Event) {
 	if e.User == "" || e.Kind == server.LoginFailed || e.Kind == server.LoginRefused ||
 		e.Kind == server.AddressBanned {

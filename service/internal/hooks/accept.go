@@ -23,7 +23,7 @@ const (
 	// mostWait is how long a file waits to be checked when many do.
 	mostWait = 5 * time.Minute
 
-	// afterSession is how long the check of a file may go on when its client has gone.
+	// afterSession is how long the check of a file may continue after its client has gone.
 	afterSession = 30 * time.Second
 )
 
@@ -45,7 +45,7 @@ type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
 
-// notAccepted is why CLOSE fails, and the file does not appear.
+// notAccepted is the error of a CLOSE after which the file does not appear.
 type notAccepted struct{ *server.StatusError }
 
 func (n *notAccepted) Unwrap() error { return n.StatusError }
@@ -75,8 +75,8 @@ func newGatekeeper(all *Hooks, hook *Hook) *gatekeeper {
 	return g
 }
 
-// ask returns nil if a file may appear. If its contents cannot be had, contents is nil and why says
-// why.
+// ask returns nil if a file may appear. If its contents are not available, contents is nil and why
+// is the reason.
 func (g *gatekeeper) ask(session context.Context, e Event, contents io.ReaderAt, size int64,
 	why error) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(session))
@@ -152,7 +152,7 @@ func (w *watchedReader) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
-// shorten cuts what a client chose, for the log.
+// shorten cuts a client's text, for the log.
 func shorten(text string) string {
 	if len(text) > 128 {
 		return text[:128] + "..."

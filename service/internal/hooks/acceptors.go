@@ -15,7 +15,7 @@ import (
 	"unicode"
 )
 
-// acceptPoster posts the contents to a URL. The event is in a header, and it is what is signed.
+// acceptPoster posts the contents to a URL. The event is in a header, and only it is signed.
 type acceptPoster struct{ *poster }
 
 func (p *acceptPoster) check(ctx context.Context, e *Event, contents *io.SectionReader) error {

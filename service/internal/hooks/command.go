@@ -12,7 +12,7 @@ import (
 )
 
 // commander runs a command for each event. There is no shell, and no argument comes from a client:
-// what happened is in the environment, and in JSON on standard input.
+// the event is in the environment, and in JSON on standard input.
 type commander struct{ hook *Hook }
 
 func (c *commander) send(ctx context.Context, e *Event) error {
@@ -34,7 +34,7 @@ func (c *commander) send(ctx context.Context, e *Event) error {
 func command(ctx context.Context, words, environment []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env, cmd.Dir = environment, os.TempDir()
-	cmd.WaitDelay = time.Second // for what has left the group and keeps its output open
+	cmd.WaitDelay = time.Second // for processes that left the group and keep its output open
 	killGroup(cmd)
 	return cmd
 }
@@ -65,7 +65,7 @@ func environment(e *Event) []string {
 	return all
 }
 
-// start keeps the start of what is written to it.
+// start keeps the first mostShown bytes that are written to it.
 type start []byte
 
 func (s *start) Write(p []byte) (int, error) {

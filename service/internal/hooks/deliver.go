@@ -33,7 +33,7 @@ const (
 	// longestWait is how long a message waits for its next try at most.
 	longestWait = 15 * time.Minute
 
-	// parting is how long deliveries may go on when the server ends.
+	// parting is how long deliveries may continue when the server ends.
 	parting = 5 * time.Second
 )
 
@@ -126,7 +126,7 @@ func (w *worker) run(ctx context.Context) {
 }
 
 // deliver tries to deliver a message, and tells the store. If the store does not answer, the
-// message comes again.
+// message is delivered again.
 func (w *worker) deliver(ctx context.Context, m store.Message) {
 	err := w.try(ctx, m)
 	settling := context.WithoutCancel(ctx)

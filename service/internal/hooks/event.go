@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/server/objectfs"
 )
 
-// A Kind is what a hook is told of.
+// A Kind is a kind of event that hooks are told of.
 type Kind string
 
 const (
@@ -56,7 +56,7 @@ func kindOf(e server.Event) Kind {
 
 func temporary(name string) bool { return objectfs.FinalName(name) != name }
 
-// Event is what hooks are told, in JSON. docs/service.md describes its fields. Names that are not
+// Event is the message to hooks, in JSON. docs/service.md describes its fields. Names that are not
 // UTF-8 are in the fields of bytes, too.
 type Event struct {
 	ID          string    `json:"id,omitempty"`
@@ -99,7 +99,7 @@ func newEvent(kind Kind, e server.Event, root, folder string) Event {
 	return made
 }
 
-// complete fills in what the outbox does not keep, before an event is delivered.
+// complete fills in the fields that the outbox does not keep, before an event is delivered.
 func (e *Event) complete(id string, unconfirmed bool) {
 	e.ID, e.Unconfirmed = id, unconfirmed
 	if e.PathBytes != nil {
@@ -111,8 +111,8 @@ func (e *Event) complete(id string, unconfirmed bool) {
 	e.File, e.ToFile = e.file(e.Path), e.file(e.To)
 }
 
-// file returns where on the server a path is: a URL of object storage, or a name below the root,
-// whatever the path says. Links in it are not resolved.
+// file returns the place of a path on the server: a URL of object storage, or a name below the
+// root, whatever the path contains. Links in it are not resolved.
 func (e *Event) file(name string) string {
 	if name == "" || e.Root == "" {
 		return ""

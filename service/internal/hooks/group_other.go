@@ -4,5 +4,5 @@ package hooks
 
 import "os/exec"
 
-// killGroup leaves what a command has started alone: there are no groups of processes.
+// killGroup leaves the processes of a command alone: this system has no process groups.
 func killGroup(*exec.Cmd) {}

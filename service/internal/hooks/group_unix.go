@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// killGroup makes the end of a command's context the end of all that it has started.
+// killGroup makes a command's context kill all processes of the command when it ends.
 func killGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

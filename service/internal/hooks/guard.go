@@ -20,9 +20,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Guard returns what a user sees of a backend in one of their folders: files appear only if the
-// hooks that are asked about this user accept them. Without such hooks it returns the backend
-// itself.
+// Guard returns a user's view of a backend in one of their folders: files appear only if the hooks
+// that are asked about this user accept them. Without such hooks it returns the backend itself.
 func (h *Hooks) Guard(user, folder string, files server.FS) (server.FS, error) {
 	g := &guard{user: user, folder: folder, all: h}
 	for _, one := range h.gates {
@@ -63,7 +62,7 @@ var (
 		Message: "somebody else is writing this file, and files are checked as a whole"}
 )
 
-// event is what the hooks are asked about.
+// event returns the event that the hooks are asked about.
 func (g *guard) event(name string, size int64) Event {
 	name = path.Join("/", g.folder, name)
 	root, folder := g.all.Root(g.user, name)
@@ -85,7 +84,7 @@ func (g *guard) ask(session context.Context, name string, contents io.ReaderAt, 
 	return nil
 }
 
-// guardedObjects is object storage that is guarded.
+// guardedObjects is guarded object storage.
 type guardedObjects struct {
 	*objectfs.FS
 	guard *guard
@@ -105,7 +104,7 @@ func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 		spool: &spool{budget: &g.guard.gates[0].spooled, most: g.guard.most()}}
 	info, err := w.Stat()
 	if err == nil && info.Size() > 0 {
-		err = errInPlace // it is stored, or was closed before, or is to be gone on with
+		err = errInPlace // it is stored, or was closed before, or would be resumed
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.objectWriter.Abandon())
@@ -121,7 +120,7 @@ func (g *guard) most() (most int64) {
 	return most
 }
 
-// Setstat implements [server.Setstater]: the length of a file that was checked stays.
+// Setstat implements [server.Setstater]: a checked file keeps its length.
 func (g *guardedObjects) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	if attrs.Has(wire.AttrSize) {
 		return errInPlace
@@ -175,7 +174,7 @@ func (w *guardedObject) Close() error {
 	return w.objectWriter.Close()
 }
 
-// Abandon implements [server.FileAbandoner]. Nothing is kept to be resumed: the rest alone could
+// Abandon implements [server.FileAbandoner]. No parts are kept to resume from: the rest alone could
 // not be checked.
 func (w *guardedObject) Abandon() error { return w.Discard() }
 
@@ -185,22 +184,22 @@ func (w *guardedObject) Discard() error {
 	return w.objectWriter.Discard()
 }
 
-// guardedDirectory is a directory that is guarded, in which files appear when they are closed.
+// guardedDirectory is a guarded directory, in which files appear when they are closed.
 type guardedDirectory struct {
 	*osfs.FS
 	guard *guard
 	open  *openFiles
 }
 
-// Open implements [server.Opener]. A file has one writer, so that nobody changes what was checked,
-// and is written where nobody sees it.
+// Open implements [server.Opener]. A file has one writer, so that nobody changes the checked
+// contents, and is written where nobody sees it.
 func (g *guardedDirectory) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
 	if flags&wire.OpenWrite == 0 {
 		return g.FS.Open(ctx, name, flags, attrs)
 	}
 	if flags&wire.OpenTruncate != 0 && g.hasOtherNames(ctx, name) {
-		return nil, errInPlace // it would be emptied where it is
+		return nil, errInPlace // it would be truncated in place
 	}
 	g.open.mu.Lock()
 	defer g.open.mu.Unlock()
@@ -228,7 +227,7 @@ func (g *guardedDirectory) hasOtherNames(ctx context.Context, name string) bool 
 	return ok && linked.LinkCount() > 1
 }
 
-// Setstat implements [server.Setstater]: the length of a file that was checked stays.
+// Setstat implements [server.Setstater]: a checked file keeps its length.
 func (g *guardedDirectory) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	if attrs.Has(wire.AttrSize) {
 		return errInPlace
@@ -281,7 +280,7 @@ func (w *guardedFile) Abandon() error {
 	return err
 }
 
-// End implements [server.FileEnder]. Of what was refused nothing is kept.
+// End implements [server.FileEnder]. Nothing of a refused file is kept.
 func (w *guardedFile) End(how server.Ending) (gone fs.FileInfo, err error) {
 	var refused error
 	if how == server.Closed {

@@ -1,4 +1,4 @@
-// Package hooks tells programs and web services what happens to files, at least once, by way of the
+// Package hooks tells programs and web services of events about files, at least once, by way of the
 // store's outbox.
 package hooks
 
@@ -18,7 +18,7 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// A Hook is a program or web service, with what it is told of.
+// A Hook is a program or web service, with the events that it is told of.
 type Hook struct {
 	Name  string
 	On    []Kind
@@ -31,13 +31,13 @@ type Hook struct {
 	MaxSize         int64 // of a file that is checked by accept
 	AcceptUnchecked bool  // files that could not be checked appear
 
-	Secret  []byte        // signs what is posted, if not empty
+	Secret  []byte        // signs posts, if not empty
 	Timeout time.Duration // of one try
 	GiveUp  time.Duration // how long a message is tried
 	AtOnce  int           // messages being delivered at once, by each node
 }
 
-// Defaults of what may be left out.
+// Defaults of optional fields.
 const (
 	UsualTimeout = 10 * time.Second
 	UsualGiveUp  = 24 * time.Hour
@@ -48,7 +48,7 @@ func (h *Hook) wants(kind Kind, user string) bool {
 	return slices.Contains(h.On, kind) && (len(h.Users) == 0 || slices.Contains(h.Users, user))
 }
 
-// Hooks passes events to all hooks that are for them.
+// Hooks passes events to all hooks that want them.
 type Hooks struct {
 	hooks []*Hook
 	gates []*gatekeeper // of hooks that are asked
@@ -90,7 +90,7 @@ func (h *Hooks) tell(hook string, outcome Outcome) {
 	}
 }
 
-// messages returns the messages about an event, one for each hook that is for it.
+// messages returns the messages about an event, one for each hook that wants it.
 func (h *Hooks) messages(e server.Event) (all []store.Message) {
 	kind := kindOf(e)
 	if kind == "" {
@@ -110,7 +110,7 @@ func (h *Hooks) messages(e server.Event) (all []store.Message) {
 	return all
 }
 
-// Gate is the [server.Gate]: what is about to happen is in the outbox before it does.
+// Gate is the [server.Gate]: a change is in the outbox before it is made.
 func (h *Hooks) Gate(e server.Event) (end func(error), err error) {
 	messages := h.messages(e)
 	if len(messages) == 0 {

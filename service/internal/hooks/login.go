@@ -25,7 +25,7 @@ func NewLoginHook(hook *Hook) *LoginHook {
 	return &LoginHook{hook, newPoster(hook).client}
 }
 
-// loginQuestion is what is asked, and loginAnswer the answer, which must have accept.
+// loginQuestion is the question, and loginAnswer the answer, which must have accept.
 type loginQuestion struct {
 	ID       string    `json:"id"`
 	Kind     string    `json:"kind"`

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// poster posts events to a URL, as the Standard Webhooks specification has it
+// poster posts events to a URL, as in the Standard Webhooks specification
 // (https://www.standardwebhooks.com).
 type poster struct {
 	hook   *Hook
@@ -27,7 +27,7 @@ const (
 	// mostAnswer is how much of an answer is read. After a longer one the connection is closed.
 	mostAnswer = 64 << 10
 
-	// mostShown is how much of an answer, or of what a command prints, is shown in an error.
+	// mostShown is how much of an answer, or of a command's output, is shown in an error.
 	mostShown = 200
 )
 
@@ -98,7 +98,7 @@ func unanswered(request *http.Request, err error) error {
 	return fmt.Errorf("%s does not answer: %w", request.URL.Host, err)
 }
 
-// statusError is an answer with another status than 200 to 299.
+// statusError is an answer with a status outside 200 to 299.
 type statusError struct {
 	host, status string
 	code         int

@@ -12,9 +12,9 @@ const spoolFactor = 32
 
 var errSpool = errors.New("too much waits to be checked")
 
-// spool keeps a copy of what is written to object storage until it is checked: the storage returns
-// nothing before the file appears, and scanners do not wait for slow clients. It is a file without
-// a name, and no longer than what may be checked.
+// spool keeps a copy of a file written to object storage until it is checked: the storage returns
+// nothing before the file appears, and scanners do not wait for slow clients. The copy is a file
+// without a name, and no longer than the checks allow.
 type spool struct {
 	budget *budget
 	most   int64
@@ -23,10 +23,10 @@ type spool struct {
 	file  *os.File
 	size  int64
 	taken int64
-	err   error // why it is of no use
+	err   error // why it is useless
 }
 
-// WriteAt copies what was written.
+// WriteAt copies a write.
 func (s *spool) WriteAt(p []byte, offset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func nameless() (*os.File, error) {
 	return f, err
 }
 
-// contents returns what was written.
+// contents returns the copy.
 func (s *spool) contents() (r io.ReaderAt, size int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *spool) contents() (r io.ReaderAt, size int64, err error) {
 	return s.file, s.size, s.err
 }
 
-// drop frees what the spool has. The caller holds the lock.
+// drop frees the file and its budget. The caller holds the lock.
 func (s *spool) drop() {
 	if s.file != nil {
 		s.file.Close()

@@ -8,8 +8,8 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// addresses let each address have only some questions at a time, so that who guesses passwords from
-// one does not keep everybody else waiting until a ban acts.
+// addresses limits the questions of each address at a time, so that a client that guesses passwords
+// does not keep everybody else waiting until a ban acts.
 type addresses struct {
 	each int
 
@@ -26,9 +26,9 @@ func newAddresses(each int) *addresses {
 	return &addresses{each: each, all: map[netip.Prefix]*address{}}
 }
 
-// begin waits for a place of a client's address, and returns what gives it back.
+// begin waits for a place of a client's address; end frees it.
 func (a *addresses) begin(ctx context.Context, remote string) (end func(), err error) {
-	at, _ := netip.ParseAddrPort(remote) // whoever has none is of one address
+	at, _ := netip.ParseAddrPort(remote) // clients without one share one
 	network := sshd.Network(at.Addr())
 	a.mu.Lock()
 	one := a.all[network]

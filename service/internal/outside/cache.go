@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// mostCached limits the users in the cache. Only those who were let in get there.
+// mostCached limits the users in the cache. Only users who were let in get there.
 const mostCached = 10_000
 
 // cache remembers the last answers about users, with argon2id hashes of their passwords, in memory

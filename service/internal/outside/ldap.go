@@ -53,7 +53,7 @@ const (
 
 func init() { ber.MaxPacketLengthBytes, ber.MaxNestingDepth = mostSaid, deepest }
 
-// limitedConn fails after so many bytes were read from a directory, those of TLS included.
+// limitedConn fails after so many bytes were read from a directory, including TLS.
 type limitedConn struct {
 	net.Conn
 	left int
@@ -79,7 +79,7 @@ var refusals = []uint16{ldap.LDAPResultInvalidCredentials, ldap.LDAPResultNoSuch
 	ldap.LDAPResultInsufficientAccessRights, ldap.LDAPResultConstraintViolation,
 	ldap.LDAPResultUnwillingToPerform}
 
-// Check returns what is wrong with a configuration, as far as that shows without asking the
+// Check returns an error for a wrong configuration, as far as that shows without asking the
 // directory. key names the setting.
 func (l *LDAP) Check() (key string, err error) {
 	for _, text := range l.URLs {
@@ -161,7 +161,7 @@ func (l *LDAP) Ask(ctx context.Context, q Question) (answer Answer, err error) {
 	return Answer{}, failed
 }
 
-// ask asks one directory of several that know the same.
+// ask asks one of several directories with the same contents.
 func (l *LDAP) ask(ctx context.Context, address string, q Question) (answer Answer, err error) {
 	conn, raw, err := l.dial(ctx, address)
 	if err != nil {
@@ -193,7 +193,7 @@ func (l *LDAP) ask(ctx context.Context, address string, q Question) (answer Answ
 	if err != nil {
 		return Answer{}, err
 	}
-	answer, err = l.groups(conn, entry, q.User) // as who may see them
+	answer, err = l.groups(conn, entry, q.User) // as the account that may see them
 	if bound := bind(conn, entry.DN, q.Password); bound != nil {
 		return Answer{}, bound
 	}
@@ -359,7 +359,7 @@ func (l *LDAP) entry(conn *ldap.Conn, base string, scope int, filter, user strin
 	return entry, nil
 }
 
-// groups returns the user's groups, or refuses one who is not in the right ones.
+// groups returns the user's groups, or a refusal if Require has none of them.
 func (l *LDAP) groups(conn *ldap.Conn, entry *ldap.Entry, user string) (answer Answer, err error) {
 	answer.Groups = entry.GetEqualFoldAttributeValues("memberOf")
 	if l.GroupBase != "" {

@@ -1,5 +1,5 @@
-// Package outside asks others whether to let a user in: an LDAP directory or, through package
-// hooks, a program of the operator's.
+// Package outside asks an LDAP directory or, through package hooks, a program of the operator's
+// whether to let a user in.
 package outside
 
 import (
@@ -26,13 +26,13 @@ type Answer struct {
 	Template string   // the name of the settings to take, or ""
 }
 
-// A Source knows users. Ask's error is a [*Refusal], or says why there is no answer.
+// A Source knows users. Ask's error is a [*Refusal], or the reason that there is no answer.
 type Source interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
-// ErrAnswered is wrapped by errors of sources that are up but whose answer is of no use. The cache
-// is not asked then: it would let in whoever can provoke such an answer.
+// ErrAnswered is wrapped by errors of sources that are up but whose answer is useless. The cache is
+// not asked then: it would let in any client that can provoke such an answer.
 var ErrAnswered = errors.New("the answer decides nothing")
 
 // A Refusal is the answer no.
@@ -40,14 +40,14 @@ type Refusal struct{ Reason string }
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// Limits are those of an [Asker]. Zero means the default.
+// Limits are the limits of an [Asker]. Zero means the default.
 type Limits struct {
 	Timeout time.Duration // for one answer
 	AtOnce  int           // questions; of one address a quarter
 	Rate    int           // questions a second
 
-	// Cache is how long the last answer lets a user in, with the same password, while the source
-	// does not answer. 0 is not at all.
+	// Cache is how long the last answer lets a user in, with the same password, while the source does
+	// not answer. 0 disables it.
 	Cache time.Duration
 }
 
@@ -58,7 +58,7 @@ const (
 	UsualRate    = 20
 )
 
-// An Asker asks a source, not too often, and knows what to do while it is down. It is safe for
+// An Asker asks a source, not too often, and falls back on a cache while it is down. It is safe for
 // concurrent use.
 type Asker struct {
 	source Source

@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A Rule is about a folder of a user.
+// A Rule is for a folder of a user.
 type Rule struct {
 	User   string
 	Path   string // the folder, as the user sees it
@@ -69,8 +69,9 @@ type application struct {
 	before time.Time
 }
 
-// beneath returns a context for requests that follow no link: whoever may write to the folder could
-// otherwise put a link in place of a folder at the right moment, and have other files removed.
+// beneath returns a context for requests that follow no link: a client that may write to the folder
+// could otherwise put a link in place of a folder at the right moment, and have other files
+// removed.
 func beneath(ctx context.Context) context.Context { return server.WithBeneath(ctx, "/") }
 
 func (a *application) stat(ctx context.Context, name string) (fs.FileInfo, error) {
@@ -139,7 +140,7 @@ func (a *application) folder(ctx context.Context, folder string, depth int) erro
 func (a *application) isTarget(folder string) bool { return a.MoveTo != "" && folder == a.MoveTo }
 
 // old reports whether a file has been here for long enough. Its modification time alone does not
-// tell: most clients set it to that of the file they sent.
+// tell: most clients set it to the time of the file they sent.
 func (a *application) old(info fs.FileInfo) bool {
 	at := info.ModTime()
 	if changed, ok := info.(server.Changed); ok && changed.ChangeTime().After(at) {
@@ -173,7 +174,7 @@ func (a *application) file(ctx context.Context, name string) error {
 
 var errReplaced = errors.New("another file has the name by now")
 
-// stays returns an error for what is no old file.
+// stays returns an error for anything but an old file.
 func (a *application) stays(info fs.FileInfo) error {
 	if !info.Mode().IsRegular() || !a.old(info) {
 		return errReplaced
@@ -182,7 +183,8 @@ func (a *application) stays(info fs.FileInfo) error {
 }
 
 // ifOld returns the context of a change beneath the folder that is made only if the file is still
-// old. After the first look hooks are asked, which may take long, and this process may be suspended.
+// old. Hooks are asked after the first look, which may take long, and this process may be
+// suspended.
 func (a *application) ifOld(ctx context.Context) context.Context {
 	return server.WithCondition(beneath(ctx), a.stays)
 }
@@ -194,7 +196,7 @@ func (a *application) unlessReplaced(err error) error {
 	return err
 }
 
-// makeFolders makes a folder, and those above it.
+// makeFolders makes a folder, and its parents.
 func (a *application) makeFolders(ctx context.Context, folder string) error {
 	if folder == "/" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/server/objectfs"
 )
 
-// advice is what to do about errors that are no client's fault, by S3's codes.
+// advice has the remedies for errors that are no client's fault, by S3's codes.
 var advice = map[string]string{
 	"NoSuchBucket":          "make the bucket, or correct its name",
 	"InvalidAccessKeyId":    "the storage does not know the access key: correct it",
@@ -25,7 +25,7 @@ var advice = map[string]string{
 	"AccessDenied":          "the keys do not allow this: change their policy",
 }
 
-// explained is an error of the storage, as objectfs asks for it.
+// explained is an error of the storage that matches the error objectfs asks for.
 type explained struct {
 	error
 	is   error
@@ -36,7 +36,7 @@ func (e *explained) Unwrap() error { return e.error }
 
 func (e *explained) Is(target error) bool { return target == e.is }
 
-// explain makes errors answer errors.Is, and says what to do about them.
+// explain makes errors match by errors.Is, and adds advice to them.
 func (b *Bucket) explain(err error) error {
 	if err == nil {
 		return nil
@@ -62,7 +62,7 @@ func (b *Bucket) explain(err error) error {
 	return said
 }
 
-// connection says what to do if there is no answer.
+// connection adds advice to the error of a request without an answer.
 func (b *Bucket) connection(err error) error {
 	failed, ok := errors.AsType[*url.Error](err)
 	switch {

@@ -63,7 +63,7 @@ func (b *Bucket) Complete(ctx context.Context, key, id string, parts []objectfs.
 		list[i] = minio.CompletePart{PartNumber: p.Number, ETag: p.ETag}
 	}
 	options := b.options(when)
-	options.ServerSideEncryption = nil // it was said when the upload began
+	options.ServerSideEncryption = nil // set when the upload began
 	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
 		return b.core.CompleteMultipartUpload(ctx, b.name, key, id, list, options)
 	})

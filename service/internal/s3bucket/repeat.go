@@ -17,7 +17,7 @@ const (
 	// upload: it has to be asked once more after them.
 	usualPatience = 150 * time.Second
 
-	// pause is between two tries, of a few attempts each. More attempts must not be left to
+	// pause is the time between two tries, of a few attempts each. More attempts must not be left to
 	// minio-go, whose doubled waits overflow: after half a minute it would no longer wait at all.
 	pause    = time.Second
 	attempts = 3

@@ -1,4 +1,4 @@
-// Package s3bucket is a bucket of storage that speaks S3.
+// Package s3bucket accesses a bucket of S3 storage.
 package s3bucket
 
 import (
@@ -150,8 +150,8 @@ func (c *Config) credentials() *credentials.Credentials {
 	})
 }
 
-// Check returns an error that says what to do if what lies below a prefix cannot be reached. It
-// lists, since only a reply with a body says what is wrong.
+// Check returns an error with advice if the objects below a prefix cannot be reached. It lists
+// them, since only a reply with a body names the error.
 func (b *Bucket) Check(ctx context.Context, prefix string) error {
 	keys, err := untilDone(ctx, b.core.GetCreds)
 	switch {
@@ -174,7 +174,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) 
 	o, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
 		return b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
 	})
-	if odd := listable(key); odd != nil && err != nil { // what others have stored can be removed
+	if odd := listable(key); odd != nil && err != nil { // objects of others can be removed
 		return objectfs.Object{}, odd
 	}
 	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},
@@ -198,7 +198,7 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	if err != nil {
 		return nil, err
 	}
-	// What ignores the range sends the beginning.
+	// Storage that ignores the range sends the beginning.
 	wanted := fmt.Sprintf("bytes %d-%d/", offset, offset+length-1)
 	size, ok := strings.CutPrefix(header.Get("Content-Range"), wanted)
 	if !ok {
@@ -247,9 +247,9 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 		})
 }
 
-// matching makes a change if the object has an ETag. Ceph's gateway refuses If-Match of PUT with
-// the right one, since it compares the quotation marks, too: then it looks first, as with what
-// ignores conditions.
+// matching makes a change if the object has this ETag. Ceph's gateway refuses If-Match of PUT with
+// the right ETag, since it compares the quotation marks, too: then matching looks first, as for
+// storage that ignores conditions.
 func matching[T any](ctx context.Context, b *Bucket, misjudges *atomic.Bool, key, etag string,
 	change func(when objectfs.Condition) (T, error)) (made T, err error) {
 	if !misjudges.Load() {
@@ -285,8 +285,8 @@ func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
 		err
 }
 
-// sum returns what is signed of a body, or "" for nothing. Sending it in pieces with a signature
-// each, as minio-go does otherwise, needs no look at what follows, but takes two more copies, and
+// sum returns the hash of a body for the signature, or "" for none. Sending the body in pieces with
+// a signature each, as minio-go does otherwise, needs no look ahead, but takes two more copies, and
 // Ceph's gateway does not recognize the signature of an empty body that is sent like that.
 func (b *Bucket) sum(body *io.SectionReader) (string, error) {
 	if b.unsigned {
@@ -333,7 +333,7 @@ func withMatch(ctx context.Context, etag string) context.Context {
 	return context.WithValue(ctx, matchKey{}, `"`+etag+`"`)
 }
 
-// conditional adds the headers of withMatch. They are not signed, which is only needed for those
+// conditional adds the headers of withMatch. They are not signed, which is only needed for headers
 // that begin with x-amz-.
 type conditional struct{ http.RoundTripper }
 
@@ -394,7 +394,7 @@ func untilDone[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	}
 }
 
-// conditions are the headers of a copy. minio-go passes metadata on as headers.
+// conditions returns the headers of a copy. minio-go passes metadata on as headers.
 func (b *Bucket) conditions(etag string, when objectfs.Condition) map[string]string {
 	headers := map[string]string{"x-amz-copy-source-if-match": `"` + etag + `"`}
 	switch {

@@ -1,4 +1,4 @@
-// Package status shows what a service does, on a page and as JSON, and takes an administrator's
+// Package status shows the state of a service, on a page and as JSON, and takes an administrator's
 // orders.
 package status
 
@@ -20,9 +20,9 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// Status is all that is known. docs/status.md describes its fields.
+// Status is the whole status. docs/status.md describes its fields.
 type Status struct {
-	Node     string        `json:"node"` // which answers
+	Node     string        `json:"node"` // the one that answers
 	Time     time.Time     `json:"time"`
 	Problems []string      `json:"problems,omitempty"` // why something is missing
 	Nodes    []Node        `json:"nodes"`
@@ -33,14 +33,14 @@ type Status struct {
 	Dead     []DeadMessage `json:"dead"`
 }
 
-// More says how many there are besides those that are listed.
+// More counts the entries that are not listed.
 type More struct {
 	Users int `json:"users,omitempty"`
 	Bans  int `json:"bans,omitempty"`
 	Dead  int `json:"dead,omitempty"`
 }
 
-// A Node is what a node says about itself.
+// A Node is the status of a node.
 type Node struct {
 	Node          string     `json:"node"`
 	Seen          float64    `json:"seen_seconds_ago"`
@@ -70,7 +70,7 @@ type Login struct {
 	Sessions int       `json:"sessions"`
 }
 
-// A User is somebody who may log in, or could if they were not disabled.
+// A User may log in, or could if not disabled.
 type User struct {
 	Name     string `json:"name"`
 	Root     string `json:"root"`
@@ -116,23 +116,23 @@ type DeadMessage struct {
 	Error string    `json:"error"`
 }
 
-// Source is where a board gets what it shows.
+// Source has the sources of the data that a board shows.
 type Source struct {
 	Store     *store.Store // may be nil
 	Log       *slog.Logger
 	Tracker   *Tracker
 	Logins    func() []sshd.Login
 	EndLogins func(end func(sshd.Login) bool) int
-	Users     func() []User // those in lists
+	Users     func() []User // users in lists
 	Outsiders func() []User // others who have logged in here
 
-	// Outsider reports whether a name may be that of a user in no list.
+	// Outsider reports whether a name may belong to a user in no list.
 	Outsider func(name string) bool
 
-	Hooks []string // names of those that are told
+	Hooks []string // names of hooks that are told of events
 
-	// Done is called with what an administrator has done, from which address, and to which user,
-	// if to any.
+	// Done is called with an administrator's action, the address it came from, and the user it was
+	// done to, if any.
 	Done func(remote, what, user string, err error)
 }
 
@@ -189,7 +189,7 @@ func (b *Board) sample(ctx context.Context) {
 	b.history.add(s)
 }
 
-// this returns what this node says about itself.
+// this returns the status of this node.
 func (b *Board) this() Node {
 	n := Node{Node: b.node, Started: b.started, Logins: []Login{}, Transfers: []Transfer{},
 		Failures: []Failure{}}
@@ -236,7 +236,7 @@ func (b *Board) outsiders() (all []User) {
 	return all
 }
 
-// tell returns the same as text, for the other nodes.
+// tell returns this as text, for the other nodes.
 func (b *Board) tell() string {
 	text, err := json.Marshal(b.this())
 	if err != nil { // it has nothing that fails
@@ -245,7 +245,7 @@ func (b *Board) tell() string {
 	return string(text)
 }
 
-// nodes returns what each node says about itself, this one first.
+// nodes returns the status of each node, this one first.
 func (b *Board) nodes(ctx context.Context) (all []Node, err error) {
 	all = []Node{b.this()}
 	if b.Store == nil {
@@ -266,7 +266,7 @@ func (b *Board) nodes(ctx context.Context) (all []Node, err error) {
 // fresh is how long a status is shown again, so that many viewers cost no more than one.
 const fresh = time.Second
 
-// Status returns what is known now. The caller must not change it.
+// Status returns the current status. The caller must not change it.
 func (b *Board) Status(ctx context.Context) *Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -276,7 +276,7 @@ func (b *Board) Status(ctx context.Context) *Status {
 	return b.known
 }
 
-// wrongToken logs that somebody has given a wrong token, at most once a minute.
+// wrongToken logs a wrong token, at most once a minute.
 func (b *Board) wrongToken(remote string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -293,7 +293,7 @@ func (b *Board) stale() {
 	b.known = nil
 }
 
-// allUsers returns the users in lists, and those in no list whom nodes tell of.
+// allUsers returns the users in lists, and the users in no list that nodes report.
 func (b *Board) allUsers(nodes []Node) []User {
 	all, at := append([]User{}, b.Users()...), map[string]int{}
 	for i, u := range all {
@@ -306,7 +306,7 @@ func (b *Board) allUsers(nodes []Node) []User {
 			case !known:
 				at[u.Name] = len(all)
 				all = append(all, u)
-			case all[i].Outside && all[i].Disabled: // of whom the list has only that
+			case all[i].Outside && all[i].Disabled: // the list has only that
 				u.Stored, u.Disabled = true, true
 				all[i] = u
 			}
@@ -372,16 +372,16 @@ func (b *Board) status(ctx context.Context) *Status {
 	return s
 }
 
-// An order is what a node is told to do, in JSON.
+// An order tells a node which logins to end, in JSON.
 type order struct {
 	End     uint64 `json:"end,omitempty"`      // the login with this ID
 	EndUser string `json:"end_user,omitempty"` // the logins of this user
 }
 
-// obey does what this node is told to do.
+// obey carries out an order from another node.
 func (b *Board) obey(text string) { b.carryOut(text) }
 
-// settled is after how long all nodes know that a user has been disabled.
+// settled is the time after which all nodes know that a user has been disabled.
 const settled = 2 * time.Second
 
 // carryOut carries an order out, and returns how many logins have ended.
@@ -394,7 +394,7 @@ func (b *Board) carryOut(text string) (ended int) {
 		end := func() int {
 			return b.EndLogins(func(l sshd.Login) bool { return l.User == o.EndUser })
 		}
-		// Some clients come back at once, before this node knows that they may not.
+		// Some clients come back at once, before this node knows that they may not log in.
 		time.AfterFunc(settled, func() { end() })
 		return end()
 	}
@@ -439,7 +439,7 @@ func (b *Board) EndLogin(ctx context.Context, node string, id uint64) error {
 	return err
 }
 
-// LiftBan lifts the ban of an address, with those of users there, or of a user there.
+// LiftBan lifts the ban of an address, with the bans of users there, or of a user there.
 func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	if b.Store == nil {
 		return errNoStore
@@ -460,8 +460,8 @@ func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	return err
 }
 
-// DisableUser lets a user of the store, or who comes from outside, in no longer, and ends their
-// sessions; or lets them in again.
+// DisableUser disables a user of the store or from outside, and ends their sessions; or enables
+// them again.
 func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) error {
 	if b.Store == nil {
 		return errNoStore
@@ -483,7 +483,7 @@ func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) err
 	return err
 }
 
-// Replay makes dead letters wait for delivery again: those of a hook, or the one with an ID.
+// Replay makes dead letters wait for delivery again: all of a hook, or the one with an ID.
 func (b *Board) Replay(ctx context.Context, hookOrID string) error {
 	if b.Store == nil {
 		return errNoStore

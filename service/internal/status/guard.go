@@ -25,8 +25,8 @@ const loggedInFor = 12 * time.Hour
 // mostBody limits requests.
 const mostBody = 16 << 10
 
-// guard lets in those who may use the address. A browser does what any page says that its user
-// looks at, so requests that change something are refused unless they come from our own page.
+// guard lets in clients that may use the address. A browser obeys every page that its user looks
+// at, so requests that change something are refused unless they come from our own page.
 func (a *Access) guard(next, login http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func (a *Access) newCookie(value string, age time.Duration) *http.Cookie {
 		Secure: a.TLS, SameSite: http.SameSiteStrictMode, MaxAge: int(age.Seconds())}
 }
 
-// pass returns the value of a cookie that is valid until a time. It proves that somebody had the
+// pass returns the value of a cookie that is valid until a time. It proves that its owner had the
 // token, and becomes invalid when the token changes.
 func (a *Access) pass(until time.Time) string {
 	text := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))

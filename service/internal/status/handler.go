@@ -21,7 +21,7 @@ import (
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"show":  ui.Printable, // control characters and such are seen, and do nothing
+	"show":  ui.Printable, // makes control characters and such visible and harmless
 	"bytes": func(n any) string { return ui.Amount(toFloat(n)) },
 	"rate":  func(n float64) string { return ui.Amount(n) + "/s" },
 	"ago":   func(t time.Time) string { return ui.Clock(time.Since(t)) },
@@ -52,7 +52,7 @@ func moving(nodes []Node) (n int) {
 	return n
 }
 
-// view is what pages show.
+// view has the data of pages.
 type view struct {
 	*Status
 	Rates, Sessions template.HTML
@@ -61,7 +61,7 @@ type view struct {
 	Wrong           bool
 }
 
-// Handler serves the page and the API, and metrics unless that is nil, to those who have access.
+// Handler serves the page and the API, and metrics unless that is nil, to clients with access.
 func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	show := func(name string) http.HandlerFunc {
@@ -106,7 +106,7 @@ func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 		http.SetCookie(w, access.newCookie("", -time.Second))
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	})
-	all := http.NewServeMux() // with what anybody may have
+	all := http.NewServeMux() // with the files that anybody may have
 	static, _ := fs.Sub(files, "page")
 	for _, name := range []string{"status.css", "status.js"} {
 		all.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +117,7 @@ func (b *Board) Handler(access *Access, metrics http.Handler) http.Handler {
 	return access.guard(all, b.login(access, all))
 }
 
-// login answers those who have no access yet.
+// login answers clients without access.
 func (b *Board) login(access *Access, all http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -175,11 +175,11 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 	w.Write(append(ui.EscapeJSON(text), '\n'))
 }
 
-// An action does what the fields of a form say. It returns a text that says what was done, and to
-// which user.
+// An action carries out a form with these fields. It returns a text that describes the change, and
+// the user whom it affects.
 type action func(ctx context.Context, field func(string) string) (what, user string, err error)
 
-// actions are what may be done, by path.
+// actions returns all actions, by path.
 func (b *Board) actions() map[string]action {
 	disable := func(disabled bool, verb string) action {
 		return func(ctx context.Context, field func(string) string) (string, string, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// sampled is how often there is a sample, and samples how many are kept: those of six hours.
+	// sampled is the time between samples, and samples how many are kept: six hours of them.
 	sampled = 10 * time.Second
 	samples = 6 * 3600 / 10
 
@@ -20,7 +20,7 @@ const (
 	points = 180
 )
 
-// A sample is what a graph shows of a moment.
+// A sample has the values of the graphs at a moment.
 type sample struct{ read, written, sessions float32 }
 
 // history has the samples of the last hours, in memory.
@@ -37,7 +37,7 @@ func (h *history) add(s sample) {
 	h.n++
 }
 
-// last returns the samples that there are, the oldest first.
+// last returns the stored samples, the oldest first.
 func (h *history) last() (all []sample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +76,7 @@ func values(all []sample, of func(sample) float32) (made []float32) {
 	return made
 }
 
-// graph draws lines. No text in it comes from anybody else.
+// graph draws lines. All text in it is our own.
 func graph(title string, say func(float32) string, lines ...line) template.HTML {
 	const width, height = 720, 120
 	top := float32(0)

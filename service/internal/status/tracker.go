@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// mostFollowed is how many open files a node follows. It tells of mostShown of them, and of as
-	// many logins.
+	// mostFollowed is how many open files a node follows. It reports mostShown of them, and as many
+	// logins.
 	mostFollowed = 10_000
 	mostShown    = 100
 
 	// mostFailures is how many failures are remembered.
 	mostFailures = 50
 
-	// longestPath and longestText limit what is kept of strings that clients send.
+	// longestPath and longestText limit the stored length of strings that clients send.
 	longestPath = 1024
 	longestText = 256
 )
@@ -35,7 +35,7 @@ type Transfer struct {
 	Since  time.Time `json:"since"`
 }
 
-// A Failure is something that a client was refused, or that went wrong.
+// A Failure is a request that was refused, or that failed.
 type Failure struct {
 	Time   time.Time `json:"time"`
 	Kind   string    `json:"kind"` // as in the log
@@ -50,8 +50,8 @@ var failures = []server.EventKind{server.LoginFailed, server.AddressBanned, serv
 	server.SessionFailed, server.CommandRefused, server.RequestDenied, server.FileAbandoned,
 	server.FileFailed, server.CopyFailed}
 
-// A Tracker follows events of this node: which files are in progress, how fast, and what has
-// failed. It is safe for concurrent use.
+// A Tracker follows events of this node: the files in progress, their rates, and the failures. It
+// is safe for concurrent use.
 type Tracker struct {
 	mu     sync.Mutex
 	open   map[*server.Transfer]*followed
@@ -139,8 +139,7 @@ func (t *Tracker) Rates() (read, written float64) {
 	return t.rate[0], t.rate[1]
 }
 
-// Transfers returns the files in progress, those that have taken longest first, and how many more
-// there are.
+// Transfers returns the files in progress, the oldest first, and how many more there are.
 func (t *Tracker) Transfers() (all []Transfer, more int) {
 	t.mu.Lock()
 	for _, one := range t.open {

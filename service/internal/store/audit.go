@@ -34,11 +34,11 @@ type Record struct {
 	Details   string    `json:"details,omitempty"`
 	By        string    `json:"by,omitempty"`
 	Error     string    `json:"error,omitempty"`
-	Count     int64     `json:"count,omitempty"` // of records that there are not
+	Count     int64     `json:"count,omitempty"` // of records lost or left out
 }
 
-// RecordsLost is the kind of a record that says how many others were lost, since the store was down
-// for long.
+// RecordsLost is the kind of a record that says how many others were lost, because the store was
+// down for long.
 const RecordsLost = "records lost"
 
 const (
@@ -46,18 +46,18 @@ const (
 	// slow.
 	mostUnwritten = 16 << 20
 
-	// recordsAtOnce is how many records a statement writes, unless they have bytesAtOnce, and how
-	// many one reads.
+	// recordsAtOnce is how many records a statement reads or writes; it writes fewer if they have
+	// bytesAtOnce.
 	recordsAtOnce = 500
 	bytesAtOnce   = 256 << 10
 
-	// removedAtOnce is how many old records a statement removes, and mostRemoved how many of those
-	// there are at a time.
+	// removedAtOnce is how many old records a statement removes, and mostRemoved how many such
+	// statements run in a row.
 	removedAtOnce = 5000
 	mostRemoved   = 100
 )
 
-// trail is what this node has of the audit trail: records that are not in the store yet.
+// trail holds this node's records that are not in the store yet.
 type trail struct {
 	mu      sync.Mutex
 	waiting []unwritten
@@ -67,14 +67,14 @@ type trail struct {
 	number  int64 // of records of this node
 	told    time.Time
 	keep    time.Duration
-	full    chan struct{} // a statement's worth is waiting
+	full    chan struct{} // the records for a statement are waiting
 
 	writing sync.Mutex
 	clock   clock
 }
 
-// clock is the database's, as this node knows it: nodes' own may differ. It is asked now and then,
-// and corrected only if it is far off, so that records stay in their order.
+// clock follows the database's clock, since those of the nodes may differ. It is compared now and
+// then, and corrected only if it is far off, so that records stay in order.
 type clock struct {
 	asked, base time.Time
 	atBase      int64 // by the database's clock
@@ -114,8 +114,8 @@ func (u *unwritten) size() int { return len(u.text) + len(u.user) + 200 }
 
 func (r *trail) init() { r.most, r.full = mostUnwritten, make(chan struct{}, 1) }
 
-// Record appends to the audit trail: soon, and without waiting. What is more than a node can keep
-// while the store is down is lost; the log, and the trail itself, say how much.
+// Record appends to the audit trail: soon, and without waiting. If a node cannot keep all records
+// while the store is down, some are lost; the log, and the trail itself, say how many.
 func (s *Store) Record(one Record) {
 	one.Node = s.node
 	text, err := json.Marshal(one)
@@ -149,7 +149,7 @@ func column(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// KeepRecords has records of the audit trail removed at this age.
+// KeepRecords sets the age at which records of the audit trail are removed.
 func (s *Store) KeepRecords(age time.Duration) {
 	s.trail.mu.Lock()
 	defer s.trail.mu.Unlock()
@@ -176,7 +176,7 @@ func (r *trail) run(ctx context.Context, s *Store) {
 	}
 }
 
-// flush writes what is waiting, until the store does not take it.
+// flush writes the waiting records, until the store does not take them.
 func (r *trail) flush(ctx context.Context, s *Store) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -218,7 +218,7 @@ func (r *trail) next() (some []unwritten, lost int64) {
 	return r.waiting[:n:n], r.lost
 }
 
-// end writes what is left, and says how much could not be.
+// end writes the remaining records, and logs how many could not be written.
 func (r *trail) end(ctx context.Context, s *Store) {
 	r.flush(ctx, s)
 	r.mu.Lock()
@@ -228,8 +228,8 @@ func (r *trail) end(ctx context.Context, s *Store) {
 	}
 }
 
-// write writes records in one statement. One that is there already was written by a try whose end
-// was not heard of.
+// write writes records in one statement. A record that is there already was written by a try whose
+// answer was lost.
 func (r *trail) write(ctx context.Context, s *Store, records []unwritten) error {
 	if err := r.clock.keep(ctx, s); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (r *trail) clean(ctx context.Context, s *Store) {
 	}
 }
 
-// Records calls one for each record of the audit trail from a time to another (zero is none), the
+// Records calls one for each record of the audit trail from since to until (zero is none), the
 // oldest first, of one user or, without a name, of all, until one returns an error.
 func (s *Store) Records(ctx context.Context, user string, since, until time.Time,
 	one func(Record) error) error {
@@ -296,7 +296,7 @@ func (s *Store) Records(ctx context.Context, user string, since, until time.Time
 				AND (made > $1 OR id > $2) AND made < $3 `+where+` ORDER BY made, id LIMIT $4`,
 				args, []any{&made, &id, &text}, func() {
 					var r Record
-					// What is missing may be anybody's.
+					// Lost records may be anybody's.
 					if json.Unmarshal([]byte(text), &r) == nil &&
 						(user == "" || r.User != "" || r.Count > 0) {
 						r.Time = time.UnixMilli(made)

@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// Bans is the [sshd.Bans] of all nodes. While the store is down it remembers the bans that it knows
-// of, and counts failures by itself.
+// Bans is the [sshd.Bans] of all nodes. While the store is down it keeps the bans that it knows,
+// and counts failures by itself.
 type Bans struct {
 	store *Store
 
@@ -87,7 +87,7 @@ func setBan(t tx, source sshd.Source, ban time.Duration) error {
 	return t.notify(fmt.Sprintf("%s %d", source, ms))
 }
 
-// set bans a source on this node. No time lifts its ban, and that of a network those of its users.
+// set bans a source on this node. A ban of 0 lifts the source's, and a network's also its users'.
 func (b *Bans) set(source sshd.Source, ban time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,7 @@ func (b *Bans) set(source sshd.Source, ban time.Duration) {
 	}
 }
 
-// A Ban is a source that is kept out.
+// A Ban is a banned source.
 type Ban struct {
 	sshd.Source
 	Left time.Duration
@@ -136,11 +136,11 @@ func (b *Bans) Add(ctx context.Context, source sshd.Source, ban time.Duration) e
 	return err
 }
 
-// Lift lifts the ban of a source and forgets its failures; of a network, those of all its users. It
+// Lift lifts the ban of a source and forgets its failures; of a network, also its users'. It
 // reports whether there was a ban.
 func (b *Bans) Lift(ctx context.Context, source sshd.Source) (banned bool, err error) {
 	err = b.store.do(ctx, func(t tx) error {
-		// The users come first, as where failures are counted, so that both take turns.
+		// The users come first, as where failures are counted, so that the two do not deadlock.
 		for _, like := range []string{
 			`network <> $1 AND substr(network, 1, length($1) + 1) = $1 || ' '`, `network = $1`} {
 			key := source.String()
@@ -167,8 +167,8 @@ func (b *Bans) look(ctx context.Context) {
 	b.store.do(ctx, b.read)
 }
 
-// refresh is look for a store that was down. What this node has counted meanwhile is forgotten:
-// the bans of the store can be lifted, those cannot.
+// refresh is look for a store that was down. It drops the bans that this node has counted
+// meanwhile: the store's can be lifted, those cannot.
 func (b *Bans) refresh(ctx context.Context) error {
 	err := b.store.db.do(ctx, b.read)
 	if err == nil {
@@ -194,7 +194,7 @@ func (b *Bans) read(t tx) error {
 	return nil
 }
 
-// cleanBans forgets what is a day old, and the oldest of what is too much.
+// cleanBans removes failures that are a day old, and the oldest ones beyond mostFailures.
 func cleanBans(t tx) error {
 	if _, err := t.exec(`DELETE FROM bans WHERE until < @now AND seen < @now - $1`,
 		longestMemory.Milliseconds()); err != nil {
@@ -206,5 +206,5 @@ func cleanBans(t tx) error {
 }
 
 // longestMemory is how long failures are remembered, however slowly the rules forget them: nodes
-// need not agree about these.
+// may have different rules.
 const longestMemory = 24 * time.Hour

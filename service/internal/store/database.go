@@ -31,22 +31,22 @@ type database struct {
 	statements, transactions atomic.Int64 // that were sent
 }
 
-// patience is how long a transaction may take, the wait for a connection included. A file does not
-// go away, so that one that is slow is only on a busy disk or a busy machine: it gets longer, but
-// still less than makes a node dead between two signs of life.
+// patience is how long a transaction may take, including the wait for a connection. A file does not
+// go away; a slow one only means a busy disk or a busy machine. So it gets longer, but less than
+// would make a node dead between two signs of life.
 const (
 	patience     = 2 * time.Second
 	filePatience = 8 * time.Second
 )
 
-// mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. One that hangs
-// has rows locked, and others would take the store for down that need them.
+// mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. A node that
+// hangs has rows locked, and others that need them would take the store for down.
 const mostIdle = patience / 2
 
 // connections is how many connections a node has to PostgreSQL.
 const connections = 8
 
-// openDatabase opens the database that a URL or, for SQLite, a file names. It does not connect to
+// openDatabase opens the PostgreSQL database at a URL, or an SQLite file. It does not connect to
 // PostgreSQL yet.
 func openDatabase(text string) (*database, error) {
 	if !strings.HasPrefix(text, "postgres://") && !strings.HasPrefix(text, "postgresql://") {
@@ -75,7 +75,7 @@ func openDatabase(text string) (*database, error) {
 	}, nil
 }
 
-// openFile opens a file of SQLite, or makes one that only its owner can read: it has password
+// openFile opens an SQLite file, or creates one that only its owner can read: it has password
 // hashes.
 func openFile(name string) (*database, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -138,15 +138,14 @@ func (d *database) doWithin(ctx context.Context, patience time.Duration,
 	return begun.Commit()
 }
 
-// doOne runs what is a single statement, which takes one round trip instead of a transaction's
-// three.
+// doOne runs a single statement, which takes one round trip instead of a transaction's three.
 func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	return run(tx{d.DB, ctx, d})
 }
 
-// say returns a statement as the database has it, which is about to be sent.
+// say translates a statement for the database, and counts it as sent.
 func (t tx) say(statement string) string {
 	t.db.statements.Add(1)
 	return t.db.words.Replace(statement)

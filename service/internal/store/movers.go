@@ -58,7 +58,7 @@ func (m *mover) moves() {
 	}
 }
 
-// share says who moves bytes here, and hears who does elsewhere.
+// share stores which users move bytes here, and reads on how many nodes they do.
 func (m *movers) share(ctx context.Context) {
 	m.mu.Lock()
 	moving := map[string]*mover{}
@@ -97,7 +97,7 @@ func (m *movers) share(ctx context.Context) {
 	}
 }
 
-// part returns a node's part of a rate, which stays a limit.
+// part returns a node's part of a rate, which is never 0 unless the rate is.
 func part(rate, nodes int64) int64 {
 	if rate == 0 {
 		return 0

@@ -11,13 +11,13 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// channel is where nodes tell each other what has changed. SQLite has no such thing: there each
-// node looks every second.
+// channel is where nodes notify each other of changes. SQLite has no such thing: there each node
+// looks every second.
 const channel = "usftpd"
 
 const usersNotice, ordersNotice = "users", "orders"
 
-// notify tells the other nodes something once the transaction is committed.
+// notify notifies the other nodes once the transaction is committed.
 func (t tx) notify(what string) error {
 	if t.db.postgres == "" {
 		return nil
@@ -26,7 +26,7 @@ func (t tx) notify(what string) error {
 	return err
 }
 
-// listen hears what other nodes tell, until ctx ends.
+// listen handles the notices of other nodes until ctx ends.
 func (s *Store) listen(ctx context.Context) {
 	again := time.NewTicker(s.times.tick)
 	defer again.Stop()
@@ -52,7 +52,7 @@ func (s *Store) listenOnce(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
-	// what came before
+	// changes from before
 	s.bans.look(ctx)
 	s.users.look(ctx)
 	for {
@@ -64,7 +64,8 @@ func (s *Store) listenOnce(ctx context.Context) error {
 	}
 }
 
-// heard takes a notice: that the users have changed, or that a source is banned for so many ms.
+// heard handles a notice: the users have changed, there are orders, or a source is banned for so
+// many ms.
 func (s *Store) heard(ctx context.Context, notice string) {
 	switch notice {
 	case usersNotice:

@@ -12,9 +12,9 @@ import (
 	"github.com/usftp/usftp/server/objectfs"
 )
 
-// objects is the [objectfs.State] of a bucket, which all nodes share. Others may take what a node
-// was writing that is taken for dead; then its fencing number no longer counts. While the store is
-// down nothing new is written; files are read with the times that the storage has.
+// objects is the [objectfs.State] of a bucket, which all nodes share. Others may take the locks of
+// a node that is taken for dead; then its fencing numbers no longer count. While the store is down
+// nothing new is written; files are read with the storage's own times.
 type objects struct {
 	store  *Store
 	bucket string
@@ -25,12 +25,12 @@ var _ objectfs.State = objects{}
 // Objects returns the state of a bucket, by a name that is the same on all nodes.
 func (s *Store) Objects(bucket string) objectfs.State { return objects{s, bucket} }
 
-// rights are what sessions of this node may be writing. The store may say more: it was down when
-// one ended, or when one was to begin.
+// rights are the locks that sessions of this node may hold. The store may have more of them: it was
+// down when a session ended, or was to begin.
 type rights struct {
 	mu    sync.Mutex
 	held  map[right]int
-	since map[right]int // in which life of this node the store gave them
+	since map[right]int // the life of this node in which the store gave them
 }
 
 type right struct{ bucket, name string }
@@ -47,7 +47,7 @@ func (r *rights) add(one right, n int) {
 	}
 }
 
-// got notes that the store has given a right, in a life of this node.
+// got records that the store has given a lock, in a life of this node.
 func (r *rights) got(one right, life int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +57,7 @@ func (r *rights) got(one right, life int) {
 	r.since[one] = life
 }
 
-// life returns in which life of this node the store gave a right.
+// life returns the life of this node in which the store gave a lock.
 func (r *rights) life(one right) (life int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,10 +71,10 @@ func (r *rights) has(one right) bool {
 	return r.held[one] > 0
 }
 
-// columns are those of an upload, in the order of fields.
+// columns are the columns of an upload, in the order of fields.
 const columns = `fence, node, target, id, begun, closed, size, last, mtime, broken`
 
-// Times are in ms since 1970, and noTime if there is none.
+// noTime stands for no time; other times are in ms since 1970.
 const noTime = -1 << 62
 
 func fromTime(t time.Time) int64 {
@@ -106,7 +106,7 @@ type row struct {
 	begun, mtime, closed, broken int64
 }
 
-// fields are where columns go.
+// fields returns the destinations of columns.
 func (r *row) fields() []any {
 	return []any{&r.Fence, &r.node, &r.target, &r.ID, &r.begun, &r.closed, &r.Size, &r.Last,
 		&r.mtime, &r.broken}
@@ -120,8 +120,8 @@ func (r *row) upload(name string) objectfs.Upload {
 	return u
 }
 
-// Lock implements [objectfs.State]. The fencing number follows the clock, so that it goes on
-// growing after a row was removed.
+// Lock implements [objectfs.State]. The fencing number follows the clock, so that it keeps growing
+// after a row was removed.
 func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error) {
 	one, life := right{o.bucket, name}, o.store.signs.life()
 	o.store.rights.add(one, 1)
@@ -146,7 +146,7 @@ func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error)
 	return r.upload(name), nil
 }
 
-// refused returns what the store refuses with instead of a refusal.
+// refused unwraps a refusal.
 func refused(err error) error {
 	if refusal, ok := errors.AsType[refusal](err); ok {
 		return refusal.error
@@ -165,10 +165,10 @@ func (o objects) Update(ctx context.Context, u objectfs.Upload) error {
 	}))
 }
 
-// mine is the condition that nobody has taken the right to write since this node did.
+// mine is the condition that no other session has taken the lock since this node did.
 const mine = `bucket = $1 AND name = $2 AND (node = $3 OR node = '') AND fence = $4`
 
-// write stores an upload, and who has the right to it, unless somebody else has.
+// write stores an upload and the node that holds its lock, unless another session has taken it.
 func (o objects) write(t tx, u objectfs.Upload, node string) (rows int64, err error) {
 	return t.exec(`UPDATE uploads SET node = $5, target = $6, id = $7, begun = $8, closed = $9,
 		size = $10, last = $11, mtime = $12, broken = $13 WHERE `+mine, o.bucket, []byte(u.Name),
@@ -176,8 +176,8 @@ func (o objects) write(t tx, u objectfs.Upload, node string) (rows int64, err er
 		u.Size, u.Last, fromTime(u.MTime), number(u.Broken))
 }
 
-// Confirm implements [objectfs.State]. Others can take a right of this node only if they have heard
-// no sign of life for long; the store need not be asked if they have.
+// Confirm implements [objectfs.State]. Others can take a lock of this node only if they have heard
+// no sign of life for long; the store need not be asked if they have heard one lately.
 func (o objects) Confirm(ctx context.Context, u objectfs.Upload) error {
 	life, ok := o.store.rights.life(right{o.bucket, u.Name})
 	if ok && o.store.signs.still(life, o.store.times.dead) && !o.store.Down() {
@@ -186,7 +186,7 @@ func (o objects) Confirm(ctx context.Context, u objectfs.Upload) error {
 	return o.Update(ctx, u)
 }
 
-// Settle implements [objectfs.State]. Without a time it need not be done at once.
+// Settle implements [objectfs.State]. Without a time it may happen later.
 func (o objects) Settle(ctx context.Context, u objectfs.Upload, key string,
 	made objectfs.Stamp) error {
 	err := o.store.do(ctx, func(t tx) error {
@@ -205,8 +205,8 @@ func (o objects) Settle(ctx context.Context, u objectfs.Upload, key string,
 	return err
 }
 
-// Unlock implements [objectfs.State]. What is to be forgotten while the store is down is given back
-// later.
+// Unlock implements [objectfs.State]. If the upload is to be forgotten while the store is down, its
+// lock is released later.
 func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error {
 	if !keep {
 		u = objectfs.Upload{Name: u.Name, Fence: u.Fence}
@@ -294,7 +294,8 @@ func beyond(prefix string) []byte {
 	return after
 }
 
-// SetTime implements [objectfs.State]. A time that cannot be forgotten is that of another ETag.
+// SetTime implements [objectfs.State]. A time that cannot be cleared does no harm: it has another
+// ETag.
 func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time) error {
 	err := o.store.doOne(ctx, func(t tx) error {
 		return o.setTime(t, key, objectfs.Stamp{ETag: etag, MTime: mtime})
@@ -349,7 +350,7 @@ func (o objects) Times(ctx context.Context, keys []string) (map[string]objectfs.
 	return found, err
 }
 
-// giveBack gives back the rights of this node that no session has.
+// giveBack releases the locks of this node that no session holds.
 func (s *Store) giveBack(t tx) error {
 	type lost struct {
 		right
@@ -377,15 +378,15 @@ func (s *Store) giveBack(t tx) error {
 	return nil
 }
 
-// forgetRights gives back the rights of a node that has ended. If it has not, and nobody has taken
-// them, it goes on.
+// forgetRights releases the locks of a node that has ended. If it is alive after all, and no other
+// session has taken them, it goes on.
 func forgetRights(t tx, node string) error {
 	_, err := t.exec(`UPDATE uploads SET node = '' WHERE node = $1`, node)
 	return err
 }
 
-// cleanUploads removes what was forgotten. That is not done at once: the fencing numbers of what
-// came within one millisecond are ahead of the clock, and a node that was taken for dead may go on.
+// cleanUploads removes forgotten uploads, but not at once: the fencing numbers of locks taken
+// within one millisecond are ahead of the clock, and a node that was taken for dead may go on.
 func cleanUploads(t tx) error {
 	_, err := t.exec(`DELETE FROM uploads WHERE node = '' AND id = '' AND fence < @now - $1`,
 		(10 * time.Minute).Milliseconds())

@@ -12,20 +12,20 @@ import (
 
 // A Message is an event that waits to be delivered to a hook.
 type Message struct {
-	ID    string // by which its receivers tell duplicates
+	ID    string // by which receivers recognize duplicates
 	Hook  string
 	Event string
 	Made  time.Time
 
-	// Unsure is whether the node that was to make the change was killed before it could say whether
-	// it has.
+	// Unsure says that the node that was to make the change was killed before it could report the
+	// outcome.
 	Unsure bool
 
 	Tries int
 	Died  time.Time // when it became a dead letter, if it has
 	Error string    // of the last try
 
-	lease int64 // the end of it proves who has the message
+	lease int64 // its end proves which node has the message
 }
 
 const (
@@ -42,23 +42,23 @@ const (
 	// longestAlive is how long messages wait for a hook that no node has.
 	longestAlive = 7 * 24 * time.Hour
 
-	// longestError limits what is kept of an error.
+	// longestError limits the length of a stored error.
 	longestError = 500
 )
 
-// ErrFull is the error of what would send one message too many.
+// ErrFull is the error of an operation that would send one message too many.
 var ErrFull = errors.New("too many events wait for a hook; see the server's log")
 
-// outbox is what this node knows of the messages.
+// outbox is this node's knowledge of the messages.
 type outbox struct {
 	mu      sync.Mutex
-	posted  chan struct{} // there may be something to take
+	posted  chan struct{} // there may be messages to take
 	waiting map[string]int64
 	unsent  []Message   // the store was down
-	ended   []endedPart // of what was announced
+	ended   []endedPart // of announcements
 }
 
-// An Outcome is what came of a change that was announced.
+// An Outcome is the outcome of an announced change.
 type Outcome int
 
 const (
@@ -82,10 +82,10 @@ func (o *outbox) wake() {
 	}
 }
 
-// Posted returns a channel that gets a value when this node has posted something.
+// Posted returns a channel that gets a value when this node has posted messages.
 func (s *Store) Posted() <-chan struct{} { return s.outbox.posted }
 
-// Waiting returns how many messages wait for each hook, as was known some seconds ago.
+// Waiting returns how many messages wait for each hook, as of some seconds ago.
 func (s *Store) Waiting() map[string]int64 {
 	s.outbox.mu.Lock()
 	defer s.outbox.mu.Unlock()
@@ -104,7 +104,7 @@ func (o *outbox) room(messages []Message) error {
 	return nil
 }
 
-// insert puts messages into the outbox. node is who announces them, or "".
+// insert puts messages into the outbox. node is the node that announces them, or "".
 func insert(t tx, node string, messages []Message) error {
 	for _, m := range messages {
 		if _, err := t.exec(`INSERT INTO outbox (id, made, until, event, hook, node)
@@ -141,8 +141,8 @@ func (s *Store) Post(ctx context.Context, messages ...Message) error {
 	return nil
 }
 
-// Announce puts events into the outbox that are about to happen. They are not delivered before end
-// says whether they have; if the node is killed before that, they are delivered as unsure.
+// Announce puts events that are about to happen into the outbox. They are not delivered before end
+// reports the outcome; if the node is killed before that, they are delivered as unsure.
 func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(Outcome),
 	err error) {
 	if err := s.outbox.room(messages); err != nil {
@@ -171,8 +171,8 @@ func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(Out
 	}, nil
 }
 
-// settle says what came of what was announced. If others took this node for dead meanwhile, the
-// message may have been delivered before the change was made: then there is another one.
+// settle stores the outcomes of announced changes. If others took this node for dead meanwhile, a
+// message may have been delivered before its change was made: then another one is posted.
 func (s *Store) settle(t tx, parts []endedPart) error {
 	for _, p := range parts {
 		if p.outcome == NotMade {
@@ -193,8 +193,8 @@ func (s *Store) settle(t tx, parts []endedPart) error {
 	return nil
 }
 
-// again posts a message that others have taken for announced by a dead node, unless the store has
-// heard that it was not.
+// again posts a message once more that others took for a dead node's, unless the store has already
+// heard that its change was made.
 func again(t tx, m Message) error {
 	unsure := int64(1)
 	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{m.ID},
@@ -205,7 +205,7 @@ func again(t tx, m Message) error {
 	return insert(t, "", []Message{m})
 }
 
-// flush tells the store what it has missed while it was down.
+// flush writes the messages and outcomes that the store missed while it was down.
 func (o *outbox) flush(ctx context.Context, s *Store) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -223,10 +223,10 @@ func (o *outbox) flush(ctx context.Context, s *Store) {
 	}
 }
 
-// countPatience is how long counting may take: there may be very many.
+// countPatience is how long counting may take: there may be very many messages.
 const countPatience = 30 * time.Second
 
-// keepCounting finds out how many messages wait, now and then, until ctx ends.
+// keepCounting counts the waiting messages now and then, until ctx ends.
 func (o *outbox) keepCounting(ctx context.Context, s *Store) {
 	again := time.NewTicker(4 * s.times.beat)
 	defer again.Stop()
@@ -256,7 +256,7 @@ func (o *outbox) count(t tx) error {
 	return nil
 }
 
-// adopt makes messages of what nodes had announced that are no longer there.
+// adopt releases messages announced by nodes that are gone, as unsure.
 func adopt(t tx) error {
 	_, err := t.exec(`UPDATE outbox SET node = '', unsure = 1, until = @now WHERE node <> ''
 		AND node NOT IN (SELECT node FROM nodes WHERE seen > 0)`)
@@ -285,7 +285,7 @@ func cleanOutbox(t tx) error {
 	return err
 }
 
-// fields are what a message is read from, in the order of messageColumns.
+// messageColumns are the columns of a message, in the order of messageRow.fields.
 const messageColumns = `id, hook, event, made, unsure, tries, dead, error, until`
 
 type messageRow struct {
@@ -307,8 +307,8 @@ func (r *messageRow) message() Message {
 	return m
 }
 
-// Take takes the messages for a hook that have been due for longest, but at most so many, for a
-// while in which no other node gets them. What is neither Delivered nor Failed by then is taken
+// Take leases the messages for a hook that have been due for longest, at most so many, for a while
+// in which no other node gets them. A message that is neither Delivered nor Failed by then is taken
 // again: each is delivered at least once.
 func (s *Store) Take(ctx context.Context, hook string, most int,
 	while time.Duration) (taken []Message, err error) {
@@ -334,8 +334,8 @@ func (s *Store) Delivered(ctx context.Context, m Message) error {
 	})
 }
 
-// Failed says that a message was not delivered, and why. It is taken again after a while, unless
-// that is negative: then it becomes a dead letter.
+// Failed records that a message was not delivered, and why. It is taken again after a while, unless
+// again is negative: then it becomes a dead letter.
 func (s *Store) Failed(ctx context.Context, m Message, again time.Duration, why error) error {
 	text := why.Error() // PostgreSQL takes no NUL, and only UTF-8
 	text = strings.ReplaceAll(text[:min(len(text), longestError)], "\x00", "?")
@@ -366,16 +366,16 @@ func (s *Store) DeadLetters(ctx context.Context, one func(Message)) error {
 	})
 }
 
-// ErrNoLetter is the error of a change to a dead letter that is not there.
+// ErrNoLetter is the error of a change to a dead letter that does not exist.
 var ErrNoLetter = errors.New("there is no such dead letter")
 
-// Replay lets dead letters be delivered again: those of a hook, or the one with an ID.
+// Replay lets dead letters be delivered again: all of a hook, or the one with an ID.
 func (s *Store) Replay(ctx context.Context, hookOrID string) (n int64, err error) {
 	return s.changeLetters(ctx, `UPDATE outbox SET dead = 0, tries = 0, made = @now, until = @now`,
 		hookOrID)
 }
 
-// Drop removes dead letters: those of a hook, or the one with an ID.
+// Drop removes dead letters: all of a hook, or the one with an ID.
 func (s *Store) Drop(ctx context.Context, hookOrID string) (n int64, err error) {
 	return s.changeLetters(ctx, `DELETE FROM outbox`, hookOrID)
 }

@@ -20,23 +20,23 @@ type accountKey struct {
 	maxBytes, maxFiles int64
 }
 
-// Account is the [server.Account] of a directory, which all nodes share. A node takes some of what
-// is left in advance, so that it need not ask for each piece. While the store is down, it has only
-// that.
+// Account is the [server.Account] of a directory, which all nodes share. A node takes some of the
+// remaining quota in advance, so that it need not ask for each piece. While the store is down, it
+// has only that.
 type Account struct {
 	accountKey
 	store  *Store
 	asking chan struct{} // one question at a time
 
 	mu      sync.Mutex
-	total   amount // of the store, as it was last heard of
-	spare   amount // of that, what this node has taken or freed and not used; may be negative
-	counts  int64  // how often it has been counted, as the store last said
-	counted bool   // so that what a dead node has left uncertain need not matter
+	total   amount // the store's total, as last heard
+	spare   amount // the part that this node has taken or freed and not used; may be negative
+	counts  int64  // how often it has been counted, as last read
+	counted bool   // an uncertain count of a dead node no longer matters
 	known   bool   // the store has a row
 	leased  bool   // it has a lease
 	used    bool   // since the last flush
-	doubt   bool   // what the store has may be wrong
+	doubt   bool   // the store's total may be wrong
 }
 
 var _ server.Countable = (*Account)(nil)
@@ -52,8 +52,8 @@ func (a amount) most(b amount) amount {
 
 func (q *quotas) init(s *Store) { q.store, q.all = s, map[accountKey]*Account{} }
 
-// Account returns the account of a directory, by a name that is the same on all nodes. Limits of 0
-// are none.
+// Account returns the account of a directory, by a name that is the same on all nodes. A limit of 0
+// means none.
 func (s *Store) Account(ctx context.Context, tree string, maxBytes, maxFiles int64) *Account {
 	key := accountKey{tree, maxBytes, maxFiles}
 	s.quotas.mu.Lock()
@@ -64,13 +64,13 @@ func (s *Store) Account(ctx context.Context, tree string, maxBytes, maxFiles int
 	}
 	s.quotas.mu.Unlock() // transactions lock it, and this one would wait for them
 	if !ok {
-		s.do(ctx, a.open) // otherwise when something is reserved
+		s.do(ctx, a.open) // if this fails, Reserve does it
 	}
 	return a
 }
 
 // open makes sure that the store has a row, and reads it. A count that a dead node has left
-// uncertain is taken as it is while others go on with it.
+// uncertain is taken as it is while other nodes use it.
 func (a *Account) open(t tx) error {
 	if _, err := t.exec(`INSERT INTO quotas (tree, bytes, files, counted) VALUES ($1, 0, 0, 0)
 		ON CONFLICT (tree) DO NOTHING`, a.tree); err != nil {
@@ -106,7 +106,7 @@ func (a *Account) Counted(ctx context.Context) (bool, error) {
 
 // BeginCount implements [server.Countable].
 func (a *Account) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
-	a.asking <- struct{}{} // what is spare stays
+	a.asking <- struct{}{} // spare stays as it is
 	defer func() { <-a.asking }()
 	var before amount
 	var counts int64
@@ -139,14 +139,14 @@ func (a *Account) Usage() server.Usage {
 		MaxFiles: a.maxFiles}
 }
 
-// Settle implements [server.Account]. The store hears of it within a second.
+// Settle implements [server.Account]. The store is told within a second.
 func (a *Account) Settle(bytes, files int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.spare, a.used = a.spare.minus(amount{bytes, files}), true
 }
 
-// take uses what is spare. It returns what is missing, and uses nothing then.
+// take uses the spare amount. It returns the missing amount, and then uses nothing.
 func (a *Account) take(want amount) (missing amount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,8 +195,8 @@ const (
 	aheadFiles = 16
 )
 
-// ahead is how much is taken in advance: so little of a small quota that other nodes hardly miss
-// it.
+// ahead returns the amount to take in advance: so little of a small quota that other nodes hardly
+// miss it.
 func (a *Account) ahead(missing amount) (ahead amount) {
 	part := func(want, most, limit int64) int64 {
 		switch {
@@ -211,7 +211,7 @@ func (a *Account) ahead(missing amount) (ahead amount) {
 		part(missing.files, aheadFiles, a.maxFiles)}
 }
 
-// more takes what there is in the store.
+// more takes an amount from the store.
 func (a *Account) more(ctx context.Context, want amount) error {
 	a.mu.Lock()
 	known, leased := a.known, a.leased
@@ -255,7 +255,7 @@ func (a *Account) more(ctx context.Context, want amount) error {
 	return err
 }
 
-// flush gives back what has not been used, or takes what was used beyond.
+// flush gives the unused amount back, or takes the amount used beyond it.
 func (a *Account) flush(ctx context.Context, everything bool) {
 	a.asking <- struct{}{}
 	defer func() { <-a.asking }()
@@ -298,14 +298,14 @@ func (q *quotas) list() (list []*Account) {
 	return list
 }
 
-// flush tells the store what has changed on this node.
+// flush writes this node's changes to the store.
 func (q *quotas) flush(ctx context.Context, everything bool) {
 	for _, a := range q.list() {
 		a.flush(ctx, everything)
 	}
 }
 
-// read hears what other nodes have used.
+// read reads the totals, which other nodes change, too.
 func (q *quotas) read(t tx) error {
 	list := q.list()
 	if len(list) == 0 {
@@ -324,8 +324,7 @@ func (q *quotas) read(t tx) error {
 	return err
 }
 
-// write tells the store which leases this node has: others may have taken it for dead, and ended
-// them.
+// write stores this node's leases: others may have taken it for dead, and ended them.
 func (q *quotas) write(t tx) error {
 	for _, a := range q.list() {
 		a.mu.Lock()

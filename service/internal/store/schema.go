@@ -2,10 +2,10 @@ package store
 
 import "fmt"
 
-// schema is the history of the tables. A version is only ever added, and adds only what older
+// schema is the history of the tables. Versions are only ever added, and add only things that older
 // programs can ignore, since nodes are upgraded one at a time.
 //
-// Times are in ms since 1970 by the database's clock. Limits of 0 are none.
+// Times are in ms since 1970 by the database's clock. A limit of 0 means none.
 var schema = [][]string{{
 	`CREATE TABLE nodes (node TEXT PRIMARY KEY, seen BIGINT NOT NULL)`,
 
@@ -25,7 +25,7 @@ var schema = [][]string{{
 	`CREATE TABLE changes (topic TEXT PRIMARY KEY, n BIGINT NOT NULL)`,
 	`INSERT INTO changes (topic, n) VALUES ('users', 0)`,
 
-	// places are all sessions of a user, which limits them; sessions are those of one node.
+	// places counts all sessions of a user, for the limit; sessions counts them per node.
 	`CREATE TABLE places (name TEXT PRIMARY KEY, used BIGINT NOT NULL)`,
 	`CREATE TABLE sessions (
 		name TEXT NOT NULL,
@@ -41,7 +41,7 @@ var schema = [][]string{{
 	`CREATE INDEX bans_until ON bans (until)`,
 	`CREATE INDEX bans_seen ON bans (seen)`,
 
-	// What quotas count includes what nodes have taken in advance; those have a lease.
+	// quotas include the amounts that nodes have taken in advance; such nodes have a lease.
 	`CREATE TABLE quotas (
 		tree TEXT PRIMARY KEY,
 		bytes BIGINT NOT NULL,
@@ -65,8 +65,8 @@ var schema = [][]string{{
 		event TEXT NOT NULL)`,
 	`CREATE INDEX outbox_made ON outbox (made)`,
 }, {
-	// What the storage of objects cannot keep. Names are keys of the bucket. node is who has the
-	// right to write, and '' if nobody has; a row without an id counts only while somebody has.
+	// The facts that object storage cannot keep. Names are keys of the bucket. node holds the write
+	// lock, '' if no node does; a row without an id counts only while it is locked.
 	`CREATE TABLE uploads (
 		bucket TEXT NOT NULL,
 		name BYTEA NOT NULL,
@@ -90,7 +90,7 @@ var schema = [][]string{{
 		mtime BIGINT NOT NULL,
 		PRIMARY KEY (bucket, name))`,
 }, {
-	// Each message is for one hook. node is who has announced it, and '' once it may be delivered;
+	// Each message is for one hook. node is the node that announced it, '' once it may be delivered;
 	// dead is when it became a dead letter, or 0.
 	`ALTER TABLE outbox ADD COLUMN hook TEXT NOT NULL DEFAULT ''`,
 	`ALTER TABLE outbox ADD COLUMN node TEXT NOT NULL DEFAULT ''`,
@@ -111,15 +111,15 @@ var schema = [][]string{{
 	`CREATE INDEX audit_made ON audit (made, id)`,
 	`CREATE INDEX audit_name ON audit (name, made, id)`,
 
-	// What nodes say about themselves, in JSON, and what each is to do.
+	// The nodes' statuses, in JSON, and the orders to each.
 	`CREATE TABLE statuses (node TEXT PRIMARY KEY, status TEXT NOT NULL)`,
 	`CREATE TABLE orders (id TEXT PRIMARY KEY, node TEXT NOT NULL, what TEXT NOT NULL)`,
 	`CREATE INDEX orders_node ON orders (node)`,
 
-	// Work that one node does at a time, and who does it until when.
+	// Work that one node does at a time, with that node and the end of its turn.
 	`CREATE TABLE turns (name TEXT PRIMARY KEY, node TEXT NOT NULL, until BIGINT NOT NULL)`,
 }, {
-	// Users take from a group of the configuration what they do not say.
+	// Users inherit unset values from a group of the configuration.
 	`ALTER TABLE users ADD COLUMN user_group TEXT NOT NULL DEFAULT ''`,
 	`ALTER TABLE users ADD COLUMN bandwidth_up BIGINT NOT NULL DEFAULT 0`,
 	`ALTER TABLE users ADD COLUMN bandwidth_down BIGINT NOT NULL DEFAULT 0`,
@@ -137,7 +137,7 @@ var schema = [][]string{{
 	`CREATE TABLE recovery (name TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (name, hash))`,
 	`ALTER TABLE users ADD COLUMN second_factor BIGINT NOT NULL DEFAULT 0`,
 
-	// password_set is when the password was, or 0 if it is to be changed.
+	// password_set is when the password was set, or 0 if it must be changed.
 	`ALTER TABLE users ADD COLUMN password_set BIGINT NOT NULL DEFAULT 0`,
 	`UPDATE users SET password_set = @now`,
 }}

@@ -17,7 +17,7 @@ type sessions struct {
 
 	mu     sync.Mutex
 	users  map[string]*userSessions
-	doubt  bool // the store may not have what this node has
+	doubt  bool // the store's count may differ from this node's
 	asking sync.RWMutex
 }
 
@@ -33,7 +33,7 @@ type userSessions struct {
 
 func (s *sessions) init(store *Store) { s.store, s.users = store, map[string]*userSessions{} }
 
-// errTooMany is what sshd says, too.
+// errTooMany has the text that sshd uses, too.
 var errTooMany = errors.New("too many sessions of the user")
 
 // Sessions returns the limit of a user's sessions on all nodes together.
@@ -45,7 +45,7 @@ func (s *Store) Sessions(name string, most int) sshd.Sessions {
 	if u == nil || u.most != most {
 		old := u
 		u = &userSessions{all: all, name: name, most: most, local: sshd.NewSessionLimit(most)}
-		if old != nil { // those of the old limit go on
+		if old != nil { // its sessions continue
 			u.used = old.used
 		}
 		all.users[name] = u
@@ -81,7 +81,7 @@ func (u *userSessions) Begin(ctx context.Context) (end func(), err error) {
 	}), nil
 }
 
-// end gives the place back. If the store does not answer, it hears about that later.
+// end frees the place. If the store does not answer, it is told later.
 func (u *userSessions) end() {
 	u.all.asking.RLock()
 	defer u.all.asking.RUnlock()
@@ -97,8 +97,8 @@ func (u *userSessions) end() {
 // errFreed undoes leaving a place that others have freed when they buried this node.
 var errFreed = refusal{errors.New("the place is free")}
 
-// doBriefly runs what is a transaction in a file, and a single statement in PostgreSQL, which is
-// further away: users wait for it whenever a session begins.
+// doBriefly runs a transaction in a file, and a single statement in PostgreSQL, which is further
+// away: users wait for it whenever a session begins.
 func (s *Store) doBriefly(ctx context.Context, run func(t tx) error) error {
 	if s.db.postgres == "" {
 		return s.do(ctx, run)
@@ -131,8 +131,7 @@ func enter(t tx, name, node string, most int) error {
 	return err
 }
 
-// leave gives a place back. It takes the rows in the order in which enter does, or they would wait
-// for each other.
+// leave frees a place. It locks the rows in the order in which enter does, or they would deadlock.
 func leave(t tx, name, node string) error {
 	if t.db.postgres != "" {
 		rows, err := t.exec(`WITH place AS (SELECT name FROM places WHERE name = $1 FOR UPDATE),
@@ -157,7 +156,7 @@ func leave(t tx, name, node string) error {
 	return err
 }
 
-// count notes what this node has; doubt is whether the store may have something else.
+// count updates this node's count; doubt says that the store's may differ.
 func (s *sessions) count(name string, more int64, doubt bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +181,7 @@ func (s *sessions) rewrite(write func() error) error {
 	return err
 }
 
-// write tells the store what this node has, which may be more than the limit after the store was
-// down.
+// write stores this node's counts, which may exceed the limit after the store was down.
 func (s *sessions) write(t tx) error {
 	if err := forgetSessions(t, s.store.node); err != nil {
 		return err
@@ -196,7 +194,7 @@ func (s *sessions) write(t tx) error {
 		}
 	}
 	s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(used)) { // as everybody: nobody waits in a circle
+	for _, name := range slices.Sorted(maps.Keys(used)) { // in one order everywhere, against deadlocks
 		if _, err := t.exec(`INSERT INTO places (name, used) VALUES ($1, $2)
 			ON CONFLICT (name) DO UPDATE SET used = places.used + $2`, name,
 			used[name]); err != nil {
@@ -210,8 +208,8 @@ func (s *sessions) write(t tx) error {
 	return nil
 }
 
-// forgetSessions frees the places of a node. It frees what it has deleted, and nothing that it has
-// read before: the node may be alive, and a session of it end meanwhile.
+// forgetSessions frees the places of a node. It frees the rows that it has deleted, not rows read
+// before: the node may be alive, and one of its sessions may end meanwhile.
 func forgetSessions(t tx, node string) error {
 	freed, name, used := map[string]int64{}, "", int64(0)
 	if err := t.each(`DELETE FROM sessions WHERE node = $1 RETURNING name, used`, []any{node},

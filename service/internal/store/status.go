@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// A NodeStatus is what a node has said about itself some seconds ago.
+// A NodeStatus is the status that a node reported some seconds ago.
 type NodeStatus struct {
 	Node string
 	Seen time.Duration // since its last sign of life
 	Text string
 }
 
-// told is what this node tells others about itself, and is told to do.
+// told holds the functions that return this node's status and carry out orders to it.
 type told struct {
 	mu     sync.Mutex
 	status func() string
 	order  func(what string)
 }
 
-// Tell has a function called now and then for what this node tells the others about itself, and
-// another one for each order from them. Neither may take long.
+// Tell sets a function that is called now and then for the status that this node shows to the
+// others, and another that is called for each order from them. Neither may take long.
 func (s *Store) Tell(status func() string, order func(what string)) {
 	s.told.mu.Lock()
 	defer s.told.mu.Unlock()
@@ -43,7 +43,7 @@ func (t *told) tell(ctx context.Context, s *Store) {
 	if status == nil {
 		return
 	}
-	text := column(status()) // takes its time, and is not to take the store's
+	text := column(status()) // slow, so not within the transaction
 	s.doOne(ctx, func(t tx) error {
 		_, err := t.exec(`INSERT INTO statuses (node, status) VALUES ($1, $2)
 			ON CONFLICT (node) DO UPDATE SET status = $2`, s.node, text)
@@ -51,7 +51,7 @@ func (t *told) tell(ctx context.Context, s *Store) {
 	})
 }
 
-// obey does what this node has been told to do.
+// obey carries out the orders to this node.
 func (t *told) obey(ctx context.Context, s *Store) {
 	_, order := t.functions()
 	if order == nil {
@@ -71,7 +71,7 @@ func (t *told) obey(ctx context.Context, s *Store) {
 	}
 }
 
-// Statuses returns what all nodes that are alive have said about themselves.
+// Statuses returns the statuses of all live nodes.
 func (s *Store) Statuses(ctx context.Context) (all []NodeStatus, err error) {
 	err = s.doOne(ctx, func(t tx) error {
 		all = nil
@@ -88,8 +88,8 @@ func (s *Store) Statuses(ctx context.Context) (all []NodeStatus, err error) {
 	return all, err
 }
 
-// Order tells a node, or without a name all others that have a status, to do something soon. It
-// reports how many nodes that are.
+// Order orders a node, or without a name all others that have a status, to do something soon. It
+// returns the number of these nodes.
 func (s *Store) Order(ctx context.Context, node, what string) (n int64, err error) {
 	err = s.do(ctx, func(t tx) (err error) {
 		n, err = t.exec(`INSERT INTO orders (id, node, what)
@@ -103,8 +103,8 @@ func (s *Store) Order(ctx context.Context, node, what string) (n int64, err erro
 	return n, err
 }
 
-// LatestDead returns the latest dead letters, but at most so many, and how many there are of each
-// hook.
+// LatestDead returns the latest dead letters, at most so many, and the number of dead letters of
+// each hook.
 func (s *Store) LatestDead(ctx context.Context, most int) (latest []Message, count map[string]int64,
 	err error) {
 	err = s.do(ctx, func(t tx) error {

@@ -1,7 +1,7 @@
-// Package store keeps what the nodes of a service share: users, bans, sessions, quotas, bandwidth,
-// uploads to object storage and events, in a file of SQLite or in PostgreSQL. Each node keeps a
-// little of it in memory, so that it can go on for a while when the store is down; what it then
-// allows is said with each type.
+// Package store keeps the data that the nodes of a service share: users, bans, sessions, quotas,
+// bandwidth, uploads to object storage and events, in an SQLite file or in PostgreSQL. Each node
+// keeps a little of it in memory, so that it can continue for a while when the store is down; each
+// type documents the limits of that.
 package store
 
 import (
@@ -38,30 +38,30 @@ type Store struct {
 	mu    sync.Mutex
 	down  bool
 	since time.Time // of being down
-	cause error     // the first
+	cause error     // the first error
 
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 }
 
-// times are how often things happen. Tests have less of it.
+// times are intervals and timeouts. Tests use shorter ones.
 type times struct {
-	tick   time.Duration // between looks at what has changed
+	tick   time.Duration // between looks for changes
 	beat   time.Duration // between signs of life
-	dead   time.Duration // without any, a node is dead
-	stale  time.Duration // how long users are let in by what was known before the store was down
+	dead   time.Duration // without one, a node is dead
+	stale  time.Duration // how long the users known before are let in while the store is down
 	active time.Duration // how long a user counts as moving bytes on a node
-	clean  time.Duration // between looks for what is too old
+	clean  time.Duration // between removals of old rows
 }
 
 var usual = times{tick: time.Second, beat: 5 * time.Second, dead: 15 * time.Second,
 	stale: 10 * time.Minute, active: 3 * time.Second, clean: time.Minute}
 
-// ErrDown is the error of what needs the store when it does not answer.
+// ErrDown is the error of operations that need the store while it does not answer.
 var ErrDown = errors.New("the store does not answer; see the server's log")
 
-// Open opens the store that a URL of PostgreSQL or the name of a file names. It fails if that makes
-// no sense; a PostgreSQL that does not answer is waited for in the background.
+// Open opens the store at a PostgreSQL URL or in a file. It fails if the name makes no sense; if
+// PostgreSQL does not answer, Open succeeds and keeps trying in the background.
 func Open(ctx context.Context, name string, log *slog.Logger) (*Store, error) {
 	return open(ctx, name, log, usual)
 }
@@ -101,7 +101,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	return s, nil
 }
 
-// join connects this node, and is also for what was missed while the store was down.
+// join connects this node, and catches up on changes missed while the store was down.
 func (s *Store) join(ctx context.Context) error {
 	err := s.db.do(ctx, migrate)
 	if err == nil {
@@ -119,7 +119,7 @@ func (s *Store) join(ctx context.Context) error {
 	return err
 }
 
-// run looks after what this node shares until ctx ends.
+// run keeps this node and the store in step until ctx ends.
 func (s *Store) run(ctx context.Context) {
 	tick := time.NewTicker(s.times.tick)
 	defer tick.Stop()
@@ -166,7 +166,7 @@ func (s *Store) run(ctx context.Context) {
 	}
 }
 
-// beat gives signs of life until ctx ends. Nothing else that this node does holds them up: others
+// beat gives signs of life until ctx ends. Nothing else that this node does may delay them: others
 // would free the sessions of a node that is only busy.
 func (s *Store) beat(ctx context.Context) {
 	tick := time.NewTicker(s.times.beat)
@@ -181,8 +181,8 @@ func (s *Store) beat(ctx context.Context) {
 	}
 }
 
-// live is the sign of life of this node. If the others have buried it, or do not know all that it
-// has, it begins again.
+// live gives a sign of life of this node. If others have buried it, or may not know all its
+// sessions, it writes everything anew.
 func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) error) error) error {
 	known, begun := int64(0), time.Now()
 	err := do(ctx, func(t tx) (err error) {
@@ -216,10 +216,10 @@ func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) erro
 	return err
 }
 
-// signs are the signs of life of this node that the store has.
+// signs are the signs of life that this node has given to the store.
 type signs struct {
 	mu    sync.Mutex
-	lives int       // how often the others have buried it
+	lives int       // how often others have buried this node
 	last  time.Time // when the last sign was sent
 }
 
@@ -241,8 +241,8 @@ func (s *signs) life() int {
 	return s.lives
 }
 
-// still reports whether nobody can have buried this node since it had so many lives, and nobody
-// will for a while. It takes both clocks: the monotonic one stands still while a machine is
+// still reports whether this node cannot have been buried since it had so many lives, and will not
+// be for a while. It checks both clocks: the monotonic one stands still while a machine is
 // suspended.
 func (s *signs) still(lives int, dead time.Duration) bool {
 	s.mu.Lock()
@@ -252,13 +252,13 @@ func (s *signs) still(lives int, dead time.Duration) bool {
 	return s.lives == lives && ago < dead/2
 }
 
-// Statements returns how many statements this node has sent to the database, those that begin or
-// end a transaction left out.
+// Statements returns how many statements this node has sent to the database, apart from the
+// beginnings and ends of transactions.
 func (s *Store) Statements() int64 { return s.db.statements.Load() }
 
-// bury frees what nodes without a sign of life have held. One that is alive after all may take
-// sessions, quotas and rights until it hears of that, and then be killed. So its row stays for as
-// long again, with a negative time, and it is buried once more when that is over.
+// bury frees everything held by nodes without a sign of life. A node that is alive after all may
+// take sessions, quotas and locks until it hears of its burial, and then be killed. So its row
+// stays for as long again, with a negative time, and then it is buried once more.
 func (s *Store) bury(t tx) error {
 	var silent []string
 	var node string
@@ -268,7 +268,7 @@ func (s *Store) bury(t tx) error {
 		return err
 	}
 	for _, node := range silent {
-		// Whoever changes the row first does the rest.
+		// The node that changes the row first does the rest.
 		again, err := t.exec(`DELETE FROM nodes WHERE node = $1 AND seen < 0
 			AND abs(seen) < @now - $2`, node, s.times.dead.Milliseconds())
 		if err != nil {
@@ -293,8 +293,8 @@ func (s *Store) bury(t tx) error {
 }
 
 // recallStrays gives a row to nodes that hold something and have none, so that they are buried once
-// more: they took it after the last burial, or a transaction of theirs was under way then. One that
-// is alive writes its row itself, with its next sign of life.
+// more: they took it after the last burial, or a transaction of theirs was under way then. A live
+// node writes its row itself, with its next sign of life.
 func recallStrays(t tx) error {
 	_, err := t.exec(`INSERT INTO nodes (node, seen) SELECT node, -(@now) FROM (
 			SELECT node FROM sessions UNION SELECT node FROM leases
@@ -304,8 +304,8 @@ func recallStrays(t tx) error {
 	return err
 }
 
-// forget frees the sessions of a node that has ended. What it had leased stays counted until the
-// tree is counted again: how much of it was used is not known.
+// forget frees the sessions of a node that has ended. Its leased quota stays counted until the tree
+// is counted again: how much of it was used is not known.
 func forget(t tx, node string) error {
 	if err := forgetSessions(t, node); err != nil {
 		return err
@@ -327,8 +327,8 @@ func forget(t tx, node string) error {
 	return nil
 }
 
-// do runs a transaction, unless the store is known to be down: then it returns ErrDown itself. If
-// it fails the store is down, until a look in the background succeeds.
+// do runs a transaction, or returns ErrDown if the store is known to be down. If the transaction
+// fails the store counts as down, until an attempt in the background succeeds.
 func (s *Store) do(ctx context.Context, run func(t tx) error) error {
 	return s.try(ctx, run, s.db.do)
 }
@@ -346,7 +346,7 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 	var refused refusal
 	err := do(ctx, run)
 	for range 3 {
-		// class 40 of PostgreSQL: the transaction was in another's way
+		// class 40 of PostgreSQL: the transaction conflicted with another
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code[:2] != "40" {
 			break
 		}
@@ -362,7 +362,7 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 	return fmt.Errorf("%w (%v)", ErrDown, err)
 }
 
-// A refusal is an answer of the store, which is not down.
+// A refusal is an error in an answer of the store, which is not down.
 type refusal struct{ error }
 
 // Err returns nil, or why the store does not answer.
@@ -406,7 +406,7 @@ func (s *Store) up() {
 	}
 }
 
-// Close gives back what this node holds.
+// Close frees everything that this node holds.
 func (s *Store) Close() error {
 	s.stop()
 	s.ended.Wait()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What wrong codes of a user cost, from whatever addresses and on all nodes: an attacker who knows
-// the password and has many addresses makes 10 guesses at once, and then 6 an hour.
+// The limit of a user's wrong codes, from all addresses and on all nodes together: an attacker who
+// knows the password and has many addresses makes 10 guesses at once, and then 6 an hour.
 const (
 	mostWrongCodes  = 10
 	wrongCodeForget = 10 * time.Minute
@@ -25,7 +25,7 @@ var (
 )
 
 // PutSecret stores the secret of a user's codes, and the hashes of recovery codes; replace allows
-// that there are some.
+// it to replace existing ones.
 func (s *Store) PutSecret(ctx context.Context, name, secret string, recovery []string,
 	replace bool) error {
 	return plainly(s.do(ctx, func(t tx) error {
@@ -80,19 +80,19 @@ func (s *Store) Secrets(ctx context.Context) (names []string, recovery []int, er
 	return names, recovery, err
 }
 
-// UseCode accepts a user's code once, on whatever node: match returns the number of the code, which
-// must be greater than that of the last one. hash is that of the code, if it is for recovery. While
-// the store does not answer nothing is accepted, since a code may have been used elsewhere.
+// UseCode accepts a user's code once, on all nodes together: match returns the number of the code,
+// which must be greater than the last code's. hash is the hash of a recovery code. While the store
+// does not answer no code is accepted, since it may have been used elsewhere.
 func (s *Store) UseCode(ctx context.Context, name, hash string,
 	match func(secret string) (number int64, ok bool)) error {
-	var wrong error // which is to be remembered, so the transaction ends well
+	var wrong error // which must be counted, so the transaction commits
 	err := s.do(ctx, func(t tx) error {
 		wrong = nil
 		if rows, err := t.exec(`DELETE FROM recovery WHERE name = $1 AND hash = $2`, name,
 			hash); err != nil || rows > 0 {
 			return err
 		}
-		// The row is locked before it is looked at, so that codes tried at once are counted.
+		// The row is locked before it is read, so that codes tried at once are counted.
 		rows, err := t.exec(`UPDATE totp SET seen = @now, wrong = CASE
 			WHEN wrong > (@now - seen) / CAST($2 AS DOUBLE PRECISION)
 			THEN wrong - (@now - seen) / CAST($2 AS DOUBLE PRECISION) ELSE 0 END
@@ -129,7 +129,7 @@ func (s *Store) UseCode(ctx context.Context, name, hash string,
 	return errors.Join(plainly(err), wrong)
 }
 
-// plainly returns what a transaction refused, as it was said.
+// plainly unwraps a refusal.
 func plainly(err error) error {
 	if refused := (refusal{}); errors.As(err, &refused) {
 		return refused.error

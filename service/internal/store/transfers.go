@@ -7,9 +7,9 @@ import (
 	"github.com/usftp/usftp/internal/site"
 )
 
-// cleanTransfers forgets what users have moved before the last month. What the trees are called,
-// [site.TransferTree] says; the month is compared, and not the name, since databases sort texts in
-// ways of their own.
+// cleanTransfers removes the counts of bytes that users moved before the last month.
+// [site.TransferTree] documents the names of the trees; the month is compared, not the name, since
+// databases sort texts in ways of their own.
 func (q *quotas) cleanTransfers(t tx) error {
 	const at = len(site.TransferTree)
 	last := time.Now().UTC().AddDate(0, 0, -62).Format("2006-01")

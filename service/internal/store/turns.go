@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Turn takes a turn at work that one node does at a time, for so long, and reports whether it is
-// this node's. Nobody else gets it before that time is over, also if the work is done before.
+// Turn takes a turn of the given length at work that one node does at a time, and reports whether
+// this node got it. No other node gets it before the turn is over, even if the work is done
+// earlier.
 func (s *Store) Turn(ctx context.Context, work string, length time.Duration) (mine bool,
 	err error) {
 	err = s.doOne(ctx, func(t tx) error {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A User may log in on every node. Limits of 0 are none.
+// A User may log in on every node. A limit of 0 means none.
 type User struct {
 	Name       string
-	Root       string   // or that of the group
+	Root       string   // "" for the group's
 	Group      string   // of the configuration, or ""
 	Keys       []string // lines of authorized_keys
 	Password   string   // its hash, or ""
@@ -28,13 +28,12 @@ type User struct {
 
 	SecondFactor bool // a code is asked for
 
-	// PasswordSet is when the password was set, by the database's clock; zero if it is to be
-	// changed. PutUser takes any other for now.
+	// PasswordSet is when the password was set, by the database's clock; zero if it must be changed.
+	// PutUser takes any other value for now.
 	PasswordSet time.Time
 }
 
-// Outsider reports whether all that the store has of a user is that somebody who comes from outside
-// is disabled.
+// Outsider reports whether the entry only disables a user who is defined outside the store.
 func (u *User) Outsider() bool {
 	return u.Disabled && u.Root == "" && u.Group == "" && u.Password == "" && len(u.Keys) == 0
 }
@@ -42,8 +41,8 @@ func (u *User) Outsider() bool {
 // ErrNoUser is the error for a user whom the store does not have.
 var ErrNoUser = errors.New("the store has no such user")
 
-// userList is what this node knows of the users. While the store is down it goes on with that for
-// ten minutes: somebody may have been removed since.
+// userList is this node's copy of the users. While the store is down it is used for ten minutes: a
+// user may have been removed since.
 type userList struct {
 	store *Store
 
@@ -61,15 +60,15 @@ func (s *Store) Users() []User {
 	return slices.Clone(s.users.list)
 }
 
-// KnowsUsers reports whether Users are those of the store, and not none because it has been down
-// for too long.
+// KnowsUsers reports whether Users returns the store's users, and not none because the store has
+// been down for too long.
 func (s *Store) KnowsUsers() bool {
 	s.users.mu.Lock()
 	defer s.users.mu.Unlock()
 	return s.users.known
 }
 
-// OnUsers has a function called whenever Users returns something else.
+// OnUsers sets a function that is called whenever the result of Users changes.
 func (s *Store) OnUsers(changed func()) {
 	s.users.mu.Lock()
 	defer s.users.mu.Unlock()
@@ -126,7 +125,7 @@ func (u *userList) tell() {
 	}
 }
 
-// expire forgets the users of a store that has been down for too long.
+// expire drops the users of a store that has been down for too long.
 func (u *userList) expire(down time.Duration) {
 	u.mu.Lock()
 	expired := u.known && down > u.store.times.stale
@@ -165,7 +164,7 @@ func listUsers(t tx) (list []User, err error) {
 	return list, err
 }
 
-// PutUser adds a user; replace allows that there is one of that name.
+// PutUser adds a user; replace allows it to replace one of that name.
 func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 	flag := func(set bool) (n int64) {
 		if set {
@@ -196,14 +195,14 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 	})
 }
 
-// DisableUser lets a user in no longer, or again.
+// DisableUser disables a user, or enables one again.
 func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) error {
 	value := 0
 	if disabled {
 		value = 1
 	}
 	return s.change(ctx, func(t tx) (int64, error) {
-		if !disabled { // an outsider needs no user here
+		if !disabled { // an outsider needs no row here
 			if rows, err := t.exec(`DELETE FROM users WHERE name = $1 AND disabled = 1 AND root = ''
 				AND user_group = '' AND password = ''
 				AND keys = ''`, name); err != nil || rows > 0 {
@@ -214,7 +213,7 @@ func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) err
 	})
 }
 
-// DisableOutsider lets a user in no longer who may not be in the store.
+// DisableOutsider disables a user who may not be in the store.
 func (s *Store) DisableOutsider(ctx context.Context, name string) error {
 	return s.change(ctx, func(t tx) (int64, error) {
 		return t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
@@ -223,17 +222,17 @@ func (s *Store) DisableOutsider(ctx context.Context, name string) error {
 	})
 }
 
-// ExpirePassword has a user's password changed at the next login.
+// ExpirePassword makes a user change the password at the next login.
 func (s *Store) ExpirePassword(ctx context.Context, name string) error {
 	return s.change(ctx, func(t tx) (int64, error) {
 		return t.exec(`UPDATE users SET password_set = 0 WHERE name = $1`, name)
 	})
 }
 
-// ErrPasswordChanged is the error for a password that is no longer the one that is to be changed.
+// ErrPasswordChanged is the error of a change to a password that was changed in the meantime.
 var ErrPasswordChanged = errors.New("the password has been changed in the meantime")
 
-// ChangePassword puts a hash in the place of another.
+// ChangePassword replaces a password's hash by another.
 func (s *Store) ChangePassword(ctx context.Context, name, old, fresh string) error {
 	return s.change(ctx, func(t tx) (int64, error) {
 		rows, err := t.exec(`UPDATE users SET password = $3, password_set = @now

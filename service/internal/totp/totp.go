@@ -1,4 +1,4 @@
-// Package totp has the codes of second factors: those that an authenticator shows (RFC 6238), and
+// Package totp has the codes of second factors: codes that an authenticator shows (RFC 6238), and
 // recovery codes for when it is lost.
 package totp
 
@@ -35,13 +35,13 @@ func New(issuer, user string) (secret, uri string, err error) {
 	// The library leaves an & in the issuer as it is.
 	label := url.PathEscape(issuer) + ":" + url.PathEscape(user)
 	query := url.Values{"secret": {key.Secret()}, "issuer": {issuer}}.Encode()
-	// Authenticators take a plus sign for what it is.
+	// Authenticators take a plus sign literally.
 	return key.Secret(), "otpauth://totp/" + label + "?" + strings.ReplaceAll(query, "+", "%20"),
 		nil
 }
 
-// Match returns the number of the time step whose code this is, which is not to be used again
-// (RFC 6238, section 5.2), if it is that of now or of a neighbour.
+// Match returns the number of the time step that the code belongs to, if that is the current step
+// or a neighbour. It must not be used again (RFC 6238, section 5.2).
 func Match(secret, code string, now time.Time) (number int64, ok bool) {
 	code = strings.ReplaceAll(strings.TrimSpace(code), " ", "") // apps show two groups
 	at := now.Unix() / int64(step/time.Second)
@@ -67,7 +67,7 @@ func Recovery() (codes []string) {
 	return codes
 }
 
-// Hash returns what is stored of a user's recovery code, however it is written.
+// Hash returns the stored form of a user's recovery code, however the code is written.
 func Hash(user, code string) string {
 	plain := strings.NewReplacer("-", "", " ", "").Replace(strings.ToUpper(code))
 	sum := sha256.Sum256([]byte(user + "\x00" + plain))

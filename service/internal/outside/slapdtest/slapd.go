@@ -20,7 +20,7 @@ import (
 	"github.com/usftp/usftp/internal/testenv"
 )
 
-// What the directory has. Each user's password is the name with " secret" behind it.
+// Entries of the directory. Each user's password is the name with " secret" behind it.
 const (
 	Base       = "dc=example,dc=com"
 	People     = "ou=people," + Base
@@ -123,7 +123,7 @@ func program(t *testing.T, name string) string {
 	return testenv.Program(t, name)
 }
 
-// certificates makes an authority, and what it certifies that 127.0.0.1 is.
+// certificates makes an authority, and its certificate for 127.0.0.1.
 func certificates(t *testing.T, write func(name, text string) string) {
 	t.Helper()
 	must := func(err error) {

@@ -1,4 +1,4 @@
-// Package s3test runs a storage that speaks S3 for tests.
+// Package s3test runs S3 storage for tests.
 package s3test
 
 import (

@@ -50,7 +50,7 @@ func Postgres(t *testing.T) (url string) {
 	}
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
-		// The system takes the end of this thread for that of the parent.
+		// The system takes the end of this thread for the parent's.
 		runtime.LockOSThread()
 		defer close(ended)
 		err := cmd.Start()
