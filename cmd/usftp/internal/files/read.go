@@ -131,28 +131,56 @@ compares size, time and owner, and cannot tell two files apart if these are the 
 	}
 }
 
-// Historical replaces the old form "-5" by "-n 5" in a command line of head or tail, and makes an
+// Historical replaces the old form "-5" by "-n5" in a command line of head or tail, and makes an
 // operand of a mode of chmod that looks like a flag: "+" changes nothing, so "+,-x" is "-x".
 func Historical(args []string) []string {
-	if len(args) == 0 || args[0] != "head" && args[0] != "tail" && args[0] != "chmod" {
+	if len(args) == 0 || !hasHistory(args[0]) {
 		return args
 	}
-	args = slices.Clone(args)
-	for i, arg := range args {
-		if arg == "--" {
-			break
-		}
-		if args[0] == "chmod" {
-			if len(arg) > 1 && arg[0] == '-' && arg[1] != '-' &&
-				strings.Trim(arg, "rwxXstugoa,+-=") == "" {
-				args[i] = "+," + arg
-			}
-			continue
-		}
-		if len(arg) > 1 && arg[0] == '-' && strings.Trim(arg[1:], "0123456789") == "" &&
-			args[i-1] != "-n" && args[i-1] != "-c" {
-			args[i] = "-n" + arg[1:]
+	for _, make := range specs {
+		if _, cmd := newCommand(nil, make); cmd.Name() == args[0] {
+			return append(args[:1:1], historical(args[0], cmd.Flags(), args[1:])...)
 		}
 	}
 	return args
+}
+
+func hasHistory(name string) bool { return name == "head" || name == "tail" || name == "chmod" }
+
+// historical does this for the arguments of a command with these flags.
+func historical(name string, f *pflag.FlagSet, args []string) []string {
+	if !hasHistory(name) {
+		return args
+	}
+	args = slices.Clone(args)
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		letters, found := strings.CutPrefix(args[i], "-")
+		switch {
+		case !found || letters == "":
+		case valueFollows(f, args[i]):
+			i++
+		case name == "chmod":
+			if letters[0] != '-' && strings.Trim(letters, "rwxXstugoa,+-=") == "" {
+				args[i] = "+,-" + letters
+			}
+		case strings.Trim(letters, "0123456789") == "":
+			args[i] = "-n" + letters
+		}
+	}
+	return args
+}
+
+// valueFollows reports whether the argument after a flag is its value.
+func valueFollows(f *pflag.FlagSet, arg string) bool {
+	if name, long := strings.CutPrefix(arg, "--"); long {
+		flag := f.Lookup(name)
+		return flag != nil && flag.NoOptDefVal == ""
+	}
+	for i := 1; i < len(arg); i++ {
+		flag := f.ShorthandLookup(arg[i : i+1])
+		if flag == nil || flag.NoOptDefVal == "" {
+			return flag != nil && i == len(arg)-1
+		}
+	}
+	return false
 }

@@ -83,8 +83,7 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	}
 	switch {
 	case !s.rawArguments:
-		args = Historical(append([]string{c.Name}, args...))[1:]
-		if err := f.Parse(args); err != nil {
+		if err := f.Parse(historical(c.Name, f, args)); err != nil {
 			return &ui.UsageError{Err: err}
 		}
 		args = f.Args()
