@@ -28,7 +28,8 @@ func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
 		own, ownCmd := newCommand(a, c.make)
 		args := typed
 		if !c.rawArguments {
-			if err := ownCmd.ParseFlags(a.Args[slices.Index(a.Args, c.name)+1:]); err != nil {
+			given := a.Args[slices.Index(a.Args, c.name)+1:]
+			if err := ownCmd.ParseFlags(historical(c.name, ownCmd.Flags(), given)); err != nil {
 				return result, c.wrongUsage(err)
 			}
 			args = ownCmd.Flags().Args()
