@@ -39,20 +39,22 @@ func (c *flags) registerHabits(f *pflag.FlagSet) {
 	f.Lookup("bwlimit").Hidden = true
 }
 
-// rsyncRate parses a rate of rsync, which is in KiB/s unless it has a unit.
+// rsyncUnits are the units of rsync's sizes, in lower case. Without one, rates are in KiB/s.
+var rsyncUnits = map[string]float64{"": 1 << 10, "b": 1, "k": 1 << 10, "kib": 1 << 10, "kb": 1e3,
+	"m": 1 << 20, "mib": 1 << 20, "mb": 1e6, "g": 1 << 30, "gib": 1 << 30, "gb": 1e9}
+
+// rsyncRate parses a rate of rsync. Like rsync it refuses rates below 512 bytes per second, except
+// 0, which means no limit.
 func rsyncRate(text string) (bytes int64, err error) {
-	unit := int64(1024)
-	number := strings.TrimSuffix(strings.ToLower(text), "b")
-	if i := len(number) - 1; i >= 0 {
-		if power := strings.IndexByte("kmg", number[i]); power >= 0 {
-			unit, number = 1024<<(10*power), number[:i]
-		}
-	}
+	lower := strings.ToLower(text)
+	number := strings.TrimRight(lower, "bikmg")
+	unit, known := rsyncUnits[lower[len(number):]]
 	rate, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(rate >= 0 && rate*float64(unit) < 1<<40) { // NaN is neither
-		return 0, fmt.Errorf("invalid rate %q: use KiB/s, or a number with K, M or G", text)
+	rate *= unit
+	if err != nil || !known || rate != 0 && !(rate >= 512 && rate < 1<<40) { // NaN is neither
+		return 0, fmt.Errorf("invalid rate %q: use KiB/s, or a unit such as 500KB or 10MiB", text)
 	}
-	return int64(rate * float64(unit)), nil
+	return int64(rate), nil
 }
 
 // Habits drops -P from a command line of sync if no port follows it: in rsync it means --partial

@@ -124,9 +124,11 @@ func TestRsyncHints(t *testing.T) {
 }
 
 func TestRsyncRate(t *testing.T) {
-	for text, want := range map[string]int64{"1000": 1024000, "1.5m": 3 << 19, "10MB": 10 << 20,
-		"0": 0, "": -1, "x": -1, "-1": -1, "9999999g": -1,
-		"nan": -1, "inf": -1} {
+	for text, want := range map[string]int64{"1000": 1024000, "1.5m": 3 << 19, "10MB": 10e6,
+		"10MiB": 10 << 20, "10KiB": 10 << 10, "10kb": 10e3, "2Gb": 2e9, "2gib": 2 << 30,
+		"500K": 500 << 10, "600B": 600, "0": 0, "0B": 0, "1.5": 1536,
+		"500B": -1, "0.1": -1, "10iB": -1, "10KBB": -1, "10bk": -1, "": -1, "x": -1, "KB": -1, "-1": -1,
+		"9999999g": -1, "nan": -1, "inf": -1} {
 		got, err := rsyncRate(text)
 		if err != nil {
 			got = -1
