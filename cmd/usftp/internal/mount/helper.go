@@ -13,8 +13,11 @@ func AsHelper(program string, args []string) []string {
 	}
 	meant := []string{"mount"}
 	for i, arg := range args {
-		if strings.TrimLeft(arg, "-nsv") != "" || i > 0 && args[i-1] == "-o" {
+		letters, found := strings.CutPrefix(arg, "-")
+		if !found || strings.Trim(letters, "sfnv") != "" || i > 0 && args[i-1] == "-o" {
 			meant = append(meant, arg)
+		} else if strings.Contains(letters, "f") {
+			meant = append(meant, "--fake")
 		}
 	}
 	return meant

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/internal/ui"
 )
 
 func TestAsHelper(t *testing.T) {
@@ -18,6 +19,19 @@ func TestAsHelper(t *testing.T) {
 	}
 	if got := AsHelper("/usr/bin/usftp", typed); !slices.Equal(got, typed) {
 		t.Errorf("%q", got)
+	}
+}
+
+// With -f of mount(8), a mount is checked and not made: the host need not exist.
+func TestFakeMount(t *testing.T) {
+	for options, fine := range map[string]bool{"ro": true, "ro,nonsense": false} {
+		typed := []string{"host.invalid:dir", t.TempDir(), "-fv", "-o", options}
+		cmd := Command(ui.NewApp("usftp"))
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(AsHelper("/sbin/mount.usftp", typed)[1:])
+		if err := cmd.Execute(); (err == nil) != fine {
+			t.Errorf("-o %s: %v", options, err)
+		}
 	}
 }
 

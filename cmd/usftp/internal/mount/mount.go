@@ -21,6 +21,7 @@ type flags struct {
 	opt.Connect
 	report     opt.Report
 	foreground bool
+	fake       bool // check the command line only: mount(8)'s -f
 	timeout    time.Duration
 	cache      time.Duration
 	log        string
@@ -34,6 +35,8 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.BoolVarP(&c.foreground, "foreground", "f", false,
 		"stay in the foreground, and log to standard error")
+	f.BoolVar(&c.fake, "fake", false, "")
+	f.Lookup("fake").Hidden = true
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second,
 		"while the host cannot be reached, calls wait for this `time` and then fail")
 	f.DurationVar(&c.cache, "cache", time.Second,
@@ -97,6 +100,9 @@ func Command(a *ui.App) *cobra.Command {
 			}
 			if err != nil {
 				return &ui.UsageError{Err: err}
+			}
+			if flags.fake {
+				return nil
 			}
 			at, err := filepath.Abs(args[1])
 			if err != nil {
