@@ -116,8 +116,8 @@ func (r *Run) Each(ctx context.Context,
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 		}
-		if signal := ui.Interrupted(ctx); signal != nil {
-			results[i] = Result{code: signal.Code(), skipped: true}
+		if ctx.Err() != nil {
+			results[i] = Result{code: ui.CodeOf(context.Cause(ctx)), skipped: true}
 			continue
 		}
 		working.Go(func() {
