@@ -611,8 +611,12 @@ func renameAside(c *usftp.Client, old, target string, err error) error {
 // saveTarget gives an open file that is about to be replaced a second, hidden name.
 func (f *FS) saveTarget(ctx context.Context, n *node, target place) {
 	hidden := f.newHidden()
-	err := f.onPath(ctx, target.dir, func(c *usftp.Client, dir string, _ bool) error {
-		return c.Link(join(dir, target.name), join(dir, hidden))
+	err := f.onPath(ctx, target.dir, func(c *usftp.Client, dir string, again bool) error {
+		err := c.Link(join(dir, target.name), join(dir, hidden))
+		if again && errors.Is(err, fs.ErrExist) {
+			return nil // the earlier request made it: nobody else has the name
+		}
+		return err
 	})
 	if err != nil {
 		return // the file lives only as long as the connection

@@ -48,6 +48,29 @@ func TestClosedWhileRemoved(t *testing.T) {
 	}
 }
 
+// An open file that is replaced keeps its contents, and leaves nothing behind, although the answer
+// to the request for its hidden name was lost.
+func TestReplacedOverLostLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := mountFile(t)
+		o.server.AddFaults(sftptest.Fault{On: wire.TypeExtended, Extension: wire.ExtHardlink, Times: 1,
+			Do: sftptest.Truncate(0)})
+		if status := calls["replace an open file"](o); status != fuse.OK {
+			t.Fatal(status)
+		}
+		o.cut()
+		synctest.Wait()
+		if data, status := o.read(8); status != fuse.OK || data != "contents" {
+			t.Errorf("over a new connection: %q, %v", data, status)
+		}
+		o.Release(nil, &fuse.ReleaseIn{InHeader: o.header, Fh: o.fh})
+		synctest.Wait()
+		if got, want := o.server.Files.List(), []string{"/dir/", "/file"}; !slices.Equal(got, want) {
+			t.Errorf("the host has %q, want %q", got, want)
+		}
+	})
+}
+
 // A directory that holds only a file that was removed while open is empty: another can replace it,
 // and a list of it does not show the file, wherever that is by now.
 func TestRemovedFileInDirectory(t *testing.T) {
