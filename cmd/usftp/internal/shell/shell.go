@@ -58,7 +58,8 @@ func (s *shell) start(ctx context.Context, at, to string) (done bool, err error)
 		return true, err
 	}
 	s.single = true
-	r := &request{line: line{command: find("get"), args: []word{{text: at, pattern: at}}}}
+	r := &request{line: line{command: find("get"),
+		args: []word{{text: "--"}, {text: at, pattern: at}}}} // at may look like a flag
 	if to != "" {
 		r.args = append(r.args, word{text: to, pattern: usftp.QuotePattern(to)})
 	}
