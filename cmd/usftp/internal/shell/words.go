@@ -124,11 +124,12 @@ type scanner struct {
 	start         int
 	operator      byte
 	text, pattern strings.Builder
+	set           int // where the pattern's open [set] begins, after the [; 0 if there is none
 }
 
 func (s *scanner) begin() {
 	if !s.inWord {
-		s.inWord, s.start, s.operator = true, s.at, 0
+		s.inWord, s.start, s.operator, s.set = true, s.at, 0, 0
 		s.text.Reset()
 		s.pattern.Reset()
 	}
@@ -198,8 +199,12 @@ func (s *scanner) escaped(c byte) {
 // plain adds a byte that keeps its meaning. sh's [!a] is [^a] in package path.
 func (s *scanner) plain(c byte) {
 	s.text.WriteByte(c)
-	p := s.pattern.String()
-	if c == '!' && strings.HasSuffix(p, "[") && !strings.HasSuffix(p, `\[`) {
+	switch {
+	case c == '[' && s.set == 0:
+		s.set = s.pattern.Len() + 1
+	case c == ']':
+		s.set = 0
+	case c == '!' && s.set > 0 && s.set == s.pattern.Len():
 		c = '^'
 	}
 	s.pattern.WriteByte(c)

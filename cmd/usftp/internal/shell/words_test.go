@@ -18,8 +18,7 @@ func TestSplitLikeSh(t *testing.T) {
 	sh := opensshd.Find(t, "sh")
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b", "ab", "a b", "a*b", "a?b", "[ab]", "a]b", `a\b`, `\`,
-		"a#b", "#a",
-		"-a", "a-c", "!", "a'b", `a"b`, ".hidden", "a!b", "^", "a^"} {
+		`\b`, "a#b", "#a", "-a", "a-c", "!", "a'b", `a"b`, ".hidden", "a!b", "^", "a^"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +36,8 @@ func TestSplitLikeSh(t *testing.T) {
 		`a[\]]b`, `a["]"]b`,
 		`*`, `.*`, `\.*`, `a\\*`, `"\\"*`, `'\'*`, `*\\*`, `x*`, `'x'*y`, `a\]b`, `\!`, `a!b`, `!`,
 		`a[!x]b`,
-		`a[\^]`, `*'*'*`, `*"?"*`, `'a'\''b'`, `"a"\"b`, `-a`, `a\-c`,
+		`\\[!a]`, `"\\"[!a]`, `\\\[!a]`, `[a[!b]`, `a[\^]`, `*'*'*`, `*"?"*`, `'a'\''b'`, `"a"\"b`, `-a`,
+		`a\-c`,
 	} {
 		t.Run(line, func(t *testing.T) {
 			cmd := exec.Command(sh, "-c", `printf '%s\0' `+line)
