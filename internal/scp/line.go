@@ -1,5 +1,6 @@
 // Package scp has the lines of the protocol that scp used before SFTP, as both sides read and write
-// them. There is no specification except OpenSSH's scp.c, source() and sink().
+// them, and the patterns that name files on a host. There is no specification except OpenSSH's
+// scp.c, source() and sink().
 package scp
 
 import (

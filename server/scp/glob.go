@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	protocol "github.com/usftp/usftp/internal/scp"
 )
 
 // maxMatches limits the paths that a pattern may match.
@@ -41,6 +43,7 @@ func (s *session) expandElement(dirs []string, element string) (found []string, 
 		}
 		return found, nil
 	}
+	element = protocol.PathPattern(element)
 	for _, dir := range dirs {
 		var names []string
 		for entry, err := range s.view.List(s.ctx, dir) {

@@ -24,6 +24,7 @@ import (
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/scp"
 	"github.com/usftp/usftp/internal/scpclient"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
@@ -209,7 +210,7 @@ func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
 	base := path.Base(trimmed)
 	w.Contents = trimmed == "" || base == "." || base == ".." ||
 		strings.HasPrefix(trimmed, "~") && !strings.Contains(trimmed, "/")
-	if w.Pattern = strings.ReplaceAll(base, "[!", "[^"); !w.Several {
+	if w.Pattern = scp.PathPattern(base); !w.Several {
 		w.Pattern = usftp.QuotePattern(pattern.Unquote(base))
 	}
 	info, err := os.Stat(target)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/scp"
 )
 
 // ErrNoMatch reports that no file matches a pattern.
@@ -49,7 +50,7 @@ func Unescape(client *usftp.Client, name string, from int) string {
 // the name literal. As in a shell, names that begin with a dot must be matched explicitly. If there
 // is neither, the error is ErrNoMatch.
 func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) ([]string, error) {
-	client = client.WithContext(ctx)
+	client, pattern = client.WithContext(ctx), scp.PathPattern(pattern)
 	names, err := client.Glob(pattern)
 	names = slices.DeleteFunc(names, func(name string) bool { return Hidden(pattern, name) })
 	if ctx.Err() != nil {
