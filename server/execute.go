@@ -241,7 +241,9 @@ func (s *session) readAt(r *request) (int, error) {
 	h.moved.Add(int64(n), 0)
 	if n == 0 && err == io.EOF {
 		h.sawEnd.Store(true)
-		h.turns.tell(func(sum *whole.Sum) { sum.End(r.offset) })
+		if h.writerAt == nil { // otherwise the file may go on to grow
+			h.turns.tell(func(sum *whole.Sum) { sum.End(r.offset) })
+		}
 	}
 	return n, err
 }
