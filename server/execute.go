@@ -389,6 +389,7 @@ func (s *session) fstat(h *handle) (fs.FileInfo, error) {
 func (s *session) fsetstat(r *request) error {
 	if setstater, ok := r.handle.file.(FileSetstater); ok {
 		if r.attrs.Has(wire.AttrSize) {
+			r.handle.resized.Store(true)
 			r.handle.turns.tell(func(sum *whole.Sum) { sum.Resize(r.attrs.Size) })
 		}
 		return s.view.changed(setstater.Setstat(r.attrs), opFsetstat, r.handle.path, "", &r.attrs)
