@@ -606,7 +606,10 @@ func (f *ViewFile) Truncate(size int64) error {
 
 func (f *ViewFile) setstat(attrs wire.Attrs) error {
 	if setstater, ok := f.file.(FileSetstater); ok {
-		return setstater.Setstat(attrs)
+		// This very error means that only the wrapper has the method.
+		if err := setstater.Setstat(attrs); err != errUnsupported {
+			return err
+		}
 	}
 	return f.view.setstat(f.ctx, f.name, attrs)
 }
