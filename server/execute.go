@@ -55,12 +55,13 @@ func (w *worker) refuse(s *session, r *request) {
 // executeRare executes all requests but READ and WRITE.
 func (w *worker) executeRare(s *session, r *request) {
 	ctx, v := s.ctx, s.view
-	if !v.takesTurns && r.takesLong() {
-		if err := s.costly.begin(ctx, v.user, r); err != nil {
+	if r.op != opCheckFileName { // which also hashes, in turns of its own
+		end, err := s.beginLong(r)
+		if err != nil {
 			w.status(s, r, err)
 			return
 		}
-		defer s.costly.end()
+		defer end()
 	}
 	if r.beneath != nil {
 		ctx = WithBeneath(ctx, r.beneath.top)

@@ -441,11 +441,27 @@ func TestExpensiveRequestsWaitForTheirTurn(t *testing.T) {
 		c.put("/f", "text")
 		h := c.open("/f", wire.OpenRead)
 		a := c.answers()
-		release := work.Occupy(t.Context())
+		release := work.Occupy(t.Context(), 0)
 		hash := c.ask(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "md5"})
 		long := c.ask(stat(strings.Repeat("/.", 1000) + "/f"))
+		both := c.ask(hashOfLongPath)
 		a.expect(c.ask(stat("/f")))
 		release()
-		a.expect(hash, long)
+		a.expect(hash, long, both)
+	})
+}
+
+// hashOfLongPath is expensive in two ways.
+var hashOfLongPath = wire.CheckFile{Name: wire.ExtCheckFileName,
+	Target: []byte(strings.Repeat("/.", 1000) + "/f"), Algorithms: "md5"}
+
+// TestHashOfLongPath: a request that is expensive in two ways never waits for a second turn while
+// it has one, which might not come.
+func TestHashOfLongPath(t *testing.T) {
+	var work server.Work
+	bubble(t, memfs.New(0), &server.Options{Work: &work}, func(t *testing.T, c *raw) {
+		c.put("/f", "text")
+		defer work.Occupy(t.Context(), 1)()
+		c.answers().expect(c.ask(hashOfLongPath))
 	})
 }

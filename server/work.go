@@ -125,3 +125,11 @@ func (r *request) takesLong() bool {
 	return len(r.path)+len(r.path2)+len(text) > 2*longPath &&
 		strings.Count(r.path, "/")+strings.Count(r.path2, "/")+strings.Count(text, "/") > longPath
 }
+
+// beginLong waits for a turn if the request's paths are long, unless the backend does that itself.
+func (s *session) beginLong(r *request) (end func(), err error) {
+	if s.view.takesTurns || !r.takesLong() {
+		return func() {}, nil
+	}
+	return s.costly.end, s.costly.begin(s.ctx, s.view.user, r)
+}
