@@ -451,6 +451,23 @@ func TestExpensiveRequestsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
+// TestLongPathsInFoldersTakeTurns: finding the folder of a long path is expensive whatever is in it.
+func TestLongPathsInFoldersTakeTurns(t *testing.T) {
+	tree, err := server.NewFolders(server.Folder{Path: "/", FS: alike{memfs.New(0)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work server.Work
+	bubble(t, tree, &server.Options{Work: &work}, func(t *testing.T, c *raw) {
+		a := c.answers()
+		release := work.Occupy(t.Context(), 0)
+		long := c.ask(stat(strings.Repeat("/x", 1000)))
+		a.expect(c.ask(stat("/f")))
+		release()
+		a.expect(long)
+	})
+}
+
 // hashOfLongPath is expensive in two ways.
 var hashOfLongPath = wire.CheckFile{Name: wire.ExtCheckFileName,
 	Target: []byte(strings.Repeat("/.", 1000) + "/f"), Algorithms: "md5"}

@@ -102,8 +102,8 @@ func inOrder(all []waiter) []waiter {
 }
 
 // WithWork returns a context with which the view's methods wait, before work that takes much
-// processor time, until w gives the view's user a turn. Only trees of package osfs have such work.
-// Serve uses Options.Work in the same way.
+// processor time, until w gives the view's user a turn. Only trees of package osfs have such work,
+// and [Folders]. Serve uses Options.Work in the same way.
 func (v *View) WithWork(ctx context.Context, w *Work) context.Context {
 	if !v.takesTurns {
 		return ctx
