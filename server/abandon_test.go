@@ -2,6 +2,9 @@ package server_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"sync"
@@ -43,6 +46,66 @@ func (f *endingFile) end(how string) error {
 
 func (f *endingFile) Close() error   { return f.end("close") }
 func (f *endingFile) Abandon() error { return f.end("abandon") }
+
+// broken is a tree whose files opened for writing lack something.
+type broken struct {
+	*endings
+	lacks func(f *endingFile) server.File
+}
+
+func (b broken) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	file, err := b.endings.Open(ctx, name, flags, attrs)
+	if f, ok := file.(*endingFile); ok {
+		return b.lacks(f), err
+	}
+	return file, err
+}
+
+// statless cannot be described.
+type statless struct{ *endingFile }
+
+func (statless) Stat() (fs.FileInfo, error) { return nil, errors.New("the disk is broken") }
+
+// TestOpenFails: a file that is open when OPEN fails is abandoned. If it was closed, the empty file
+// would take the place of the old one.
+func TestOpenFails(t *testing.T) {
+	for name, one := range map[string]struct {
+		lacks  func(f *endingFile) server.File
+		policy server.Policy
+		flags  uint32
+	}{
+		"without a size": {func(f *endingFile) server.File { return statless{f} },
+			server.Policy{Quota: server.NewQuota(100, 0)}, create},
+		"not writable": {func(f *endingFile) server.File {
+			return struct {
+				server.File
+				server.FileAbandoner
+			}{f, f}
+		}, server.Policy{}, create},
+		"not readable": {func(f *endingFile) server.File {
+			return struct {
+				server.File
+				server.FileAbandoner
+				io.WriterAt
+			}{f, f, f}
+		}, server.Policy{}, create | wire.OpenRead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend := broken{&endings{FS: memfs.New(0)}, one.lacks}
+			view, err := server.NewView(backend, &one.policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := view.Open(t.Context(), "/f", one.flags, wire.Attrs{}); err == nil {
+				t.Error("it was opened")
+			}
+			if want := []string{"abandon /f"}; !slices.Equal(backend.seen, want) {
+				t.Errorf("the backend saw %q, want %q", backend.seen, want)
+			}
+		})
+	}
+}
 
 // TestAbandonedFiles: only what the client closed, and all of whose writes went well, counts as
 // uploaded.

@@ -226,6 +226,21 @@ func end(file File, how Ending) error {
 	return file.Close()
 }
 
+// appears reports whether closing a file may make it appear, with what others have written to it.
+func appears(file File) bool {
+	for {
+		switch f := file.(type) {
+		case *quotedFile:
+			file = f.File
+		case *ruledFile:
+			file = f.File
+		default:
+			_, ok := file.(FileEnder)
+			return ok
+		}
+	}
+}
+
 // FileHasher is a file that knows hashes of itself, although it may not be readable. Hash returns
 // the hash of a range by an algorithm of check-file, such as "md5". Absent, or
 // errors.ErrUnsupported: the file is read and hashed.

@@ -55,12 +55,13 @@ func (w *worker) refuse(s *session, r *request) {
 // executeRare executes all requests but READ and WRITE.
 func (w *worker) executeRare(s *session, r *request) {
 	ctx, v := s.ctx, s.view
-	if !v.takesTurns && r.takesLong() {
-		if err := s.costly.begin(ctx, v.user, r); err != nil {
+	if r.op != opCheckFileName { // which also hashes, in turns of its own
+		end, err := s.beginLong(r)
+		if err != nil {
 			w.status(s, r, err)
 			return
 		}
-		defer s.costly.end()
+		defer end()
 	}
 	if r.beneath != nil {
 		ctx = WithBeneath(ctx, r.beneath.top)
@@ -241,7 +242,9 @@ func (s *session) readAt(r *request) (int, error) {
 	h.moved.Add(int64(n), 0)
 	if n == 0 && err == io.EOF {
 		h.sawEnd.Store(true)
-		h.turns.tell(func(sum *whole.Sum) { sum.End(r.offset) })
+		if h.writerAt == nil { // otherwise the file may go on to grow
+			h.turns.tell(func(sum *whole.Sum) { sum.End(r.offset) })
+		}
 	}
 	return n, err
 }
@@ -387,6 +390,7 @@ func (s *session) fstat(h *handle) (fs.FileInfo, error) {
 func (s *session) fsetstat(r *request) error {
 	if setstater, ok := r.handle.file.(FileSetstater); ok {
 		if r.attrs.Has(wire.AttrSize) {
+			r.handle.resized.Store(true)
 			r.handle.turns.tell(func(sum *whole.Sum) { sum.Resize(r.attrs.Size) })
 		}
 		return s.view.changed(setstater.Setstat(r.attrs), opFsetstat, r.handle.path, "", &r.attrs)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/samename"
+	"github.com/usftp/usftp/server/internal/turn"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -217,9 +218,12 @@ func (t *Folders) real(ctx context.Context, name string) (string, error) {
 // resolve works like real, with at most *most queries to the folders.
 func (t *Folders) resolve(ctx context.Context, name string, most *int) (string, error) {
 	for ; *most > 0; *most-- {
-		p := t.at(ctx, name)
+		p, made, err := t.seek(ctx, name)
+		if err != nil {
+			return "", err
+		}
 		resolver, ok := p.view.fs.(RealPather)
-		if !ok || p.path == "/" || t.made(p.full) {
+		if !ok || p.path == "/" || made {
 			return p.full, nil
 		}
 		resolved, err := resolver.RealPath(ctx, p.path)
@@ -244,6 +248,23 @@ func (t *Folders) resolve(ctx context.Context, name string, most *int) (string, 
 	}
 	return "", errManyLinks
 }
+
+// seek returns the place of a path without links, and whether it is made. For a long path it waits
+// for a turn, which ends before the folder is asked: that takes turns of its own.
+func (t *Folders) seek(ctx context.Context, name string) (p place, made bool, err error) {
+	if len(name) > 2*longPath {
+		end, err := turn.Take(ctx)
+		if err != nil {
+			return p, false, err
+		}
+		defer end()
+	}
+	p = t.at(ctx, name)
+	return p, t.made(p.full), nil
+}
+
+// TakesTurns is for this package only: resolving a long path waits for a turn, here as in a folder.
+func (t *Folders) TakesTurns() {}
 
 // locate is the only way from a client's path to its place. follow is set if a link in the last
 // element is followed.

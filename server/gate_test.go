@@ -81,3 +81,60 @@ func TestGate(t *testing.T) {
 		t.Error("the refused rename was made")
 	}
 }
+
+// appearing is a file that appears when it is closed.
+type appearing struct{ *endingFile }
+
+func (appearing) Replaces() (fs.FileInfo, error) { return nil, fs.ErrNotExist }
+
+func (f appearing) End(how server.Ending) (fs.FileInfo, error) {
+	if how == server.Closed {
+		return nil, f.Close()
+	}
+	return nil, f.Abandon()
+}
+
+// TestGateOfFilesRead: a file that was opened for writing and only read is a download, of which no
+// gate is asked, unless closing it changes something all the same.
+func TestGateOfFilesRead(t *testing.T) {
+	whole := func(f *endingFile) server.File { return f }
+	hidden := func(f *endingFile) server.File { return appearing{f} }
+	for name, one := range map[string]struct {
+		kind   func(f *endingFile) server.File
+		attrs  wire.Attrs // that are set before
+		policy server.Policy
+		asked  int
+	}{
+		"read":              {whole, wire.Attrs{}, server.Policy{}, 0},
+		"times set":         {whole, wire.Attrs{Flags: wire.AttrACModTime}, server.Policy{}, 0},
+		"cut":               {whole, wire.Attrs{Flags: wire.AttrSize, Size: 2}, server.Policy{}, 1},
+		"written by others": {hidden, wire.Attrs{}, server.Policy{}, 1},
+		"written by others, under limits": {hidden, wire.Attrs{},
+			server.Policy{Quota: server.NewQuota(100, 0), MaxFileSize: 100}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend := broken{&endings{FS: memfs.New(0)}, one.kind}
+			start(t, backend.FS, nil).put("/f", "text")
+			asked := 0
+			c := start(t, backend, &server.Options{Policy: one.policy,
+				Gate: func(e server.Event) (func(error), error) {
+					asked++
+					if !e.Upload {
+						t.Errorf("the gate is asked about %+v", e)
+					}
+					return nil, errGate
+				}})
+			h := c.open("/f", wire.OpenRead|wire.OpenWrite)
+			if one.attrs.Flags != 0 {
+				c.ok(wire.Fsetstat{Handle: h, Attrs: one.attrs})
+			}
+			c.do(wire.Read{Handle: h, Length: 4}).data(t)
+			c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
+			c.over()
+			wanted := []string{"close /f", "abandon /f"}[one.asked:]
+			if asked != one.asked || !slices.Equal(backend.seen, wanted[:1]) {
+				t.Errorf("the gate was asked %d times, and the backend saw %q", asked, backend.seen)
+			}
+		})
+	}
+}

@@ -40,8 +40,9 @@ type handle struct {
 	closing bool        // CLOSE has arrived: nothing may follow it
 	turns   turns
 
-	moved  Transfer
-	sawEnd atomic.Bool // a READ was answered with the end of the file
+	moved   Transfer
+	sawEnd  atomic.Bool // a READ was answered with the end of the file
+	resized atomic.Bool // by FSETSTAT
 	// the first failure; a file with a gap must not look complete
 	writeError atomic.Pointer[error]
 }

@@ -123,7 +123,12 @@ func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func()
 		}
 		return r.handle.readerAt, func() {}, nil
 	}
+	end, err := s.beginLong(r)
+	if err != nil {
+		return nil, nil, err
+	}
 	file, err := s.view.open(s.ctx, r.path, wire.OpenRead, wire.Attrs{})
+	end()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -127,6 +128,45 @@ func TestViewFileAsksThePolicy(t *testing.T) {
 					t.Error("the file can do more than it asks about")
 				}
 				f.Close()
+			}
+		})
+	}
+}
+
+// TestViewFileSetsByPath: a backend whose files cannot change their attributes is asked by their
+// paths, whatever limits apply.
+func TestViewFileSetsByPath(t *testing.T) {
+	for name, policy := range map[string]server.Policy{
+		"no limits":  {},
+		"quota":      {Quota: server.NewQuota(100, 0)},
+		"size":       {MaxFileSize: 100},
+		"all limits": {Quota: server.NewQuota(100, 0), MaxFileSize: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend := broken{&endings{FS: memfs.New(0)}, func(f *endingFile) server.File {
+				return struct {
+					server.File
+					io.WriterAt
+				}{f, f}
+			}}
+			view, err := server.NewView(backend, &policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := view.Create(t.Context(), "/f", wire.Attrs{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.WriteAt([]byte("longer text"), 0)
+			if err = errors.Join(err, f.Truncate(4), f.Close()); err != nil {
+				t.Error(err)
+			}
+			info, err := backend.Stat(t.Context(), "/f")
+			if err != nil || info.Size() != 4 {
+				t.Errorf("the file has become %v, %v", info, err)
+			}
+			if q := policy.Quota; q != nil {
+				want(t, usage(q), [2]int64{4, 1})
 			}
 		})
 	}

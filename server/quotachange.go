@@ -379,7 +379,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	info, err := v.statOpen(ctx, file, name)
 	if err != nil {
 		release()
-		file.Close()
+		end(file, Abandoned)
 		return nil, err
 	}
 	key := identityOf(info, name)

@@ -74,10 +74,12 @@ func (v *View) Reporting(r *Reporter) *View {
 	return &reporting
 }
 
-// closed returns the event for the file's successful end.
+// closed returns the event for the file's successful end. A file opened for writing and then only
+// read was downloaded, unless it was changed in another way.
 func (h *handle) closed() Event {
 	e := Event{Kind: FileClosed, Path: h.path, Transfer: &h.moved, Took: time.Since(h.opened)}
 	e.Read, e.Written = h.moved.Moved()
-	e.Upload = e.Written > 0 || e.Read == 0 && h.writerAt != nil
+	e.Upload = e.Written > 0 || h.writerAt != nil &&
+		(e.Read == 0 || h.resized.Load() || appears(h.file))
 	return e
 }

@@ -441,11 +441,44 @@ func TestExpensiveRequestsWaitForTheirTurn(t *testing.T) {
 		c.put("/f", "text")
 		h := c.open("/f", wire.OpenRead)
 		a := c.answers()
-		release := work.Occupy(t.Context())
+		release := work.Occupy(t.Context(), 0)
 		hash := c.ask(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "md5"})
 		long := c.ask(stat(strings.Repeat("/.", 1000) + "/f"))
+		both := c.ask(hashOfLongPath)
 		a.expect(c.ask(stat("/f")))
 		release()
-		a.expect(hash, long)
+		a.expect(hash, long, both)
+	})
+}
+
+// TestLongPathsInFoldersTakeTurns: finding the folder of a long path is expensive whatever is in it.
+func TestLongPathsInFoldersTakeTurns(t *testing.T) {
+	tree, err := server.NewFolders(server.Folder{Path: "/", FS: alike{memfs.New(0)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work server.Work
+	bubble(t, tree, &server.Options{Work: &work}, func(t *testing.T, c *raw) {
+		a := c.answers()
+		release := work.Occupy(t.Context(), 0)
+		long := c.ask(stat(strings.Repeat("/x", 1000)))
+		a.expect(c.ask(stat("/f")))
+		release()
+		a.expect(long)
+	})
+}
+
+// hashOfLongPath is expensive in two ways.
+var hashOfLongPath = wire.CheckFile{Name: wire.ExtCheckFileName,
+	Target: []byte(strings.Repeat("/.", 1000) + "/f"), Algorithms: "md5"}
+
+// TestHashOfLongPath: a request that is expensive in two ways never waits for a second turn while
+// it has one, which might not come.
+func TestHashOfLongPath(t *testing.T) {
+	var work server.Work
+	bubble(t, memfs.New(0), &server.Options{Work: &work}, func(t *testing.T, c *raw) {
+		c.put("/f", "text")
+		defer work.Occupy(t.Context(), 1)()
+		c.answers().expect(c.ask(hashOfLongPath))
 	})
 }

@@ -90,6 +90,14 @@ func TestSums(t *testing.T) {
 			c.do(wire.Read{Handle: h, Length: 4})
 			c.close(h)
 		}, text},
+		"read to its end, then stretched": {func(c *raw) {
+			h := c.open("/f", create|wire.OpenRead)
+			c.ok(wire.Write{Handle: h, Data: []byte(text)})
+			want(c.t, c.status(wire.Read{Handle: h, Offset: uint64(len(text)), Length: 4}),
+				wire.EOF)
+			c.ok(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrSize, Size: 100}})
+			c.close(h)
+		}, "none"},
 		"read with the right to write": {func(c *raw) {
 			h := c.open("/f", wire.OpenWrite|wire.OpenRead)
 			c.do(wire.Read{Handle: h, Length: 100})

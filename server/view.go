@@ -127,13 +127,14 @@ func (v *View) open(ctx context.Context, name string, flags uint32,
 		}
 	}
 	file, err := v.quotaOpen(ctx, name, flags, &attrs, func() (File, error) {
-		return opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
+		file, err := opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
+		if err == nil && file == nil {
+			err = errUnsupported
+		}
+		return file, err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case file == nil:
-		return nil, errUnsupported
 	}
 	return v.ruled(file, flags), nil
 }
@@ -492,6 +493,7 @@ type ViewFile struct {
 	view   *View
 	ctx    context.Context
 	name   string
+	flags  uint32
 	file   File
 	reader io.ReaderAt
 	writer io.WriterAt
@@ -506,7 +508,7 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 	if err != nil {
 		return nil, err
 	}
-	f := &ViewFile{view: v, ctx: ctx, name: name, file: file}
+	f := &ViewFile{view: v, ctx: ctx, name: name, flags: flags, file: file}
 	ok := true
 	if flags&wire.OpenRead != 0 {
 		f.reader, ok = file.(io.ReaderAt)
@@ -515,7 +517,7 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 		f.writer, ok = file.(io.WriterAt)
 	}
 	if !ok {
-		file.Close()
+		f.Abandon(errUnsupported)
 		return nil, errUnsupported
 	}
 	return f, nil
@@ -604,7 +606,10 @@ func (f *ViewFile) Truncate(size int64) error {
 
 func (f *ViewFile) setstat(attrs wire.Attrs) error {
 	if setstater, ok := f.file.(FileSetstater); ok {
-		return setstater.Setstat(attrs)
+		// This very error means that only the wrapper has the method.
+		if err := setstater.Setstat(attrs); err != errUnsupported {
+			return err
+		}
 	}
 	return f.view.setstat(f.ctx, f.name, attrs)
 }
@@ -615,7 +620,7 @@ func (f *ViewFile) Close() error { return f.file.Close() }
 // Abandon is called instead of Close on a file that the client did not complete, with the reason;
 // see [FileAbandoner] and [Ending].
 func (f *ViewFile) Abandon(reason error) error {
-	if f.writer == nil {
+	if f.flags&wire.OpenWrite == 0 {
 		return f.file.Close()
 	}
 	return end(f.file, abandoned(reason))

@@ -102,8 +102,8 @@ func inOrder(all []waiter) []waiter {
 }
 
 // WithWork returns a context with which the view's methods wait, before work that takes much
-// processor time, until w gives the view's user a turn. Only trees of package osfs have such work.
-// Serve uses Options.Work in the same way.
+// processor time, until w gives the view's user a turn. Only trees of package osfs have such work,
+// and [Folders]. Serve uses Options.Work in the same way.
 func (v *View) WithWork(ctx context.Context, w *Work) context.Context {
 	if !v.takesTurns {
 		return ctx
@@ -124,4 +124,12 @@ func (r *request) takesLong() bool {
 	}
 	return len(r.path)+len(r.path2)+len(text) > 2*longPath &&
 		strings.Count(r.path, "/")+strings.Count(r.path2, "/")+strings.Count(text, "/") > longPath
+}
+
+// beginLong waits for a turn if the request's paths are long, unless the backend does that itself.
+func (s *session) beginLong(r *request) (end func(), err error) {
+	if s.view.takesTurns || !r.takesLong() {
+		return func() {}, nil
+	}
+	return s.costly.end, s.costly.begin(s.ctx, s.view.user, r)
 }

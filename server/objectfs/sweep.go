@@ -1,6 +1,7 @@
 package objectfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,8 +9,9 @@ import (
 
 // Sweep removes the leftovers of uploads that nobody has continued for the given age, in this part
 // of the bucket: of abandoned uploads, and of processes that died. An age of 7 days leaves clients
-// time to come back.
-func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
+// time to come back. What it cannot remove does not keep it from the rest; it returns the first
+// error.
+func (f *FS) Sweep(ctx context.Context, age time.Duration) (first error) {
 	before := time.Now().Add(-age)
 	pending, err := f.state.Pending(ctx, f.prefix)
 	if err != nil {
@@ -23,23 +25,21 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 		}
 		if err := f.removeUpload(ctx, u.Name); err != nil && !absent(err) &&
 			!errors.Is(err, ErrLocked) {
-			return err
+			first = cmp.Or(first, err)
 		}
 	}
 	for token := ""; ; {
 		list, next, err := f.bucket.ListUploads(ctx, f.prefix, token)
 		if err != nil {
-			return err
+			return cmp.Or(first, err)
 		}
 		for _, s := range list {
 			if !known[s.ID] && s.Begun.Before(before) {
-				if err := f.abort(ctx, Upload{Target: s.Key, ID: s.ID}); err != nil {
-					return err
-				}
+				first = cmp.Or(first, f.abort(ctx, Upload{Target: s.Key, ID: s.ID}))
 			}
 		}
 		if next == "" || next == token {
-			return nil
+			return first
 		}
 		token = next
 	}

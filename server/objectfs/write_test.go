@@ -479,6 +479,13 @@ func TestSweep(t *testing.T) {
 	if n := b.bucket.Uploads(); n != 4 {
 		t.Errorf("%d uploads, want 4: none is an hour old", n)
 	}
+	failing := b.serve(&faulty{Bucket: b.bucket, broken: 1})
+	if err := failing.Sweep(context.Background(), -time.Hour); !errors.Is(err, errFault) {
+		t.Errorf("one upload cannot be removed, and the sweep returns %v", err)
+	}
+	if n := b.bucket.Uploads(); n != 2 {
+		t.Errorf("%d uploads, want those of the open file and of the one that cannot be removed", n)
+	}
 	b.must(b.fs.Sweep(context.Background(), -time.Hour))
 	if n := b.bucket.Uploads(); n != 1 {
 		t.Errorf("%d uploads, want only that of the open file", n)

@@ -635,6 +635,22 @@ func TestSweep(t *testing.T) {
 	a.there("d d/e d/g=")
 }
 
+// TestSweepGoesOn: what cannot be removed keeps no leftover elsewhere.
+func TestSweepGoesOn(t *testing.T) {
+	a := newAtomics(t)
+	for _, dir := range []string{"d", "e"} {
+		local := filepath.Join(a.dir, dir, ".upload-"+strings.Repeat("0", 32))
+		a.must(os.MkdirAll(local, 0o755))
+		a.abandoned("/"+dir+"/f", "half")
+	}
+	err := a.fs.Sweep(context.Background(), -time.Hour)
+	if broken, ok := errors.AsType[*fs.PathError](err); !ok || !errors.Is(err, syscall.EISDIR) ||
+		!strings.Contains(broken.Path, "/.upload-0000") {
+		t.Errorf("the sweep returned %v", err)
+	}
+	a.there("d d/? e e/?")
+}
+
 // TestUploadsKeepNothingOpen: whichever way uploads end.
 func TestUploadsKeepNothingOpen(t *testing.T) {
 	a := newAtomics(t)

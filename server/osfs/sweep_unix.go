@@ -3,10 +3,12 @@
 package osfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"os"
+	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +19,8 @@ const sweepDepth = 200
 
 // Sweep removes the leftovers of uploads that have not been resumed for an age: abandoned ones, and
 // those of servers that died. An age of 7 days leaves clients time to come back. It reads all
-// directories of a tree made by [NewAtomic], and does nothing in others.
+// directories of a tree made by [NewAtomic], and does nothing in others. What it cannot remove or
+// read does not keep it from the rest; it returns the first error.
 func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 	if !f.tree.atomic() {
 		return nil
@@ -29,17 +32,19 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 	return f.tree.uploads.sweep(ctx, top, time.Now().Add(-age), 0)
 }
 
-// sweep sweeps an open directory and those below it, and closes it. It skips unreadable
-// directories.
-func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time, depth int) error {
+// sweep sweeps an open directory and those below it, and closes it. It skips directories that
+// cannot be opened.
+func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time,
+	depth int) (first error) {
 	defer dir.Close()
 	for {
 		entries, err := dir.ReadDir(listBatch)
 		for _, entry := range entries {
+			name := path.Join(dir.Name(), entry.Name())
 			failed := control(dir, func(fd int) error {
 				switch {
 				case isHidden(entry.Name()):
-					return u.sweepUpload(fd, entry.Name(), before)
+					return named("remove", name, u.sweepUpload(fd, entry.Name(), before))
 				case !entry.IsDir() || depth == sweepDepth:
 					return ctx.Err()
 				}
@@ -48,17 +53,18 @@ func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time, dep
 				if err != nil {
 					return ctx.Err()
 				}
-				return u.sweep(ctx, os.NewFile(uintptr(below), entry.Name()), before, depth+1)
+				return u.sweep(ctx, os.NewFile(uintptr(below), name), before, depth+1)
 			})
-			if failed != nil {
-				return failed
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
+			first = cmp.Or(first, failed)
 		}
 		if errors.Is(err, io.EOF) {
-			return ctx.Err()
+			return cmp.Or(first, ctx.Err())
 		}
 		if err != nil {
-			return err
+			return cmp.Or(first, err)
 		}
 	}
 }

@@ -155,6 +155,19 @@ func occupy(t *testing.T, ctx context.Context, left int) (release func()) {
 // expensive work. One that ends soon waits for nothing.
 func TestLongLinksTakeTurns(t *testing.T) {
 	files, short, long := longLinks(t)
+	t.Run("directory", func(t *testing.T) { testLongLinks(t, files, short, long) })
+	tree, err := server.NewFolders(server.Folder{Path: "/", FS: files},
+		server.Folder{Path: "/other", Policy: server.Policy{ReadOnly: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("folders", func(t *testing.T) { testLongLinks(t, tree, short, long) })
+}
+
+func testLongLinks(t *testing.T, files interface {
+	server.FS
+	server.Remover
+}, short, long string) {
 	view, err := server.NewView(files, nil)
 	if err != nil {
 		t.Fatal(err)
