@@ -115,17 +115,23 @@ func (w *writer) settle(ctx context.Context, made Object) error {
 
 // closeTemporary leaves a file under a temporary name as parts, until it is renamed.
 func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
+	u := w.upload
+	u.Closed, u.Size, u.MTime, u.Last = true, w.size, w.mtime, parts[len(parts)-1].Number
 	if w.base != nil { // a short file, which was stored under this name
-		err := w.fs.state.Confirm(ctx, w.upload) // another file may be there by now
-		if err == nil {
-			err = w.fs.bucket.Delete(ctx, w.key, w.base.ETag)
+		// The old file goes when the new one is there for good, so that one of them always is. Update
+		// also fails if another session's file may be there by now.
+		if err := w.fs.state.Update(ctx, u); err != nil {
+			return err
 		}
+		err := w.fs.bucket.Delete(ctx, w.key, w.base.ETag)
+		if errors.Is(err, ErrPrecondition) {
+			return err
+		}
+		w.upload = u // the old file may be gone: giveUp keeps this one
 		if err != nil {
 			return err
 		}
 	}
-	u := w.upload
-	u.Closed, u.Size, u.MTime, u.Last = true, w.size, w.mtime, parts[len(parts)-1].Number
 	return w.fs.state.Unlock(ctx, u, true)
 }
 
