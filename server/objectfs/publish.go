@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"time"
 )
 
 // Close implements io.Closer: the written file appears, as a whole. After an error nothing of it
@@ -34,10 +35,12 @@ func (w *writer) closeUnchanged(ctx context.Context) error {
 	var err error
 	if w.upload.ID != "" {
 		w.upload.MTime = w.mtime
-	} else if !w.mtime.IsZero() {
+		return w.keep(ctx, w.upload)
+	}
+	if !w.mtime.IsZero() {
 		err = w.fs.state.SetTime(ctx, w.key, w.base.ETag, w.mtime)
 	}
-	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, w.upload.ID != ""))
+	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, false))
 }
 
 // publish makes an object of the written file.
@@ -132,6 +135,12 @@ func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
 			return err
 		}
 	}
+	return w.keep(ctx, u)
+}
+
+// keep releases the lock of an upload that the client has gone on with, and may again.
+func (w *writer) keep(ctx context.Context, u Upload) error {
+	u.Begun = time.Now() // for Sweep
 	return w.fs.state.Unlock(ctx, u, true)
 }
 
@@ -269,10 +278,10 @@ func (w *writer) giveUp(keep bool) error {
 	}
 	u := w.upload
 	if u.Closed { // the file that the client has closed before is still there
-		return w.fs.state.Unlock(ctx, u, true)
+		return w.keep(ctx, u)
 	}
 	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
-		return w.fs.state.Unlock(ctx, u, true)
+		return w.keep(ctx, u)
 	}
 	err := w.fs.abort(ctx, u)
 	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))

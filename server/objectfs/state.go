@@ -66,7 +66,7 @@ type Upload struct {
 	Target string    // the key of the future object, which differs for temporary names
 	ID     string    // of the upload in the bucket; "" until there is a part
 	Locked bool      // a session holds the write lock
-	Begun  time.Time // when it got its ID
+	Begun  time.Time // when it got its ID, or a client has last gone on with it
 	Closed bool      // the client has closed it: it is complete, and waits for its final name
 	Size   int64     // of a closed upload
 	Last   int       // the number of its last part

@@ -21,8 +21,17 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 		if u.Locked || !u.Begun.Before(before) {
 			continue
 		}
-		if err := f.removeUpload(ctx, u.Name); err != nil && !absent(err) &&
-			!errors.Is(err, ErrLocked) {
+		now, err := f.state.Lock(ctx, u.Name)
+		switch {
+		case errors.Is(err, ErrLocked):
+		case err != nil:
+			return err
+		case now.ID == "" || !now.Begun.Before(before): // a client has come back meanwhile
+			err = f.state.Unlock(ctx, now, now.ID != "")
+		default:
+			err = f.dropLocked(ctx, now)
+		}
+		if err != nil && !errors.Is(err, ErrLocked) {
 			return err
 		}
 	}

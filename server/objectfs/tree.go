@@ -164,7 +164,12 @@ func (f *FS) removeUpload(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	err = f.abort(ctx, u)
+	return f.dropLocked(ctx, u)
+}
+
+// dropLocked removes a pending upload whose lock it releases.
+func (f *FS) dropLocked(ctx context.Context, u Upload) error {
+	err := f.abort(ctx, u)
 	return errors.Join(err, f.state.Unlock(ctx, u, err != nil))
 }
 

@@ -350,7 +350,8 @@ func (o objects) Times(ctx context.Context, keys []string) (map[string]objectfs.
 	return found, err
 }
 
-// giveBack releases the locks of this node that no session holds.
+// giveBack releases the locks of this node that no session holds. Until now, clients may have gone
+// on with its uploads.
 func (s *Store) giveBack(t tx) error {
 	type lost struct {
 		right
@@ -369,8 +370,8 @@ func (s *Store) giveBack(t tx) error {
 		return err
 	}
 	for _, one := range all {
-		if _, err := t.exec(`UPDATE uploads SET node = '' WHERE bucket = $1 AND name = $2
-			AND node = $3 AND fence = $4`, one.bucket, []byte(one.name), s.node,
+		if _, err := t.exec(`UPDATE uploads SET node = '', begun = @now WHERE bucket = $1
+			AND name = $2 AND node = $3 AND fence = $4`, one.bucket, []byte(one.name), s.node,
 			one.fence); err != nil {
 			return err
 		}
@@ -379,9 +380,9 @@ func (s *Store) giveBack(t tx) error {
 }
 
 // forgetRights releases the locks of a node that has ended. If it is alive after all, and no other
-// session has taken them, it goes on.
+// session has taken them, it goes on. Until now, clients may have gone on with its uploads.
 func forgetRights(t tx, node string) error {
-	_, err := t.exec(`UPDATE uploads SET node = '' WHERE node = $1`, node)
+	_, err := t.exec(`UPDATE uploads SET node = '', begun = @now WHERE node = $1`, node)
 	return err
 }
 
