@@ -118,7 +118,7 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 	if err := f.bucket.Delete(ctx, key, i.object.ETag); err != nil {
 		return unlessRefused(err)
 	}
-	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, "", time.Time{}),
+	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, i.object.ETag, time.Time{}),
 		f.dropUpload(ctx, key)))
 }
 

@@ -297,7 +297,12 @@ func beyond(prefix string) []byte {
 // SetTime implements [objectfs.State]. A time that cannot be cleared does no harm: it has another
 // ETag.
 func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time) error {
-	err := o.store.doOne(ctx, func(t tx) error {
+	err := o.store.doOne(ctx, func(t tx) (err error) {
+		if mtime.IsZero() {
+			_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2 AND etag = $3`,
+				o.bucket, []byte(key), etag)
+			return err
+		}
 		return o.setTime(t, key, objectfs.Stamp{ETag: etag, MTime: mtime})
 	})
 	if mtime.IsZero() && errors.Is(err, ErrDown) {
@@ -306,6 +311,7 @@ func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time)
 	return err
 }
 
+// setTime sets or clears the time of a key, whatever there was.
 func (o objects) setTime(t tx, key string, stamp objectfs.Stamp) (err error) {
 	if stamp.MTime.IsZero() {
 		_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2`, o.bucket, []byte(key))

@@ -96,7 +96,11 @@ func testObjects(t *testing.T, name string) {
 		got[oddName] != (objectfs.Stamp{ETag: "etag", MTime: at}) {
 		t.Errorf("times: %v", got)
 	}
-	must(t, two.SetTime(ctx, oddName, "", time.Time{}))
+	must(t, two.SetTime(ctx, oddName, "old", time.Time{}))
+	if got := times(one, oddName)[oddName]; got.ETag != "etag" {
+		t.Errorf("the time of a newer object is cleared: %v", got)
+	}
+	must(t, two.SetTime(ctx, oddName, "etag", time.Time{}))
 	if got := times(one, oddName); len(got) != 0 || len(times(one)) != 0 {
 		t.Errorf("times: %v", got)
 	}
