@@ -219,6 +219,9 @@ func TestFaults(t *testing.T) {
 			rename("/f.filepart", "/f")), "/f", other, short},
 		{"long, renamed", has("/f", longer), upload("/f.filepart", truncate, 0, long).then(
 			rename("/f.filepart", "/f")), "/f", longer, long},
+		{"long, in place of a short temporary one, renamed", has("/f.filepart", other),
+			upload("/f.filepart", truncate, 0, long).then(rename("/f.filepart", "/f")), "/f", "",
+			long},
 		{"long, renamed to a new name", func(*bench) {},
 			upload("/f.filepart", truncate, 0, long).then(rename("/f.filepart", "/f")), "/f", "",
 			long},

@@ -60,9 +60,9 @@ func (m *MemoryState) Settle(ctx context.Context, u Upload, key string, made Sta
 	if m.Confirm(ctx, u) != nil {
 		return nil
 	}
-	if err := m.SetTime(ctx, key, made.ETag, made.MTime); err != nil {
-		return err
-	}
+	m.mu.Lock()
+	m.stamp(key, made)
+	m.mu.Unlock()
 	return m.Unlock(ctx, u, false)
 }
 
@@ -121,15 +121,22 @@ func (m *MemoryState) Pending(_ context.Context, prefix string) (list []Upload, 
 func (m *MemoryState) SetTime(_ context.Context, key, etag string, mtime time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if mtime.IsZero() {
+	if !mtime.IsZero() || m.times[key].ETag == etag {
+		m.stamp(key, Stamp{etag, mtime})
+	}
+	return nil
+}
+
+// stamp sets or clears the time of a key. The caller holds the lock.
+func (m *MemoryState) stamp(key string, s Stamp) {
+	if s.MTime.IsZero() {
 		delete(m.times, key)
-		return nil
+		return
 	}
 	if m.times == nil {
 		m.times = map[string]Stamp{}
 	}
-	m.times[key] = Stamp{etag, mtime}
-	return nil
+	m.times[key] = s
 }
 
 // CopyTime implements [State].

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"time"
 )
 
 // Close implements io.Closer: the written file appears, as a whole. After an error nothing of it
@@ -34,10 +35,12 @@ func (w *writer) closeUnchanged(ctx context.Context) error {
 	var err error
 	if w.upload.ID != "" {
 		w.upload.MTime = w.mtime
-	} else if !w.mtime.IsZero() {
+		return w.keep(ctx, w.upload)
+	}
+	if !w.mtime.IsZero() {
 		err = w.fs.state.SetTime(ctx, w.key, w.base.ETag, w.mtime)
 	}
-	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, w.upload.ID != ""))
+	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, false))
 }
 
 // publish makes an object of the written file.
@@ -115,17 +118,29 @@ func (w *writer) settle(ctx context.Context, made Object) error {
 
 // closeTemporary leaves a file under a temporary name as parts, until it is renamed.
 func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
+	u := w.upload
+	u.Closed, u.Size, u.MTime, u.Last = true, w.size, w.mtime, parts[len(parts)-1].Number
 	if w.base != nil { // a short file, which was stored under this name
-		err := w.fs.state.Confirm(ctx, w.upload) // another file may be there by now
-		if err == nil {
-			err = w.fs.bucket.Delete(ctx, w.key, w.base.ETag)
+		// The old file goes when the new one is there for good, so that one of them always is. Update
+		// also fails if another session's file may be there by now.
+		if err := w.fs.state.Update(ctx, u); err != nil {
+			return err
 		}
+		err := w.fs.bucket.Delete(ctx, w.key, w.base.ETag)
+		if errors.Is(err, ErrPrecondition) {
+			return err
+		}
+		w.upload = u // the old file may be gone: giveUp keeps this one
 		if err != nil {
 			return err
 		}
 	}
-	u := w.upload
-	u.Closed, u.Size, u.MTime, u.Last = true, w.size, w.mtime, parts[len(parts)-1].Number
+	return w.keep(ctx, u)
+}
+
+// keep releases the lock of an upload that the client has gone on with, and may again.
+func (w *writer) keep(ctx context.Context, u Upload) error {
+	u.Begun = time.Now() // for Sweep
 	return w.fs.state.Unlock(ctx, u, true)
 }
 
@@ -263,10 +278,10 @@ func (w *writer) giveUp(keep bool) error {
 	}
 	u := w.upload
 	if u.Closed { // the file that the client has closed before is still there
-		return w.fs.state.Unlock(ctx, u, true)
+		return w.keep(ctx, u)
 	}
 	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
-		return w.fs.state.Unlock(ctx, u, true)
+		return w.keep(ctx, u)
 	}
 	err := w.fs.abort(ctx, u)
 	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))

@@ -208,7 +208,7 @@ func (f *FS) remove(ctx context.Context, o Object, u Upload) error {
 	if err := f.bucket.Delete(ctx, o.Key, o.ETag); err != nil {
 		return err
 	}
-	return f.state.SetTime(ctx, o.Key, "", time.Time{})
+	return f.state.SetTime(ctx, o.Key, o.ETag, time.Time{})
 }
 
 // renameDirectory copies all objects of a directory, and then deletes them. If it fails half way,

@@ -156,3 +156,47 @@ func TestHeldUpRemoval(t *testing.T) {
 	}
 	b.holds("/f", "newer")
 }
+
+// deleting is a bucket that tells when it has deleted an object.
+type deleting struct {
+	objectfs.Bucket
+	deleted func()
+}
+
+func (d *deleting) Delete(ctx context.Context, key, etag string) error {
+	err := d.Bucket.Delete(ctx, key, etag)
+	d.deleted()
+	return err
+}
+
+// TestRemovalLeavesNewerTime: an object was deleted, and before its time is cleared somebody else
+// stores another there, with a time. That stays.
+func TestRemovalLeavesNewerTime(t *testing.T) {
+	for name, do := range map[string]func(f *objectfs.FS) error{
+		"removed": func(f *objectfs.FS) error { return f.Remove(t.Context(), "/f") },
+		"moved":   func(f *objectfs.FS) error { return f.Rename(t.Context(), "/f", "/g") },
+	} {
+		b := newBench(t)
+		b.put("/f", "old")
+		b.must(b.fs.Setstat(t.Context(), "/f", timed(1e9)))
+		bucket := &deleting{Bucket: b.bucket, deleted: func() {
+			if u, err := b.state.Find(t.Context(), "f"); err == nil {
+				b.must(b.state.Unlock(t.Context(), u, false)) // as others do with a dead one's
+			}
+			w := b.write("/f", truncate)
+			b.at(w, 0, "newer")
+			b.must(w.Setstat(timed(2e9)))
+			b.must(w.Close())
+		}}
+		b.must(do(b.serve(bucket)))
+		info, err := b.fs.Stat(t.Context(), "/f")
+		b.must(err)
+		if got := info.ModTime().Unix(); got != 2e9 {
+			t.Errorf("%s: the time of the newer file is %d", name, got)
+		}
+		b.must(b.fs.Remove(t.Context(), "/f"))
+		if times, err := b.state.Times(t.Context(), []string{"f"}); err != nil || len(times) != 0 {
+			t.Errorf("%s: times are left: %v, %v", name, times, err)
+		}
+	}
+}

@@ -23,9 +23,10 @@ type State interface {
 	// recent cached facts: where the storage checks conditions it is not the last defence.
 	Confirm(ctx context.Context, u Upload) error
 
-	// Settle calls SetTime for the object that an upload has become, and Unlock for the upload, which
-	// is forgotten. If it fails the caller still holds the lock. It is a no-op if another session has
-	// taken the lock since Lock: then the time belongs to the other session's object.
+	// Settle sets the time of the object that an upload has become, or with the zero time clears
+	// any, and calls Unlock for the upload, which is forgotten. If it fails the caller still holds
+	// the lock. It is a no-op if another session has taken the lock since Lock: then the time belongs
+	// to the other session's object.
 	Settle(ctx context.Context, u Upload, key string, made Stamp) error
 
 	// Unlock releases the lock. The upload stays pending if keep is set, and is forgotten otherwise.
@@ -42,8 +43,8 @@ type State interface {
 	// Pending returns the uploads with IDs whose names begin with prefix.
 	Pending(ctx context.Context, prefix string) ([]Upload, error)
 
-	// SetTime sets the modification time of the object that has this ETag; the zero time clears it,
-	// whatever the ETag.
+	// SetTime sets the modification time of the object that has this ETag, and forgets any other. The
+	// zero time clears it, and leaves that of an object with another ETag, which has come since.
 	SetTime(ctx context.Context, key, etag string, mtime time.Time) error
 
 	// CopyTime gives a copy the modification time of the object it was made of.
@@ -66,7 +67,7 @@ type Upload struct {
 	Target string    // the key of the future object, which differs for temporary names
 	ID     string    // of the upload in the bucket; "" until there is a part
 	Locked bool      // a session holds the write lock
-	Begun  time.Time // when it got its ID
+	Begun  time.Time // when it got its ID, or a client has last gone on with it
 	Closed bool      // the client has closed it: it is complete, and waits for its final name
 	Size   int64     // of a closed upload
 	Last   int       // the number of its last part

@@ -23,8 +23,18 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) (first error) {
 		if u.Locked || !u.Begun.Before(before) {
 			continue
 		}
-		if err := f.removeUpload(ctx, u.Name); err != nil && !absent(err) &&
-			!errors.Is(err, ErrLocked) {
+		now, err := f.state.Lock(ctx, u.Name)
+		switch {
+		case errors.Is(err, ErrLocked):
+			continue
+		case err != nil: // the state does not answer
+			return cmp.Or(first, err)
+		case now.ID == "" || !now.Begun.Before(before): // a client has come back meanwhile
+			err = f.state.Unlock(ctx, now, now.ID != "")
+		default:
+			err = f.dropLocked(ctx, now)
+		}
+		if !errors.Is(err, ErrLocked) {
 			first = cmp.Or(first, err)
 		}
 	}

@@ -118,7 +118,7 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 	if err := f.bucket.Delete(ctx, key, i.object.ETag); err != nil {
 		return unlessRefused(err)
 	}
-	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, "", time.Time{}),
+	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, i.object.ETag, time.Time{}),
 		f.dropUpload(ctx, key)))
 }
 
@@ -164,7 +164,12 @@ func (f *FS) removeUpload(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	err = f.abort(ctx, u)
+	return f.dropLocked(ctx, u)
+}
+
+// dropLocked removes a pending upload whose lock it releases.
+func (f *FS) dropLocked(ctx context.Context, u Upload) error {
+	err := f.abort(ctx, u)
 	return errors.Join(err, f.state.Unlock(ctx, u, err != nil))
 }
 

@@ -493,3 +493,71 @@ func TestSweep(t *testing.T) {
 	b.missing("/abandoned")
 	b.missing("/closed.filepart")
 }
+
+// returning is a state whose clients come back while a sweep looks at its uploads.
+type returning struct {
+	*objectfs.MemoryState
+	back func()
+}
+
+func (r returning) Pending(ctx context.Context, prefix string) ([]objectfs.Upload, error) {
+	list, err := r.MemoryState.Pending(ctx, prefix)
+	r.back()
+	return list, err
+}
+
+// TestSweepLeavesWhatGoesOn: the age of an upload is counted from when its client has last gone on
+// with it.
+func TestSweepLeavesWhatGoesOn(t *testing.T) {
+	const week = 7 * 24 * time.Hour
+	ctx := t.Context()
+	rest := func(b *bench, name string) writer {
+		w := b.write(name, create)
+		b.at(w, 3*partSize, text(2*partSize))
+		return w
+	}
+	for _, one := range []struct {
+		name, file string
+		goOn       func(b *bench, name string)
+	}{
+		{"abandoned again", "/f", func(b *bench, name string) { b.must(rest(b, name).Abandon()) }},
+		{"opened and closed", "/f", func(b *bench, name string) {
+			b.must(b.write(name, create).Close())
+		}},
+		{"closed under a temporary name", "/f.filepart",
+			func(b *bench, name string) { b.must(rest(b, name).Close()) }},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			b := newBench(t)
+			w := b.write(one.file, truncate)
+			b.at(w, 0, text(4*partSize))
+			b.must(w.Abandon())
+			ages := func() {
+				u, err := b.state.Lock(ctx, one.file[1:])
+				b.must(err)
+				u.Begun = time.Now().Add(-week - time.Hour)
+				b.must(b.state.Unlock(ctx, u, true))
+			}
+			ages()
+			one.goOn(b, one.file)
+			b.must(b.fs.Sweep(ctx, week))
+			if b.bucket.Uploads() != 1 {
+				t.Error("what was gone on with is swept")
+			}
+			ages()
+			if one.file == "/f" { // what is closed cannot be gone on with
+				state := returning{b.state, func() { one.goOn(b, one.file) }}
+				sweeping := objectfs.New(b.bucket, &objectfs.Options{State: state})
+				b.must(sweeping.Sweep(ctx, week))
+				if b.bucket.Uploads() != 1 {
+					t.Error("what is gone on with meanwhile is swept")
+				}
+				ages()
+			}
+			b.must(b.fs.Sweep(ctx, week))
+			if b.bucket.Uploads() != 0 {
+				t.Error("what nobody goes on with is not swept")
+			}
+		})
+	}
+}

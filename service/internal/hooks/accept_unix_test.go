@@ -33,6 +33,7 @@ import (
 	"github.com/usftp/usftp/service/internal/hooks/clamdtest"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
+	"github.com/usftp/usftp/wire"
 )
 
 const virus = clamdtest.Virus
@@ -354,6 +355,45 @@ func TestGuardedObjects(t *testing.T) {
 		_, err := s.fs.Stat(t.Context(), "/half")
 		return errors.Is(err, fs.ErrNotExist)
 	})
+}
+
+// TestGuardedAppends: of a file that is appended to, what is checked is what appears, whatever
+// offsets the client gives.
+func TestGuardedAppends(t *testing.T) {
+	t.Parallel()
+	scanner := fakeClamd(t, func(contents []byte) string {
+		if bytes.Contains(contents, []byte(virus)) {
+			return "stream: Usftp.Test FOUND\x00"
+		}
+		return fmt.Sprintf("stream: %s FOUND\x00", contents)
+	})
+	h := startHooks(t, openStore(t, filepath.Join(t.TempDir(), "store.db")),
+		&Hook{Name: "clamd", On: []Kind{Accept}, Clamd: scanner, MaxSize: 1 << 20})
+	s := serveObjects(t, h)
+	for name, one := range map[string]struct {
+		offsets [3]int64
+		pieces  [3]string
+		says    string
+	}{
+		"at 0":         {[3]int64{}, [3]string{virus[:7], virus[7:], "clean"}, "Usftp.Test"},
+		"far ahead":    {[3]int64{0, 9 << 20, 5}, [3]string{"one", "two", "six"}, "onetwosix"},
+		"where it was": {[3]int64{0, 3, 6}, [3]string{"one", "two", "six"}, "onetwosix"},
+	} {
+		f, err := s.fs.(server.Opener).Open(t.Context(), "/"+name,
+			wire.OpenWrite|wire.OpenCreate|wire.OpenAppend, wire.Attrs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, piece := range one.pieces {
+			if _, err := f.(io.WriterAt).WriteAt([]byte(piece), one.offsets[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Close(); err == nil || err.Error() != "refused by clamd: "+one.says {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.absent(name)
+	}
 }
 
 // TestSpoolIsBounded: what waits to be checked takes so much of the disk and no more; files beyond

@@ -101,7 +101,8 @@ func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 		return file, err
 	}
 	w := &guardedObject{objectWriter: file.(objectWriter), all: g, session: ctx, name: name,
-		spool: &spool{budget: &g.guard.gates[0].spooled, most: g.guard.most()}}
+		appends: flags&wire.OpenAppend != 0,
+		spool:   &spool{budget: &g.guard.gates[0].spooled, most: g.guard.most()}}
 	info, err := w.Stat()
 	if err == nil && info.Size() > 0 {
 		err = errInPlace // it is stored, or was closed before, or would be resumed
@@ -142,15 +143,21 @@ type guardedObject struct {
 	all     *guardedObjects
 	session context.Context
 	name    string
+	appends bool // all writes go to the end, and come one at a time
 	spool   *spool
 }
 
-// WriteAt implements io.WriterAt.
+// WriteAt implements io.WriterAt. The copy gets the bytes that the object gets, where it gets them.
 func (w *guardedObject) WriteAt(p []byte, offset int64) (int, error) {
-	n, err := w.objectWriter.WriteAt(p, offset)
-	if err == nil {
-		w.spool.WriteAt(p, offset)
+	if w.appends {
+		info, err := w.Stat()
+		if err != nil {
+			return 0, err
+		}
+		offset = info.Size()
 	}
+	n, err := w.objectWriter.WriteAt(p, offset)
+	w.spool.WriteAt(p[:n], offset)
 	return n, err
 }
 

@@ -283,11 +283,12 @@ func (s *Store) Records(ctx context.Context, user string, since, until time.Time
 	}
 	for {
 		var page []Record
-		n := 0
+		var n int
+		var made int64
+		var id string
 		if err := s.doOne(ctx, func(t tx) error {
-			page, n = nil, 0
-			var made int64
-			var id, text string
+			page, n = nil, 0 // it may be another try
+			var text string
 			where, args := "", []any{from, after, to, recordsAtOnce}
 			if user != "" {
 				where, args = "AND (name = $5 OR name = '')", append(args, column(user))
@@ -303,7 +304,6 @@ func (s *Store) Records(ctx context.Context, user string, since, until time.Time
 						page = append(page, r.exact())
 					}
 					n++
-					from, after = made, id
 				})
 		}); err != nil {
 			return err
@@ -316,6 +316,7 @@ func (s *Store) Records(ctx context.Context, user string, since, until time.Time
 		if n < recordsAtOnce {
 			return nil
 		}
+		from, after = made, id
 	}
 }
 

@@ -4,13 +4,19 @@ package store
 
 import (
 	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // trailOf reads the audit trail.
@@ -74,6 +80,84 @@ func testTrail(t *testing.T, name string) {
 	}
 	one.KeepRecords(30 * time.Minute)
 	wantTrail(t, two, many)
+}
+
+// conflicting is a database in which a SELECT of records conflicts with another transaction once,
+// when it has returned some.
+type conflicting struct {
+	database driver.Driver
+	name     string
+	rows     int // that are returned before
+}
+
+func (c *conflicting) Driver() driver.Driver { return c.database }
+
+func (c *conflicting) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.database.Open(c.name)
+	return conflictingConn{conn, c}, err
+}
+
+type conflictingConn struct {
+	driver.Conn
+	all *conflicting
+}
+
+func (c conflictingConn) Prepare(query string) (driver.Stmt, error) {
+	prepared, err := c.Conn.Prepare(query)
+	return conflictingStmt{prepared, c.all}, err
+}
+
+type conflictingStmt struct {
+	driver.Stmt
+	all *conflicting
+}
+
+func (s conflictingStmt) QueryContext(ctx context.Context,
+	args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	return conflictingRows{rows, s.all}, err
+}
+
+type conflictingRows struct {
+	driver.Rows
+	all *conflicting
+}
+
+func (r conflictingRows) Next(row []driver.Value) error {
+	if r.all.rows--; r.all.rows == 0 {
+		return &pgconn.PgError{Code: "40001"}
+	}
+	return r.Rows.Next(row)
+}
+
+// TestTrailAfterConflict: all records are read, also if the database breaks off somewhere in a page
+// and the page is read again.
+func TestTrailAfterConflict(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "store.db")
+	s := silentNode(t, name)
+	const many = 2*recordsAtOnce + 7
+	for i := range many {
+		s.Record(Record{Time: time.Now(), Kind: "file closed", Path: fmt.Sprint("/", i)})
+	}
+	s.trail.flush(t.Context(), s)
+	for _, rows := range []int{1, 2, recordsAtOnce, recordsAtOnce + 9, many} {
+		broken := &conflicting{s.db.Driver(), name, rows}
+		sound := s.db.DB
+		s.db.DB = sql.OpenDB(broken)
+		all := trailOf(t, s, "", time.Time{}, time.Time{})
+		s.db.DB.Close()
+		s.db.DB = sound
+		if len(all) != many || broken.rows > 0 {
+			t.Errorf("a conflict at row %d: %d records, want %d", rows, len(all), many)
+			continue
+		}
+		for i, r := range all {
+			if r.Path != fmt.Sprint("/", i) {
+				t.Fatalf("a conflict at row %d: record %d is %s", rows, i, r.Path)
+			}
+		}
+	}
 }
 
 // testStatementsOfTrail: a record costs no statement of its own.

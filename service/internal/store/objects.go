@@ -297,7 +297,12 @@ func beyond(prefix string) []byte {
 // SetTime implements [objectfs.State]. A time that cannot be cleared does no harm: it has another
 // ETag.
 func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time) error {
-	err := o.store.doOne(ctx, func(t tx) error {
+	err := o.store.doOne(ctx, func(t tx) (err error) {
+		if mtime.IsZero() {
+			_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2 AND etag = $3`,
+				o.bucket, []byte(key), etag)
+			return err
+		}
 		return o.setTime(t, key, objectfs.Stamp{ETag: etag, MTime: mtime})
 	})
 	if mtime.IsZero() && errors.Is(err, ErrDown) {
@@ -306,6 +311,7 @@ func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time)
 	return err
 }
 
+// setTime sets or clears the time of a key, whatever there was.
 func (o objects) setTime(t tx, key string, stamp objectfs.Stamp) (err error) {
 	if stamp.MTime.IsZero() {
 		_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2`, o.bucket, []byte(key))
@@ -350,7 +356,8 @@ func (o objects) Times(ctx context.Context, keys []string) (map[string]objectfs.
 	return found, err
 }
 
-// giveBack releases the locks of this node that no session holds.
+// giveBack releases the locks of this node that no session holds. Until now, clients may have gone
+// on with its uploads.
 func (s *Store) giveBack(t tx) error {
 	type lost struct {
 		right
@@ -369,8 +376,8 @@ func (s *Store) giveBack(t tx) error {
 		return err
 	}
 	for _, one := range all {
-		if _, err := t.exec(`UPDATE uploads SET node = '' WHERE bucket = $1 AND name = $2
-			AND node = $3 AND fence = $4`, one.bucket, []byte(one.name), s.node,
+		if _, err := t.exec(`UPDATE uploads SET node = '', begun = @now WHERE bucket = $1
+			AND name = $2 AND node = $3 AND fence = $4`, one.bucket, []byte(one.name), s.node,
 			one.fence); err != nil {
 			return err
 		}
@@ -379,9 +386,9 @@ func (s *Store) giveBack(t tx) error {
 }
 
 // forgetRights releases the locks of a node that has ended. If it is alive after all, and no other
-// session has taken them, it goes on.
+// session has taken them, it goes on. Until now, clients may have gone on with its uploads.
 func forgetRights(t tx, node string) error {
-	_, err := t.exec(`UPDATE uploads SET node = '' WHERE node = $1`, node)
+	_, err := t.exec(`UPDATE uploads SET node = '', begun = @now WHERE node = $1`, node)
 	return err
 }
 

@@ -96,7 +96,11 @@ func testObjects(t *testing.T, name string) {
 		got[oddName] != (objectfs.Stamp{ETag: "etag", MTime: at}) {
 		t.Errorf("times: %v", got)
 	}
-	must(t, two.SetTime(ctx, oddName, "", time.Time{}))
+	must(t, two.SetTime(ctx, oddName, "old", time.Time{}))
+	if got := times(one, oddName)[oddName]; got.ETag != "etag" {
+		t.Errorf("the time of a newer object is cleared: %v", got)
+	}
+	must(t, two.SetTime(ctx, oddName, "etag", time.Time{}))
 	if got := times(one, oddName); len(got) != 0 || len(times(one)) != 0 {
 		t.Errorf("times: %v", got)
 	}
@@ -106,7 +110,8 @@ func testObjects(t *testing.T, name string) {
 func testObjectsOfADeadNode(t *testing.T, name string) {
 	dead, other, slow := node(t, name), node(t, name), node(t, name)
 	old := lock(t, dead.Objects("b"), "f")
-	old.ID = "id"
+	begun := time.Now().Add(-time.Minute)
+	old.ID, old.Begun = "id", begun.Add(-time.Hour)
 	must(t, dead.Objects("b").Update(t.Context(), old))
 	lock(t, dead.Objects("b"), "empty")
 	dead.kill()
@@ -118,6 +123,9 @@ func testObjectsOfADeadNode(t *testing.T, name string) {
 	})
 	if now.ID != "id" || now.Fence <= old.Fence {
 		t.Errorf("resumed: %+v", now)
+	}
+	if now.Begun.Before(begun) {
+		t.Errorf("its client went on until the node died, and it is as old as %s", now.Begun)
 	}
 	_, err := other.Objects("b").Find(t.Context(), "empty")
 	is(t, err, fs.ErrNotExist)
@@ -149,7 +157,8 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	s, other := patient(t, name), patient(t, name)
 	state := s.Objects("b")
 	done, kept, open := lock(t, state, "done"), lock(t, state, "kept"), lock(t, state, "open")
-	kept.ID = "id"
+	begun := time.Now().Add(-time.Minute)
+	kept.ID, kept.Begun = "id", begun.Add(-time.Hour)
 	must(t, state.Update(t.Context(), kept))
 	end := outage(t, s)
 	defer end()
@@ -167,7 +176,10 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	end()
 	for _, name := range []string{"done", "kept", "new"} {
 		eventually(t, name+" is free", func() bool {
-			_, err := other.Objects("b").Lock(t.Context(), name)
+			u, err := other.Objects("b").Lock(t.Context(), name)
+			if err == nil && u.ID != "" && u.Begun.Before(begun) {
+				t.Errorf("%s was given back now, and is as old as %s", name, u.Begun)
+			}
 			return err == nil
 		})
 	}
