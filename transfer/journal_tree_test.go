@@ -46,6 +46,9 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 				defer cancel()
 				tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
 				tree.Options.Journal, tree.Options.Resume = journal, resume
+				if stop {
+					tree.TreeOptions.MaxFiles = 1 // so that others are left when one is done
+				}
 				tree.Options.Events = func(e transfer.Event) {
 					if stop && e.Kind == transfer.Done {
 						cancel()
