@@ -154,7 +154,7 @@ func (l *chunkLister) list(yield func(Chunk, error) bool) error {
 			return nil
 		case found && at >= page.to:
 			l.pages = l.pages[1:]
-		default: // it listed less, or the two never fell into step
+		default: // it listed less, or the two never fell into step; at is before page.to
 			page.asked = l.ask(at, page.to)
 		}
 	}
@@ -197,6 +197,9 @@ func (l *chunkLister) take(reply *wire.ChunksReply, from, to int64) (list chunkL
 	list = chunkList{chunks: make([]Chunk, 0, reply.Len()), end: reply.End}
 	at := from
 	for c := range reply.All() {
+		if at >= to { // the next list could not begin before its own end
+			return list, &ProtocolError{What: "chunks beyond those requested"}
+		}
 		last := reply.End && len(list.chunks) == reply.Len()-1
 		if length := int64(c.Length); length == 0 ||
 			length > int64(wire.LongestChunk*l.what.Shortest) ||

@@ -229,7 +229,8 @@ var errNamedPipe = errors.New("it is a named pipe, which SFTP cannot read")
 
 // Create opens a file for reading and writing, truncating it or creating it with the server's
 // default permissions. If the server refuses to open a file for both it is opened for writing only.
-// It takes one round trip, and one more the first time that a server refuses.
+// It takes one round trip, one more the first time that a server refuses, and two more for a file
+// that exists but may not be read.
 func (c *Client) Create(name string) (*File, error) {
 	return run(c.ctx, c.create(c.ctx, name))
 }
@@ -300,7 +301,8 @@ func openFlags(flag int) (flags uint32, err error) {
 }
 
 // create opens for reading and writing, or for writing only on servers that refuse both, as AWS
-// Transfer does in front of S3.
+// Transfer does in front of S3. Only a new file shows that the server is one of them: it can be
+// written but not opened for both, while a file that exists may just not be readable.
 func (s *session) create(ctx context.Context, name string) operation[*File] {
 	const write = wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate
 	f := newFile(ctx, s, name)
@@ -312,15 +314,19 @@ func (s *session) create(ctx context.Context, name string) operation[*File] {
 		if errors.Is(refusal, fs.ErrNotExist) {
 			return nil
 		}
-		next := f.openOperation(write, wire.Attrs{})
-		next.refused = refusal
-		result := next.result
-		next.result = func(call *conn.Call) (*File, error) {
+		fresh := f.openOperation(write|wire.OpenExclusive, wire.Attrs{})
+		result := fresh.result
+		fresh.result = func(call *conn.Call) (*File, error) {
 			s.differs(&s.noReadWrite,
 				"it refuses to open files for both reading and writing; creating them for writing only")
 			return result(call)
 		}
-		return &next
+		fresh.instead = func(error) *operation[*File] {
+			old := f.openOperation(write, wire.Attrs{})
+			old.refused = refusal
+			return &old
+		}
+		return &fresh
 	}
 	return op
 }

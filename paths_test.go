@@ -237,6 +237,26 @@ func TestCreateWhereReadWriteIsRefused(t *testing.T) {
 	}
 }
 
+// TestCreateOfUnreadableFile: a file that may be written but not read says nothing about others.
+func TestCreateOfUnreadableFile(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/secret", []byte("old contents"))
+	r.server.AddFaults(sftptest.Fault{On: wire.TypeOpen, Times: 1,
+		Do: sftptest.Refuse(wire.PermissionDenied, "")})
+	for _, name := range []string{"/secret", "/new"} {
+		f := must[*usftp.File](t)(r.Create(name))
+		must[int](t)(f.Write([]byte("data")))
+		n, err := f.ReadAt(make([]byte, 4), 0)
+		if readable := name == "/new"; readable != (n == 4) {
+			t.Errorf("%s: read %d bytes, %v", name, n, err)
+		}
+		ok(t, f.Close())
+		if data := must[[]byte](t)(r.ReadFile(name)); string(data) != "data" {
+			t.Errorf("%s has %q", name, data)
+		}
+	}
+}
+
 func TestTemporaryNames(t *testing.T) {
 	r := newRig(t, sftptest.Script{Home: "/home"}, 0)
 	f := must[*usftp.File](t)(r.CreateTemp("", "a*b"))

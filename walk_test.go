@@ -172,6 +172,26 @@ func walkFewHandles(t *testing.T) {
 	}
 }
 
+// TestWalkAnnouncedHandles: where the server says how few handles it allows, none is refused.
+func TestWalkAnnouncedHandles(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: 4}}, rtt)
+		must[usftp.Limits](t)(r.Limits())
+		for i := range 30 {
+			r.server.Files.WriteFile(fmt.Sprintf("/t/%d/f", i), nil)
+		}
+		for f, err := range r.Walk("/t") {
+			if err != nil {
+				t.Fatal(f, err)
+			}
+		}
+		if n := len(r.server.Requests(wire.TypeOpendir)); n != 31 {
+			t.Errorf("%d OPENDIRs for 31 directories", n)
+		}
+	})
+}
+
 func TestWalkErrors(t *testing.T) {
 	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpendir, Path: "/t/b",
 		Do: sftptest.Refuse(wire.PermissionDenied, "")}}}, 0)

@@ -3,6 +3,8 @@ package dial
 import (
 	"errors"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/usftp/usftp"
@@ -30,5 +32,21 @@ func TestStartError(t *testing.T) {
 			t.Errorf("%v with %q: %q, want %q, and ErrNoSFTP: %v", c.err, c.stderr, got, c.want,
 				c.noSFTP)
 		}
+	}
+}
+
+// TestLineWriter: a line that is too long is divided, and loses nothing.
+func TestLineWriter(t *testing.T) {
+	long := strings.Repeat("0123456789", tailSize/4)
+	var got []string
+	w := &lineWriter{emit: func(line string) { got = append(got, line) }}
+	text := "one\n\n" + long + "\ntwo\n" + long[:tailSize] + "\nthree\n"
+	for piece := range slices.Chunk([]byte(text), 100) {
+		w.Write(piece)
+	}
+	want := []string{"one", long[:tailSize], long[tailSize : 2*tailSize], long[2*tailSize:], "two",
+		long[:tailSize], "three"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d lines: %.200q", len(got), got)
 	}
 }

@@ -212,6 +212,17 @@ func TestProxyCommand(t *testing.T) {
 	none(t)
 }
 
+// TestProxyCommandWithoutKnownHosts: the login ends before it begins, while the command has said
+// something.
+func TestProxyCommandWithoutKnownHosts(t *testing.T) {
+	dir := t.TempDir()
+	err := dialError(t, Target{Host: "h"}, &Config{ConfigFile: "none", Options: []string{
+		"UserKnownHostsFile=" + dir, "ProxyCommand=echo hello"}})
+	if !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A lineHandler calls do when a message that contains on is logged.
 type lineHandler struct {
 	on string

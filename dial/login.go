@@ -258,6 +258,9 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	if l.ctx.Err() != nil {
 		return context.Cause(l.ctx)
 	}
+	if l.hostKeyErr != nil { // nothing may hide a changed key
+		return l.hostKeyErr
+	}
 	if sniff != nil && !sniff.sawSSH() {
 		text := sniff.text()
 		if text != "" || l.watch.expired() == nil {
@@ -266,9 +269,6 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	}
 	if t := l.watch.expired(); t != nil {
 		return t
-	}
-	if l.hostKeyErr != nil {
-		return l.hostKeyErr
 	}
 	if l.failure != nil {
 		return l.failure

@@ -344,6 +344,55 @@ func TestChangedKeyOnTheWire(t *testing.T) {
 	}
 }
 
+// TestLinesBeforeTheVersion: however many lines a server sends before its version, a login that
+// fails is not taken for a server that does not speak SSH.
+func TestLinesBeforeTheVersion(t *testing.T) {
+	lines := strings.Repeat("Welcome to this server.\r\n", 500)
+	greeting := func(srv *testServer) func(context.Context) (net.Conn, error) {
+		return func(context.Context) (net.Conn, error) {
+			ours, theirs := socketPair()
+			io.WriteString(theirs, lines)
+			go srv.serve(theirs)
+			return ours, nil
+		}
+	}
+	srv, other := newTestServer(t), newTestServer(t)
+	srv.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
+		return nil, errors.New("no")
+	}
+	d := srv.dialer(t, &Config{})
+	d.tcp = greeting(srv)
+	_, err := d.Dial(testContext(t))
+	if _, refused := errors.AsType[*AuthError](err); !refused {
+		t.Errorf("a refused login: %v", err)
+	}
+	other.NoClientAuth = true
+	d.tcp = greeting(other)
+	_, err = d.Dial(testContext(t))
+	bad, ok := errors.AsType[*HostKeyError](err)
+	if !ok || bad.Problem != HostKeyChanged {
+		t.Errorf("a changed key: %v", err)
+	}
+}
+
+// TestSniffer: a version is seen wherever reads divide the bytes.
+func TestSniffer(t *testing.T) {
+	for text, want := range map[string]bool{
+		"SSH-2.0-x": true, "one\r\ntwo\nSSH-2.0-x": true, "one SSH-2.0-x": false,
+		strings.Repeat("-", sniffLimit) + "\nSSH-2.0-x": true,
+	} {
+		for n := 1; n <= len(text); n++ {
+			var s sniffer
+			for piece := range slices.Chunk([]byte(text), n) {
+				s.saw(piece)
+			}
+			if s.sawSSH() != want {
+				t.Fatalf("%.20q in pieces of %d: %v", text, n, s.sawSSH())
+			}
+		}
+	}
+}
+
 func TestNoCommonAlgorithm(t *testing.T) {
 	srv := newTestServer(t)
 	srv.NoClientAuth = true

@@ -113,7 +113,7 @@ func (p *process) exitCode() int {
 	}
 }
 
-// A lineWriter passes on whole lines, made printable.
+// A lineWriter passes on lines, made printable. It divides lines that are too long.
 type lineWriter struct {
 	line []byte
 	emit func(string)
@@ -121,9 +121,11 @@ type lineWriter struct {
 
 func (l *lineWriter) Write(p []byte) (int, error) {
 	for _, b := range p {
-		if b != '\n' && len(l.line) < tailSize {
+		if b != '\n' {
 			l.line = append(l.line, b)
-			continue
+			if len(l.line) < tailSize {
+				continue
+			}
 		}
 		if text := printable(l.line); text != "" {
 			l.emit(text)

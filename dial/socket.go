@@ -56,10 +56,11 @@ func (s *socket) reset() {
 // sniffLimit is how many of a peer's first bytes are kept for a message.
 const sniffLimit = 512
 
-// A sniffer keeps the peer's first bytes until they turn out to be SSH.
+// A sniffer keeps the peer's first bytes until the peer turns out to speak SSH.
 type sniffer struct {
 	mu    sync.Mutex
 	first []byte
+	last  []byte // the last bytes that came, which may be the beginning of a version
 	ssh   bool
 	// notSSH is called once, if they turn out to be something else.
 	notSSH func()
@@ -71,15 +72,20 @@ func (s *sniffer) saw(p []byte) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ssh || len(s.first) >= sniffLimit {
+	if s.ssh {
 		return
+	}
+	// RFC 4253, 4.2: the server may send other lines before its version, however many.
+	if len(s.first) == 0 {
+		s.last = []byte("\n")
 	}
 	s.first = append(s.first, p[:min(len(p), sniffLimit-len(s.first))]...)
-	// RFC 4253, 4.2: the server may send other lines before its version.
-	if bytes.HasPrefix(s.first, []byte("SSH-")) || bytes.Contains(s.first, []byte("\nSSH-")) {
-		s.ssh, s.first = true, nil
+	s.last = append(s.last, p...)
+	if bytes.Contains(s.last, []byte("\nSSH-")) {
+		s.ssh, s.first, s.last = true, nil, nil
 		return
 	}
+	s.last = bytes.Clone(s.last[max(0, len(s.last)-len("SSH-")):])
 	if len(s.first) >= len("SSH-") && s.notSSH != nil {
 		s.notSSH()
 		s.notSSH = nil

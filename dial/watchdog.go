@@ -51,12 +51,16 @@ func (w *watchdog) resume(limit time.Duration, doing string) {
 	w.timer.Reset(limit)
 }
 
-// shorten moves the deadline closer. It is called before the login has made any progress.
+// shorten moves the deadline closer. It is called before the login has made any progress, and maybe
+// before it starts.
 func (w *watchdog) shorten(limit time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.stopped && limit < w.limit {
-		w.limit = limit
+	if w.stopped || limit >= w.limit {
+		return
+	}
+	w.limit = limit
+	if w.timer != nil {
 		w.timer.Reset(limit)
 	}
 }

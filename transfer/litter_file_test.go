@@ -147,6 +147,32 @@ func TestOldFileThatSteppedAside(t *testing.T) {
 	}
 }
 
+// TestReplacementWithoutLstat: on a host that neither replaces files by renaming nor answers LSTAT, a
+// copy that loses its connection at any step of the exchange completes it.
+func TestReplacementWithoutLstat(t *testing.T) {
+	t.Parallel()
+	for when, do := range map[string]sftptest.Action{"before": sftptest.Hangup(),
+		"after": sftptest.Truncate(0)} {
+		for step, request := range []sftptest.Fault{{On: wire.TypeRename},
+			{On: wire.TypeRename, Skip: 1}, {On: wire.TypeRemove}} {
+			t.Run(fmt.Sprintf("%s step %d", when, step), func(t *testing.T) {
+				request.Times, request.Do = 1, do
+				b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+					Refuse: []wire.Type{wire.TypeLstat}, Faults: []sftptest.Fault{request}},
+					sftptest.LinkConfig{})
+				b.server.Files.WriteFile("/target", []byte("old"))
+				b.redials(sftptest.LinkConfig{}, nil)
+				_, err := b.job(upload, b.local("source", random(1<<20)), "/target",
+					func(j *copyJob) { j.Options.Retries = 1 })
+				if left := b.temporaries(); err != nil || len(left) > 0 ||
+					!bytes.Equal(b.remote("/target"), random(1<<20)) {
+					t.Errorf("%v; left behind: %q", err, left)
+				}
+			})
+		}
+	}
+}
+
 // isOld reports whether a name is that of a file that stepped aside.
 func isOld(name string) bool {
 	_, old := localfs.OldNameOf(path.Base(name))

@@ -337,7 +337,7 @@ func leadsTo(client *usftp.Client, name, text string) bool {
 // TakeBack renames a file that was moved aside back to its name if that is free, and otherwise
 // removes the file. The file may be gone already.
 func TakeBack(client *usftp.Client, aside, target string) error {
-	if _, err := client.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := unfollowed(client, target); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
 			err = client.Remove(aside)
 		}

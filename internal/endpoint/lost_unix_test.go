@@ -208,6 +208,8 @@ func TestLost(t *testing.T) {
 		"rich codes": {script: sftptest.Script{RichCodes: true, BareListings: true}},
 		"no extensions": {script: sftptest.Script{Extensions: without(wire.ExtPosixRename,
 			wire.ExtLsetstat), FollowLinks: true}},
+		"no LSTAT": {script: sftptest.Script{Extensions: without(wire.ExtPosixRename),
+			Refuse: []wire.Type{wire.TypeLstat}}},
 	} {
 		for when, do := range map[string]sftptest.Action{"before": sftptest.Hangup(),
 			"after": sftptest.Truncate(0), "within the reply": sftptest.Truncate(7)} {

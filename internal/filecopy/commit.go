@@ -109,7 +109,7 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
 		c.Result.Detail += c.Rules.InPlace
-		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
+		if _, lookErr := look(client, p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.Result.LeftBehind = ""
 			c.Result.Detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
 		}
@@ -255,6 +255,11 @@ func isFree(client *usftp.Client, name string) bool {
 	return errors.Is(err, fs.ErrNotExist) || private.Untold(err)
 }
 
+// look describes an entry, also on a host that refuses LSTAT. It follows no link.
+func look(client *usftp.Client, name string) (fs.FileInfo, error) {
+	return private.OfClient(client).Look(name)
+}
+
 // replace stands in for posix-rename on servers without it: RENAME fails if the name exists
 // (draft-ietf-secsh-filexfer-02, section 6.5), so the old file is moved aside until the new one is
 // in place. It continues an earlier attempt's exchange.
@@ -262,7 +267,7 @@ func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 	stepped := false
 	if p.aside == "" {
 		p.aside = path.Join(path.Dir(o.name), c.Token.OldName(path.Base(o.name)))
-	} else if _, err := client.Lstat(p.aside); err == nil {
+	} else if _, err := look(client, p.aside); err == nil {
 		stepped = true
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -319,10 +324,10 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 	if p == nil {
 		return false, nil
 	}
-	left, err := client.Lstat(p.temporary)
+	left, err := look(client, p.temporary)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		stat, err := client.Lstat(o.name)
+		stat, err := look(client, o.name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
@@ -359,7 +364,7 @@ func (p *commitState) giveUp(c *Copy, o onHost) error {
 		if err := endpoint.TakeBack(o.client(), p.aside, o.name); err != nil {
 			return err
 		}
-		info, err := o.client().Lstat(o.name)
+		info, err := look(o.client(), o.name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -373,10 +378,10 @@ func (p *commitState) giveUp(c *Copy, o onHost) error {
 
 // wasRenamed checks whether a rename was refused because it had already been done.
 func (p *commitState) wasRenamed(c *Copy, o onHost, refusal error) (done bool, err error) {
-	if _, err := o.client().Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := look(o.client(), p.temporary); !errors.Is(err, fs.ErrNotExist) {
 		return false, refusal
 	}
-	stat, err := o.client().Lstat(o.name)
+	stat, err := look(o.client(), o.name)
 	if err != nil || stat.Size() != p.size {
 		return false, refusal
 	}
@@ -393,7 +398,7 @@ func restore(c *Copy, o onHost, aside string) error {
 		return err
 	}
 	if o.info == nil {
-		if info, err := client.Lstat(o.name); err == nil {
+		if info, err := look(client, o.name); err == nil {
 			o.info = info
 		} else if !endpoint.Refused(err) {
 			return err

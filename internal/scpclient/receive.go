@@ -177,6 +177,7 @@ func (s *session) receiveDirectory(p *place, name, source string, head scp.Heade
 	}
 	target := filepath.Join(p.dir, name)
 	root, made, err := openDirectory(p.root, name, fs.FileMode(head.Mode))
+	s.placed = s.placed || made || err == nil
 	if err != nil {
 		s.fail(source, err)
 		return s.refuse(err)
@@ -259,6 +260,7 @@ func (s *session) receiveFile(p *place, name, source string, head scp.Header,
 		return s.refuse(err)
 	}
 	defer file.drop()
+	s.placed = s.placed || file.temporary == ""
 	s.Began(source, filepath.Join(p.dir, name), head.Size)
 	wrong, err := s.fill(file, head.Size)
 	if err != nil {
@@ -273,6 +275,7 @@ func (s *session) receiveFile(p *place, name, source string, head scp.Header,
 	if wrong == nil {
 		wrong = file.commit()
 	}
+	s.placed = s.placed || wrong == nil
 	s.failed = s.failed || wrong != nil
 	s.Ended(wrong)
 	if wrong != nil {

@@ -502,6 +502,50 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
+// TestSameName: a source does not replace another one of the same name, even if only a part of that
+// was copied; it may if nothing was.
+func TestSameName(t *testing.T) {
+	for name, test := range map[string]struct {
+		first string // what the host sends for the first source
+		want  []string
+	}{
+		"a part of a directory": {"D0755 0 t\nC0644 3 a\none\x00\x01no\nE\n",
+			[]string{"t/", "t/a: one"}},
+		"an empty directory": {"D0755 0 t\n\x01no\nE\n", []string{"t/"}},
+		"a part of a file":   {"C0644 3 t\none\x01no\n", []string{"t/", "t/a: two"}},
+		"nothing":            {"\x01no\n", []string{"t/", "t/a: two"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, placed, l := t.TempDir(), make(placing), new(log)
+			for _, says := range []string{test.first, "D0755 0 t\nC0644 3 a\ntwo\x00E\n"} {
+				want := wantOf(rootOf(t, dir), "t")
+				want.Placed = placed
+				if len(placed) > 0 { // the host goes on with nothing after a refusal
+					says, _, _ = strings.Cut(says, "C")
+				}
+				Receive(t.Context(), &script{Reader: strings.NewReader(says)}, want,
+					Options{Recursive: true}, l)
+			}
+			if got := tree(t, dir); !slices.Equal(got, test.want) {
+				t.Errorf("it has %q, and it said %q", got, l.said)
+			}
+		})
+	}
+	t.Run("sent", func(t *testing.T) {
+		local, remote, l := t.TempDir(), t.TempDir(), new(log)
+		write(t, filepath.Join(local, "1/t/a"), "one")
+		write(t, filepath.Join(local, "1/t/d/too/deep"), "")
+		write(t, filepath.Join(local, "2/t/a"), "two")
+		err := Send(t.Context(), served(t, remote, "scp -r -d -t ."), []string{
+			filepath.Join(local, "1/t"), filepath.Join(local, "2/t")}, ".", true,
+			Options{Recursive: true, MaxDepth: 2}, l)
+		if want := []string{"t/", "t/a: one", "t/d/"}; !errors.Is(err, ErrFailed) ||
+			!slices.Equal(tree(t, remote), want) || !l.has("under the same name") {
+			t.Errorf("%v; it has %q, and it said %q", err, tree(t, remote), l.said)
+		}
+	})
+}
+
 // FuzzReceive: whatever a host sends, only what was asked for is in the directory afterwards, and
 // no temporary file.
 func FuzzReceive(f *testing.F) {

@@ -201,6 +201,7 @@ func (s *session) sendDirectory(i item, target string, info fs.FileInfo) error {
 	if refused != nil || err != nil {
 		return err
 	}
+	s.placed = true
 	s.Made(target)
 	for {
 		names, err := dir.Readdirnames(100)
@@ -248,6 +249,7 @@ func (s *session) sendFile(i item, target string, found fs.FileInfo) error {
 	if refused != nil || err != nil {
 		return err
 	}
+	s.placed = true // the host has opened the file
 	s.Began(i.path, target, info.Size())
 	unread, err := s.pour(file, info.Size())
 	if err != nil {

@@ -59,6 +59,7 @@ type session struct {
 	buffer  []byte
 	entries int64
 	failed  bool
+	placed  bool // something was made at the target, or changed
 	sending bool
 }
 
@@ -85,7 +86,8 @@ func (s *session) fail(source string, err error) {
 // A placing maps the names at one target to their sources, so that no source replaces another.
 type placing map[string]string
 
-// place runs copy, which places source, unless another source has the name.
+// place runs copy, which places source, unless another source has the name, even if that was copied
+// only in part.
 func (s *session) place(in placing, name, source string, copy func() error) error {
 	if earlier, twice := in[name]; twice {
 		err := fmt.Errorf("%s was copied there under the same name", earlier)
@@ -95,13 +97,11 @@ func (s *session) place(in placing, name, source string, copy func() error) erro
 		}
 		return s.refuse(err)
 	}
-	before := s.failed
-	s.failed = false
+	s.placed = false
 	err := copy()
-	if !s.failed {
+	if s.placed {
 		in[name] = source
 	}
-	s.failed = s.failed || before
 	return err
 }
 

@@ -64,6 +64,23 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestShortPiecesAllocateNothing: a queue reuses the memory of pieces that have been read.
+func TestShortPiecesAllocateNothing(t *testing.T) {
+	var q queue
+	data, got := make([]byte, 100), make([]byte, 250)
+	n := testenv.Allocations(1000, func() {
+		for range 5 {
+			q.push(data, nil)
+		}
+		for range 2 {
+			q.read(got)
+		}
+	})
+	if n > 0 || q.size != 0 {
+		t.Errorf("%v allocations, and %d bytes are left", n, q.size)
+	}
+}
+
 type pipeConn struct {
 	capture
 	w io.Writer

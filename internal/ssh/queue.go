@@ -6,11 +6,12 @@ type queue struct {
 	pieces []piece
 	first  int
 	size   int
-	spare  []byte // reused memory for short pieces
+	spare  []byte // the memory of a short piece that has been read
 }
 
 type piece struct {
 	data  []byte
+	read  int    // how much of it has been read
 	block *block // nil if the memory is the queue's own
 }
 
@@ -25,7 +26,7 @@ func (q *queue) push(data []byte, block *block) {
 	q.size += len(data)
 	if block != nil && len(data) >= shortPiece {
 		block.hold()
-		q.pieces = append(q.pieces, piece{data, block})
+		q.pieces = append(q.pieces, piece{data: data, block: block})
 		return
 	}
 	if n := len(q.pieces); n > q.first && q.pieces[n-1].block == nil {
@@ -41,16 +42,16 @@ func (q *queue) push(data []byte, block *block) {
 	if q.spare = nil; cap(mem) < len(data) {
 		mem = make([]byte, 0, max(len(data), pieceSize))
 	}
-	q.pieces = append(q.pieces, piece{append(mem[:0], data...), nil})
+	q.pieces = append(q.pieces, piece{data: append(mem, data...)})
 }
 
 // read takes data from the queue.
 func (q *queue) read(p []byte) (n int) {
 	for n < len(p) && q.first < len(q.pieces) {
 		first := &q.pieces[q.first]
-		m := copy(p[n:], first.data)
+		m := copy(p[n:], first.data[first.read:])
 		n += m
-		if first.data = first.data[m:]; len(first.data) > 0 {
+		if first.read += m; first.read < len(first.data) {
 			break
 		}
 		q.drop(first)
@@ -70,6 +71,8 @@ func (q *queue) read(p []byte) (n int) {
 func (q *queue) drop(p *piece) {
 	if p.block != nil {
 		p.block.release()
+	} else if cap(p.data) == pieceSize { // an idle channel keeps no more
+		q.spare = p.data[:0]
 	}
 	*p = piece{}
 }

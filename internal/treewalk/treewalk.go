@@ -128,10 +128,11 @@ func (w *Walk[E, T, D]) Begin(ctx context.Context, handles uint64) {
 	w.listing, w.stop = context.WithCancel(ctx)
 	w.arrived.L, w.room.L = &w.mu, &w.mu
 	w.waiting.before = w.Before
-	w.limit, w.most = leastListings, mostListings
+	w.most = mostListings
 	if handles > 0 {
 		w.most = int(min(mostListings, max(1, handles/2)))
 	}
+	w.limit = min(leastListings, w.most)
 }
 
 // Add adds a directory that will be visited, which may be listed from now on.
