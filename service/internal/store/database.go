@@ -13,7 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite" // and the driver "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // database is one of the two databases. Both get the same statements, with these words of our own:
@@ -102,6 +103,16 @@ func openFile(name string) (*database, error) {
 		words: strings.NewReplacer("@now", "CAST(unixepoch('subsec')*1000 AS INTEGER)",
 			"@skip", "", "$", "?"),
 	}, nil
+}
+
+// whileBusy is the pause before another attempt to open a file that is busy.
+const whileBusy = 20 * time.Millisecond
+
+// isBusy reports whether SQLite did not wait for another process: it does not while a file changes
+// to write-ahead logging, as when several nodes start with a new file at once.
+func isBusy(err error) bool {
+	failed, ok := errors.AsType[*sqlite.Error](err)
+	return ok && failed.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 // tx is a transaction, or a single statement.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/usftp/usftp/internal/pace"
 )
 
 // A Store is a node's connection to the database. It is safe for concurrent use.
@@ -81,7 +83,14 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	s.users.store = s
 	s.outbox.init()
 	s.trail.init()
-	if err := s.join(ctx); err != nil {
+	err = s.join(ctx)
+	for since := time.Now(); isBusy(err) && time.Since(since) < filePatience; {
+		if pace.Sleep(ctx, whileBusy) != nil {
+			break
+		}
+		err = s.join(ctx)
+	}
+	if err != nil {
 		if db.postgres == "" {
 			db.Close()
 			return nil, fmt.Errorf("cannot use the store %s: %w", db.name, err)
