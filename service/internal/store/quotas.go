@@ -118,6 +118,8 @@ func (a *Account) BeginCount(ctx context.Context) (end func(bytes, files int64) 
 		return err
 	})
 	return func(bytes, files int64) error {
+		a.asking <- struct{}{} // nothing is on its way back while the total is read
+		defer func() { <-a.asking }()
 		return a.store.do(ctx, func(t tx) error {
 			more := amount{bytes, files}.minus(before)
 			if _, err := t.exec(`UPDATE quotas SET bytes = bytes + $2, files = files + $3,
@@ -255,7 +257,8 @@ func (a *Account) more(ctx context.Context, want amount) error {
 	return err
 }
 
-// flush gives the unused amount back, or takes the amount used beyond it.
+// flush gives the unused amount back, or takes the amount used beyond it. Nobody can use what is on
+// its way back.
 func (a *Account) flush(ctx context.Context, everything bool) {
 	a.asking <- struct{}{}
 	defer func() { <-a.asking }()
@@ -267,11 +270,12 @@ func (a *Account) flush(ctx context.Context, everything bool) {
 			back.files - min(max(back.files, 0), keep.files)}
 	}
 	a.used = false
-	known := a.known
-	a.mu.Unlock()
-	if back == (amount{}) || !known {
+	if back == (amount{}) || !a.known {
+		a.mu.Unlock()
 		return
 	}
+	a.total, a.spare = a.total.minus(back), a.spare.minus(back)
+	a.mu.Unlock()
 	var total amount
 	err := a.store.do(ctx, func(t tx) error {
 		_, err := t.one(`UPDATE quotas SET bytes = bytes - $2, files = files - $3 WHERE tree = $1
@@ -281,12 +285,12 @@ func (a *Account) flush(ctx context.Context, everything bool) {
 	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case err == nil:
-		a.total, a.spare = total, a.spare.minus(back)
-	case err != ErrDown:
-		a.doubt = true
+	if err == nil {
+		a.total = total
+		return
 	}
+	a.total, a.spare = a.total.plus(back), a.spare.plus(back)
+	a.doubt = a.doubt || err != ErrDown
 }
 
 func (q *quotas) list() (list []*Account) {
