@@ -114,7 +114,8 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 
 		DraftSymlinks: draftSymlinks(l.client),
 	})
-	if err != nil && l.server.ctx.Err() == nil && !hungUp(err) {
+	// A client that is told to go may hang up first, and the server may close meanwhile.
+	if l.conn.ended.Load() || err != nil && l.server.ctx.Err() == nil && !hungUp(err) {
 		l.Report(server.Event{Kind: server.SessionFailed, Err: l.causeOf(err)})
 	}
 }
@@ -139,7 +140,8 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 	reports := &server.Reporter{Events: l.Events, Gate: l.Gate, Hashes: l.Hashes,
 		Logger: l.Logger, Protocol: "scp"}
 	if err := scp.Serve(ctx, channel, view, command, reports); err != nil {
-		if status = 1; !errors.Is(err, scp.ErrFailed) && connected.Err() == nil {
+		if status = 1; !errors.Is(err, scp.ErrFailed) &&
+			(connected.Err() == nil || l.conn.ended.Load()) {
 			l.Report(server.Event{Kind: server.SessionFailed, Err: l.causeOf(err)})
 		}
 	}
