@@ -26,7 +26,7 @@ import (
 type Site struct {
 	*ui.App
 
-	// Read makes the settings, anew for each reload.
+	// Read makes the settings, and makes them again for each reload.
 	Read func() (*Settings, error)
 
 	// KeyTypes are the types of the host keys to make if the settings name none.

@@ -71,7 +71,7 @@ type periodic struct {
 	most         int64
 }
 
-// periodAccount is an account that starts anew each day or month.
+// periodAccount is an account that starts over each day or month.
 type periodAccount struct {
 	periodic
 	shared Shared // or nil

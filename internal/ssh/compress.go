@@ -12,8 +12,8 @@ import (
 
 // Compression: RFC 4253, section 6.2, as zlib@openssh.com, which begins only after the login
 // (draft-miller-secsh-compression-delayed-00), so that only logged-in users can feed the
-// decompressor. Each direction is one zlib stream, which is flushed after each packet and begins
-// anew with new keys, as OpenSSH's does.
+// decompressor. Each direction is one zlib stream, which is flushed after each packet and starts
+// over with new keys, as OpenSSH's does.
 
 const (
 	delayedZlib = "zlib@openssh.com"

@@ -317,7 +317,7 @@ func (m *mux) handleGlobalReply(p []byte) error {
 	return nil
 }
 
-// unimplemented takes UNIMPLEMENTED, some peers' answer to a request that they do not know.
+// unimplemented handles UNIMPLEMENTED, which some peers answer to a request that they do not know.
 func (m *mux) unimplemented(seq uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -234,7 +234,7 @@ func writeAttr(b *strings.Builder, a slog.Attr) {
 // IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// usualWidth is assumed of a terminal that does not report its width, such as a serial line, or a
+// usualWidth is the width of a terminal that does not report one, such as a serial line, or a
 // terminal made by expect or a container.
 const usualWidth = 80
 

@@ -302,8 +302,8 @@ func (u *uploads) settle(dir int, base string) error {
 	return up.publish(nil)
 }
 
-// renamed is called with the result of a rename. It drops any upload of the new name: the file has
-// now come another way, and a leftover must not turn up when that file is gone.
+// renamed takes the result of a rename, and drops any upload of the new name: the file has now come
+// another way, and a leftover must not turn up when that file is gone.
 func (u *uploads) renamed(err error, from int, old string, to int, base string) error {
 	switch {
 	case u == nil:
@@ -315,8 +315,8 @@ func (u *uploads) renamed(err error, from int, old string, to int, base string) 
 	return err
 }
 
-// unlinked is called with the result of removing a file. If no file existed, it removes the upload,
-// in progress or not; otherwise only a leftover.
+// unlinked takes the result of removing a file. If no file existed, it removes the upload, in
+// progress or not; otherwise only a leftover.
 func (u *uploads) unlinked(err error, dir int, base string) error {
 	switch {
 	case u == nil:

@@ -67,8 +67,8 @@ func (d *Directory) remember(e *entry) {
 	d.guests[e.Name] = e
 }
 
-// evenOut waits until a whole number of seconds has passed since began: the time that outside takes
-// to refuse a login tells whether it knows the user.
+// evenOut waits until a whole number of seconds has passed since began: otherwise the time that
+// outside takes to refuse a login would show whether it knows the user.
 func evenOut(began time.Time) {
 	time.Sleep(time.Second - time.Since(began)%time.Second)
 }

@@ -191,7 +191,7 @@ func (s *Store) beat(ctx context.Context) {
 }
 
 // live gives a sign of life of this node. If others have buried it, or may not know all its
-// sessions, it writes everything anew.
+// sessions, it writes everything again.
 func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) error) error) error {
 	known, begun := int64(0), time.Now()
 	err := do(ctx, func(t tx) (err error) {

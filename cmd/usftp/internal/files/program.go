@@ -20,8 +20,8 @@ func Operand(host dial.Target, name string) string {
 // programGrace is how long a program may take to end after an interrupt, before it is killed.
 const programGrace = 5 * time.Second
 
-// runProgram runs a program on this machine, with our standard streams. Among several hosts its
-// output is labelled with the host's name, like ours.
+// runProgram runs a program on this machine, with our standard streams. Among several hosts each
+// line of its output begins with the host's name, as usftp's own lines do.
 func (c *command) runProgram(ctx context.Context, argv []string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.app.Stdin, c.app.Stdout, os.Stderr
