@@ -194,21 +194,22 @@ func newTree(j *job, options TreeOptions) *tree {
 
 // run copies or checks the tree. err is the error of setting up the job, if any.
 func (t *tree) run(err error) (Summary, error) {
+	defer func() {
+		if t.into.Root != nil {
+			t.into.Close()
+		}
+	}()
 	if err == nil {
 		err = t.prepare()
 	}
 	if err != nil {
 		err = newError(t.job, t.route.Source, t.route.Target, err)
 		t.tell((&Event{Route: t.route, Size: -1}).failed(err))
-		if t.into.Root != nil {
-			t.into.Close()
-		}
 		return Summary{Totals: t.totals(), Target: t.route.Target}, err
 	}
 	if t.root == nil {
 		return t.single()
 	}
-	defer t.into.Close()
 	t.do.openNotes(t)
 	stop := t.reportTotals()
 	var w *bottleneck.Sampler

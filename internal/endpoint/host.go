@@ -130,10 +130,10 @@ func (h *Host) Stat(name string) (Info, error) {
 }
 
 // Lstat implements FS.
-func (h *Host) Lstat(name string) (Info, error) { return lookAt(h, name, unfollowed) }
+func (h *Host) Lstat(name string) (Info, error) { return lookAt(h, name, Unfollowed) }
 
-// unfollowed stats a name without following a link, whatever the server.
-func unfollowed(client *usftp.Client, name string) (fs.FileInfo, error) {
+// Unfollowed stats a name without following a link, whatever the server.
+func Unfollowed(client *usftp.Client, name string) (fs.FileInfo, error) {
 	return private.OfClient(client).Look(name)
 }
 
@@ -236,7 +236,7 @@ func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.Fi
 		if strings.HasPrefix(name, "\x00") {
 			err = usftp.ErrNameCoding
 		} else if !i.HasMode { // the client could not stat it: find out why
-			if i, err = seen(unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
+			if i, err = seen(Unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
 				return begun, err
 			}
 		}
@@ -263,7 +263,7 @@ func (h *Host) ReadSmall(name string, most int64) (data []byte, was Info, err er
 
 func readSmallFrom(client *usftp.Client, name string,
 	most int64) (data []byte, was Info, err error) {
-	was, err = seen(unfollowed(client, name))
+	was, err = seen(Unfollowed(client, name))
 	if private.Untold(err) {
 		was, err = seenInList(client, name, err)
 	}

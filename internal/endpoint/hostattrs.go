@@ -94,7 +94,7 @@ func SetUnfollowed(client *usftp.Client, name string, set usftp.NewAttrs, kind f
 	if !errors.Is(err, errors.ErrUnsupported) && !Refused(err) {
 		return err
 	}
-	switch info, err := unfollowed(client, name); {
+	switch info, err := Unfollowed(client, name); {
 	case err != nil && !(own && private.Untold(err)):
 		return err
 	case err == nil && info.Mode().Type() != kind:

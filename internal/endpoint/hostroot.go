@@ -303,7 +303,7 @@ func (r *HostRoot) Symlink(text, name string) error {
 // occupied adds fs.ErrExist to a refusal if the name exists: version 3 has no status for that.
 func occupied(err error, client *usftp.Client, name string) error {
 	if Refused(err) && !errors.Is(err, fs.ErrNotExist) {
-		if _, lookErr := unfollowed(client, name); lookErr == nil {
+		if _, lookErr := Unfollowed(client, name); lookErr == nil {
 			return fmt.Errorf("%w (%w)", err, fs.ErrExist)
 		}
 	}
@@ -337,7 +337,7 @@ func leadsTo(client *usftp.Client, name, text string) bool {
 // TakeBack renames a file that was moved aside back to its name if that is free, and otherwise
 // removes the file. The file may be gone already.
 func TakeBack(client *usftp.Client, aside, target string) error {
-	if _, err := unfollowed(client, target); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Unfollowed(client, target); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
 			err = client.Remove(aside)
 		}
@@ -352,7 +352,7 @@ func TakeBack(client *usftp.Client, aside, target string) error {
 func (r *HostRoot) Rename(from, to string) error {
 	return r.both(from, to, func(client *usftp.Client, from, to string, again bool) error {
 		look := private.OfClient(client).StartLook(from)
-		_, free := unfollowed(client, to)
+		_, free := Unfollowed(client, to)
 		_, gone := look()
 		switch {
 		case free != nil:
@@ -370,8 +370,8 @@ func (r *HostRoot) Link(name, to string) error {
 	return r.both(name, to, func(client *usftp.Client, name, to string, again bool) error {
 		err := occupied(client.Link(name, to), client, to)
 		if again && errors.Is(err, fs.ErrExist) {
-			is, isErr := seen(unfollowed(client, name))
-			there, thereErr := seen(unfollowed(client, to))
+			is, isErr := seen(Unfollowed(client, name))
+			there, thereErr := seen(Unfollowed(client, to))
 			if cmp.Or(isErr, thereErr) == nil && is == there {
 				return nil
 			}
@@ -422,7 +422,7 @@ func (d *hostDir) lookFor(name string) func(*usftp.Client, string) (fs.FileInfo,
 	if d.follows(name) {
 		return followed
 	}
-	return unfollowed
+	return Unfollowed
 }
 
 // way starts to look at a directory and all those above it, up to one that may be a link. wait

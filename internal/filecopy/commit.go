@@ -109,7 +109,7 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
 		c.Result.Detail += c.Rules.InPlace
-		if _, lookErr := look(client, p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
+		if _, lookErr := endpoint.Unfollowed(client, p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.Result.LeftBehind = ""
 			c.Result.Detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
 		}
@@ -255,11 +255,6 @@ func isFree(client *usftp.Client, name string) bool {
 	return errors.Is(err, fs.ErrNotExist) || private.Untold(err)
 }
 
-// look describes an entry, also on a host that refuses LSTAT. It follows no link.
-func look(client *usftp.Client, name string) (fs.FileInfo, error) {
-	return private.OfClient(client).Look(name)
-}
-
 // replace stands in for posix-rename on servers without it: RENAME fails if the name exists
 // (draft-ietf-secsh-filexfer-02, section 6.5), so the old file is moved aside until the new one is
 // in place. It continues an earlier attempt's exchange.
@@ -267,7 +262,7 @@ func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 	stepped := false
 	if p.aside == "" {
 		p.aside = path.Join(path.Dir(o.name), c.Token.OldName(path.Base(o.name)))
-	} else if _, err := look(client, p.aside); err == nil {
+	} else if _, err := endpoint.Unfollowed(client, p.aside); err == nil {
 		stepped = true
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -324,10 +319,10 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 	if p == nil {
 		return false, nil
 	}
-	left, err := look(client, p.temporary)
+	left, err := endpoint.Unfollowed(client, p.temporary)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		stat, err := look(client, o.name)
+		stat, err := endpoint.Unfollowed(client, o.name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
@@ -364,7 +359,7 @@ func (p *commitState) giveUp(c *Copy, o onHost) error {
 		if err := endpoint.TakeBack(o.client(), p.aside, o.name); err != nil {
 			return err
 		}
-		info, err := look(o.client(), o.name)
+		info, err := endpoint.Unfollowed(o.client(), o.name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -378,10 +373,10 @@ func (p *commitState) giveUp(c *Copy, o onHost) error {
 
 // wasRenamed checks whether a rename was refused because it had already been done.
 func (p *commitState) wasRenamed(c *Copy, o onHost, refusal error) (done bool, err error) {
-	if _, err := look(o.client(), p.temporary); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := endpoint.Unfollowed(o.client(), p.temporary); !errors.Is(err, fs.ErrNotExist) {
 		return false, refusal
 	}
-	stat, err := look(o.client(), o.name)
+	stat, err := endpoint.Unfollowed(o.client(), o.name)
 	if err != nil || stat.Size() != p.size {
 		return false, refusal
 	}
@@ -398,7 +393,7 @@ func restore(c *Copy, o onHost, aside string) error {
 		return err
 	}
 	if o.info == nil {
-		if info, err := look(client, o.name); err == nil {
+		if info, err := endpoint.Unfollowed(client, o.name); err == nil {
 			o.info = info
 		} else if !endpoint.Refused(err) {
 			return err

@@ -17,10 +17,7 @@ var errIdle = errors.New("others needed the memory of this upload after nothing 
 	" minute: upload the file again")
 
 // holder is an upload or a source that holds memory.
-type holder interface {
-	lock() *sync.Mutex
-	endIfIdle()
-}
+type holder interface{ endIfIdle() }
 
 // holders are the holders of one kind of memory.
 type holders struct {
@@ -68,20 +65,16 @@ func (h *holders) takeBack() {
 	}
 	h.mu.Unlock()
 	for _, one := range all {
-		// The lock of an upload that is not idle may be held for as long as a request takes.
-		if lock := one.lock(); lock.TryLock() {
-			one.endIfIdle()
-			lock.Unlock()
-		}
+		one.endIfIdle()
 	}
 }
 
-func (w *writer) lock() *sync.Mutex { return &w.mu }
-
-func (s *source) lock() *sync.Mutex { return &s.mu }
-
-// endIfIdle ends the streams from which nobody has read for long. The caller holds the lock.
+// endIfIdle ends the streams from which nobody has read for long.
 func (s *source) endIfIdle() {
+	if !s.mu.TryLock() { // it is being read, or is the one that wants memory
+		return
+	}
+	defer s.mu.Unlock()
 	for _, q := range slices.Clone(s.streams) {
 		if time.Since(q.read) >= mostIdle {
 			q.forget()
@@ -89,8 +82,12 @@ func (s *source) endIfIdle() {
 	}
 }
 
-// endIfIdle ends an upload whose client has sent nothing for long. The caller holds the lock.
+// endIfIdle ends an upload whose client has sent nothing for long.
 func (w *writer) endIfIdle() {
+	if !w.mu.TryLock() { // it is not idle: a request may hold the lock for as long as it takes
+		return
+	}
+	defer w.mu.Unlock()
 	if w.taking || w.sending() > 0 || time.Since(w.wrote) < mostIdle {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
+	"github.com/usftp/usftp/internal/scp"
 )
 
 // A word is one word of a command line.
@@ -124,12 +125,11 @@ type scanner struct {
 	start         int
 	operator      byte
 	text, pattern strings.Builder
-	set           int // where the pattern's open [set] begins, after the [; 0 if there is none
 }
 
 func (s *scanner) begin() {
 	if !s.inWord {
-		s.inWord, s.start, s.operator, s.set = true, s.at, 0, 0
+		s.inWord, s.start, s.operator = true, s.at, 0
 		s.text.Reset()
 		s.pattern.Reset()
 	}
@@ -140,8 +140,8 @@ func (s *scanner) end() {
 		return
 	}
 	s.inWord = false
-	w := word{text: s.text.String(), pattern: s.pattern.String(), operator: s.operator,
-		start: s.start, end: s.at}
+	w := word{text: s.text.String(), pattern: scp.PathPattern(s.pattern.String()),
+		operator: s.operator, start: s.start, end: s.at}
 	if _, err := path.Match(w.pattern, ""); err != nil { // a [ without ] stands for itself
 		w.pattern = usftp.QuotePattern(w.text)
 	}
@@ -196,17 +196,9 @@ func (s *scanner) escaped(c byte) {
 	s.pattern.WriteByte(c)
 }
 
-// plain adds a byte that keeps its meaning. sh's [!a] is [^a] in package path.
+// plain adds a byte that keeps its meaning.
 func (s *scanner) plain(c byte) {
 	s.text.WriteByte(c)
-	switch {
-	case c == '[' && s.set == 0:
-		s.set = s.pattern.Len() + 1
-	case c == ']':
-		s.set = 0
-	case c == '!' && s.set > 0 && s.set == s.pattern.Len():
-		c = '^'
-	}
 	s.pattern.WriteByte(c)
 }
 
