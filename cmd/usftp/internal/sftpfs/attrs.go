@@ -35,6 +35,9 @@ func attrsOf(stat *usftp.FileStat) attrs {
 	if a.mode&typeMask == 0 {
 		a.mode |= syscall.S_IFREG
 	}
+	if a.isDir() {
+		a.size = directorySize
+	}
 	return a
 }
 
@@ -55,26 +58,35 @@ const (
 	// trustAfter is how long a version must have been known before the contents read belong to it for
 	// certain: a second change within the same second of the server's clock does not show.
 	trustAfter = 2 * time.Second
+	// guessError is by how many seconds the guessed time of a directory may be later than the host's.
+	// Such a guess stands: tar and others take a directory whose time goes back for one that changed.
+	guessError = 2
+	// directorySize is shown for all directories. On many hosts their size grows with their entries,
+	// which the mount would notice late, and tar reports a directory that grows while it is read.
+	directorySize = 4096
 	// ancient is an age that differences between clocks cannot explain.
 	ancient = 24 * time.Hour
 )
 
-// learnAttrs notes attributes that the server sent in reply to a request made at asked.
-func (n *node) learnAttrs(a attrs, asked time.Time) {
+// learnAttrs notes attributes that the server sent in reply to a request made at asked, and returns
+// those to show.
+func (n *node) learnAttrs(a attrs, asked time.Time) attrs {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.fetched.After(asked) || n.changed.After(asked) {
-		return // newer attributes are known
+		return a // newer attributes are known
 	}
 	if n.differsLocked(&a) {
 		n.fetched = time.Time{}
-		return
+		return a
 	}
-	if n.touched.After(asked) {
+	back := int64(n.attrs.mtime) - int64(a.mtime)
+	if n.touched.After(asked) || !n.touched.IsZero() && back <= guessError {
 		a.mtime = max(a.mtime, n.attrs.mtime)
 	}
 	n.attrs, n.fetched = a, asked
 	n.learnVersion(asked)
+	return a
 }
 
 // learnVersion notes the version of the attributes, which were requested at asked. Handles opened
@@ -122,14 +134,21 @@ func (f *FS) statusChanged(n *node) {
 	n.ctime = f.now()
 }
 
-// now returns the host's time, estimated from the times of files that it has just made.
-func (f *FS) now() uint32 { return uint32(time.Now().Unix() + f.clockSkew.Load()) }
+// now returns the host's time in seconds.
+func (f *FS) now() uint32 { return uint32(f.hostTime(time.Now()).Unix()) }
+
+// hostTime returns the time on the host at t, estimated from the times of files that it has made.
+func (f *FS) hostTime(t time.Time) time.Time {
+	return t.Add(time.Duration(f.clockSkew.Load()))
+}
 
 // learnClock learns how far the host's clock is ahead from the mtime of a file that the host made
-// after asked and before now. Now may be long after, for example on a link that was down.
+// after asked and before now. Now may be long after, for example on a link that was down. The mtime
+// is the host's time without the fraction of a second.
 func (f *FS) learnClock(mtime uint32, asked time.Time) {
-	least, most := int64(mtime)-time.Now().Unix(), int64(mtime)-asked.Unix()
-	f.clockSkew.Store(min(max(f.clockSkew.Load(), least), most))
+	made := time.Unix(int64(mtime), 0)
+	least, most := made.Sub(time.Now()), made.Add(time.Second-1).Sub(asked)
+	f.clockSkew.Store(int64(min(max(time.Duration(f.clockSkew.Load()), least), most)))
 }
 
 // touched notes that a name in a directory was changed here. The modification time is a guess until
@@ -185,7 +204,7 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 		a, err = f.statNameless(ctx, n)
 	}
 	if err == nil {
-		n.learnAttrs(a, asked)
+		a = n.learnAttrs(a, asked)
 	}
 	return a, asked, err
 }
@@ -324,8 +343,7 @@ const blockSize = 128 << 10
 // entry fills in the answer to a LOOKUP or similar, and counts the reference that the kernel gets.
 func (f *FS) entry(dir *node, name string, a attrs, asked time.Time, out *fuse.EntryOut) *node {
 	n := f.tree.learn(dir, name, &a)
-	n.learnAttrs(a, asked)
-	f.answer(n, a, out)
+	f.answer(n, n.learnAttrs(a, asked), out)
 	return n
 }
 

@@ -96,7 +96,7 @@ func (f *file) adjust(a *attrs) {
 	a.size = max(a.size, uint64(f.size))
 	if !f.lastWrite.IsZero() {
 		// The program may remember this time, as git does, so it becomes the file's time.
-		f.shownMtime = uint32(f.lastWrite.Unix() + f.fs.clockSkew.Load())
+		f.shownMtime = uint32(f.fs.hostTime(f.lastWrite).Unix())
 		a.mtime = f.shownMtime
 	}
 	if f.set.SetMode {
@@ -115,7 +115,7 @@ func (f *file) pending() usftp.NewAttrs {
 	set := f.set
 	if !set.SetTimes && f.shownMtime != 0 {
 		set.SetTimes = true
-		set.Mtime = time.Unix(f.lastWrite.Unix()+f.fs.clockSkew.Load(), 0)
+		set.Mtime = f.fs.hostTime(f.lastWrite)
 		set.Atime = set.Mtime
 	}
 	return set
@@ -283,6 +283,9 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	f.statusChanged(n)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if set.SetTimes {
+		n.touched = time.Time{} // the time is no guess
+	}
 	const special = fs.ModeSetuid | fs.ModeSetgid // bits that a host may clear
 	if !set.SetOwner && set.Mode&special == 0 && now.complete && file == nil {
 		n.attrs = now
@@ -327,18 +330,17 @@ func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, 
 	atime, setsAtime := in.GetATime()
 	if setsMtime || setsAtime {
 		// The protocol sets both or none.
-		ahead := time.Duration(f.clockSkew.Load()) * time.Second
 		switch {
 		case !setsMtime:
 			mtime = wire.Time(now.mtime)
 		case in.Valid&fuse.FATTR_MTIME_NOW != 0:
-			mtime = mtime.Add(ahead)
+			mtime = f.hostTime(mtime)
 		}
 		switch {
 		case !setsAtime:
 			atime = wire.Time(now.atime)
 		case in.Valid&fuse.FATTR_ATIME_NOW != 0:
-			atime = atime.Add(ahead)
+			atime = f.hostTime(atime)
 		}
 		set.SetTimes, set.Mtime, set.Atime = true, clamp(mtime), clamp(atime)
 	}
