@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// counts are what a transfer of 10 MiB costs in things that do not depend on how fast the machine
+// counts are the costs of a transfer of 10 MiB that do not depend on how fast the machine
 // is.
 type counts struct {
 	Allocations    float64 `json:"allocations"`
@@ -191,7 +191,7 @@ func countFloor(t *testing.T, transfer func(*floor.Client) error) counts {
 	return got
 }
 
-// roundTrips counts what a transfer waits for: over a link whose only cost is the delay of the
+// roundTrips counts the waits of a transfer: over a link whose only cost is the delay of the
 // client's writes, on a clock that stands still while anyone computes, against a server that
 // answers as OpenSSH's does.
 func roundTrips(t *testing.T, lib library.Library, content []byte,

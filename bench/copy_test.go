@@ -183,7 +183,7 @@ func (c *copyBench) run(b *testing.B, plan localfs.Plan, newHash func() hash.Has
 	b.ReportMetric(float64(len(c.content))/median*1e3, "MB/s")
 }
 
-// processorTime is what the process has used, user's and system's.
+// processorTime returns the user and system time of this process.
 func processorTime(tb testing.TB) time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

@@ -78,7 +78,7 @@ func randomFile(tb testing.TB, n int) (path string, content []byte) {
 	return path, content
 }
 
-// discard takes what WriteTo brings, and unlike io.Discard offers no ReadFrom.
+// discard drops the bytes of WriteTo, and unlike io.Discard has no ReadFrom.
 type discard struct{ n int64 }
 
 func (d *discard) Write(p []byte) (int, error) {
@@ -132,7 +132,7 @@ func upload(client library.Client, path string, source *pieces) error {
 	return errors.Join(err, f.Close())
 }
 
-// checkFile fails the benchmark if what was uploaded is not what was meant.
+// checkFile fails the benchmark if the uploaded file has the wrong contents.
 func checkFile(tb testing.TB, path string, want []byte) {
 	tb.Helper()
 	got, err := os.ReadFile(path)

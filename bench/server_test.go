@@ -14,14 +14,14 @@ import (
 	"github.com/usftp/usftp/internal/testenv"
 )
 
-// servedSize is what a server is asked to move at a time.
+// servedSize is the number of bytes that a server moves at a time.
 const servedSize = 256 << 20
 
 // usftpEnv names the command that is measured as a server, by an absolute path; otherwise it is
 // looked up on the PATH.
 const usftpEnv = "USFTP"
 
-// servers are what answers at the other end of two pipes.
+// servers answer at the other end of two pipes.
 var servers = []struct {
 	name  string
 	start func() (*pipes.Server, error)

@@ -149,7 +149,7 @@ func benchmarkIdle(b *testing.B, lib library.Library) {
 	path, content := randomFile(b, transferSize)
 	state := func() (heap float64, goroutines int) {
 		runtime.GC()
-		runtime.GC() // what the first has freed of pools
+		runtime.GC() // pooled memory that the first has freed
 		var stats runtime.MemStats
 		runtime.ReadMemStats(&stats)
 		return float64(stats.HeapAlloc), runtime.NumGoroutine()

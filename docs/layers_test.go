@@ -21,7 +21,7 @@ func TestLayers(t *testing.T) {
 	rank := make(map[string]int)
 	row, commands := 0, false
 	for line := range strings.Lines(string(text)) {
-		commands = commands || strings.HasPrefix(line, "| package | what it is |\n")
+		commands = commands || strings.HasPrefix(line, "| package | purpose |\n")
 		cells := strings.Split(line, "|")
 		if len(cells) < 3 || strings.HasPrefix(line, "## ") {
 			continue

@@ -39,7 +39,7 @@ func TestSystems(t *testing.T) {
 	emulated := list(".ci/arm64", `(?s)\npackages=\((.*?)\)`)
 
 	table := fmt.Sprintf(`
-| system | what is done there |
+| system | tests |
 |---|---|
 | Linux on amd64 | everything is tested, against OpenSSH and a dozen other servers and clients |
 | Windows on amd64 | under Wine, the demo and [%d packages' tests](docs/windows.md#what-is-tested) |

@@ -29,7 +29,7 @@ const (
 	openWriteCreateTrim = 0x02 | 0x08 | 0x10
 )
 
-// Setting is what the best floor is searched over.
+// A Setting is one point of the search for the best floor.
 type Setting struct {
 	// Packet is the payload of one READ or WRITE in bytes.
 	Packet int
@@ -41,7 +41,7 @@ func (s Setting) String() string {
 	return fmt.Sprintf("packet=%dKiB/inflight=%d", s.Packet>>10, s.InFlight)
 }
 
-// Settings are those that the benchmark tries. 261120 is the largest payload that OpenSSH's server
+// Settings are all that the benchmark tries. 261120 is the largest payload that OpenSSH's server
 // takes.
 func Settings() []Setting {
 	var all []Setting
@@ -59,7 +59,7 @@ type Client struct {
 	Reads, Writes int
 
 	r, w    int
-	replies []byte // what one read system call may bring
+	replies []byte // the buffer of one read system call
 	out     []byte
 	payload []byte
 	vectors [][]byte

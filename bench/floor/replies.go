@@ -17,7 +17,7 @@ type replies struct {
 	skip   int // bytes that are left of the packet whose header was read
 }
 
-// next takes what one system call brings, and returns the packets whose headers were in it and
+// next reads once, and returns the packets whose headers were in it and
 // their payload.
 func (t *replies) next() (packets int, payload int64, err error) {
 	for packets == 0 {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// File is what the benchmarks use of an open remote file.
+// File has the methods of an open remote file that the benchmarks use.
 type File interface {
 	io.ReadWriteCloser
 	io.ReaderAt
@@ -19,7 +19,7 @@ type File interface {
 	io.WriterTo
 }
 
-// Client is what the benchmarks use of a connected client.
+// Client has the methods of a connected client that the benchmarks use.
 type Client interface {
 	Open(path string) (File, error)
 	Create(path string) (File, error)

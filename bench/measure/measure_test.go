@@ -101,7 +101,7 @@ func TestPeakIsWithoutTheShell(t *testing.T) {
 	}
 }
 
-// TestProcessorIsThatOfTheWholeTree counts a child, and one that was left behind.
+// TestProcessorIsThatOfTheWholeTree counts a child, and a child that was left behind.
 func TestProcessorIsThatOfTheWholeTree(t *testing.T) {
 	idle := run(t, runner, "sleep 0.1")
 	child := run(t, runner, compute+"; true")

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Figures are what one run of a command took.
+// Figures are the costs of one run of a command.
 type Figures struct {
 	// Seconds is from the start of the command to its end.
 	Seconds float64 `json:"seconds"`
@@ -27,7 +27,7 @@ type Figures struct {
 	// Busiest is the processor time of the one process that took most, as seen when last looked: a
 	// program that keeps a core busy shows there, whatever others of the command wait.
 	Busiest float64 `json:"busiest"`
-	// Failure says what went wrong, or is empty.
+	// Failure describes the failure, or is empty.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -75,7 +75,7 @@ func Meter(command string, sample, timeout time.Duration) (Figures, error) {
 	return figures, nil
 }
 
-// reapRest waits for what the command left running, whose time counts too.
+// reapRest waits for the processes that the command left running, whose time counts too.
 func reapRest() {
 	for {
 		_, err := unix.Wait4(-1, nil, 0, nil)
@@ -91,7 +91,7 @@ func killTree() {
 	}
 }
 
-// samples are what was seen of the processes while they ran.
+// samples are taken from the processes while they run.
 type samples struct {
 	peakKiB int64
 	busiest time.Duration
@@ -167,7 +167,7 @@ func MeterMain(arguments []string) error {
 
 // Runner runs commands, each under a meter of its own.
 type Runner struct {
-	// Environment is what the commands see beside this process's own.
+	// Environment has the variables of the commands beside this process's own.
 	Environment []string
 	// Sample is the interval between two looks at the memory.
 	Sample time.Duration

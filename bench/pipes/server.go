@@ -1,5 +1,5 @@
 // Package pipes runs OpenSSH's sftp-server in a process of its own, joined to a client by two pipes
-// and no SSH, and wraps such streams to count or to delay what passes.
+// and no SSH, and wraps such streams to count or to delay their data.
 package pipes
 
 import (

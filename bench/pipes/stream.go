@@ -120,7 +120,7 @@ func (d *Delayed) Write(p []byte) (int, error) {
 	}
 }
 
-// Close delivers what is on its way and closes the stream.
+// Close delivers the data on its way and closes the stream.
 func (d *Delayed) Close() error {
 	d.mu.Lock()
 	if !d.closed {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// GoBenchmark is what one Go benchmark gave: the values of each unit, in the order of the rounds.
+// GoBenchmark has the values of one Go benchmark for each unit, in the order of the rounds.
 type GoBenchmark struct {
 	// Family is the name of the function without "Benchmark"; Keys are the parts "key=value" of the
 	// rest.

@@ -24,11 +24,11 @@ type Session struct {
 	Commit string `json:"commit"`
 	// Date is the minute in UTC at which the session began.
 	Date string `json:"date"`
-	// Machine says in words what the figures depend on, without naming it.
+	// Machine describes the machine in words, without naming it.
 	Machine Machine `json:"machine"`
 }
 
-// Machine is what the figures depend on.
+// Machine has the properties of a machine on which the figures depend.
 type Machine struct {
 	CPU     string            `json:"cpu"`
 	Cores   int               `json:"cores"`
@@ -42,7 +42,7 @@ type Machine struct {
 type Run struct {
 	Row        string `json:"row"`
 	Contestant string `json:"contestant"`
-	// Command is what the shell ran, with the run's own files and address as variables.
+	// Command is the shell's command, with the run's own files and address as variables.
 	Command string `json:"command"`
 	Round   int    `json:"round"`
 	Bytes   int64  `json:"bytes"`
@@ -145,7 +145,7 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// kernel is the version without what a distributor or a builder appended.
+// kernel is the version without the suffix of a distributor or a builder.
 func kernel() string {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

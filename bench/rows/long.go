@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Apart is what sets one contestant of a row apart from the others.
+// Apart is the difference between one contestant of a row and the others.
 type Apart struct {
 	// Files is how many files it copies, from $PART instead of $SRC, where all would take it hours.
 	// Its rate is that of these files.
@@ -105,7 +105,7 @@ func longRows(upload bool) []Row {
 	})
 }
 
-// fastRows are single files over a link that is faster than SSH: its processors are what limits.
+// fastRows are single files over a link that is faster than SSH: the processors limit it.
 func fastRows(upload bool) []Row {
 	name := verb(upload)
 	scp, ours := pick(upload, scpGet, scpPut), pick(upload, usftpGet, usftpPut)
@@ -165,7 +165,7 @@ func bothRow(upload bool) Row {
 	}
 }
 
-// windowRow shows what the server's window does for a client that is not ours.
+// windowRow shows the effect of the server's window on a client that is not ours.
 func windowRow() Row {
 	ours := at(scpPut) // usftp serve offers every cipher, sshd only this one
 	ours.Command = `scp -q -o Ciphers=` + fastCipher + ` -F "$CONFIG" "$SRC" "host:$DST"`

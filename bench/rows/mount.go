@@ -12,7 +12,7 @@ var MountTools = []string{"sshfs", "rclone mount", "usftp mount"}
 // randomReads is the job that reads a little of its file.
 const randomReads = "random"
 
-// mountJob is what is done on a mounted directory.
+// mountJob is a job on a mounted directory.
 type mountJob struct {
 	name, title string
 	upload      bool

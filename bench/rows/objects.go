@@ -16,7 +16,7 @@ type ObjectRow struct {
 	Bars        []ObjectBar
 }
 
-// ObjectWork is what is done.
+// ObjectWork is a kind of job.
 type ObjectWork int
 
 const (
@@ -55,7 +55,7 @@ type ObjectBar struct {
 	AtMost  float64
 }
 
-// ObjectFigure is what a bar is about.
+// ObjectFigure is the measure of a bar.
 type ObjectFigure string
 
 // The figures of a bar.

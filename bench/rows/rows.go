@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind is what a row is about.
+// Kind is the kind of a row.
 type Kind int
 
 const (
@@ -38,7 +38,7 @@ type Row struct {
 	Old Old
 	// InSeconds says that the job is not to move Bytes, so that a rate would mean nothing.
 	InSeconds bool
-	// Cipher is the only one that the server offers; empty leaves each contestant its default one.
+	// Cipher is the only cipher that the server offers; empty leaves each contestant its default one.
 	Cipher string
 	// OnPath says that the server's users have usftp on their path.
 	OnPath bool
@@ -94,7 +94,7 @@ func IsCeiling(contestant string) bool {
 	return contestant == "ssh cat" || contestant == iperfStreams
 }
 
-// Figure is what a target is about.
+// Figure is the measure of a target.
 type Figure int
 
 // The figures of a run.

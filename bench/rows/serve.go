@@ -16,7 +16,7 @@ type ServeRow struct {
 	Contestants []ServeContestant
 }
 
-// Ciphers are what the clients are told to use.
+// Ciphers are the ones that the clients are told to use.
 type Ciphers struct {
 	Name, Title string
 	// flags are those of a client; without any, it takes what it likes best.

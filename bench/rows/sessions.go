@@ -15,7 +15,7 @@ type SessionRow struct {
 	MostKiB int64
 }
 
-// SessionWork is what a session does.
+// SessionWork is the work of a session.
 type SessionWork int
 
 const (

@@ -16,7 +16,7 @@ const (
 	Front
 )
 
-// syncRows are what a target has already, or nearly.
+// syncRows copy trees and files that the target has already, or nearly.
 func syncRows() []Row {
 	tree, ours := Contestant{"rsync -a", rsyncSSH + `"$SRC/" "host:$DST/"`, "rsync"},
 		Contestant{"usftp sync", `"$USFTP" sync ` + usftpFlags + ` "$SRC" "$USER@$ADDRESS:$DST"`,

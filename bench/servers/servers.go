@@ -23,7 +23,7 @@ import (
 	"github.com/usftp/usftp/bench/sshd"
 )
 
-// Config says what is served.
+// Config describes a server.
 type Config struct {
 	// Dir is the directory.
 	Dir string
@@ -78,7 +78,7 @@ var ErrAbsent = errors.New("not on this machine")
 
 func absent(text string) error { return fmt.Errorf("%w: %s", ErrAbsent, text) }
 
-// Present returns an error that says what is missing where a server cannot be started.
+// Present returns an error that names the missing program if a server cannot be started.
 func (r *Rig) Present(name string) error {
 	switch name {
 	case rows.SFTPGo:

@@ -24,7 +24,7 @@ type Storage struct {
 	server Server
 }
 
-// What the storage is asked with.
+// Parameters of the requests to the storage.
 const (
 	StorageRegion = "us-east-1"
 	StorageAccess = "key"

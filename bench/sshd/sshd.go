@@ -31,7 +31,7 @@ var ErrNoServer = errors.New("no sshd found (Debian package openssh-server)")
 // Config says how the server runs. The zero value listens on a free port of 127.0.0.1 with
 // OpenSSH's default ciphers.
 type Config struct {
-	// Cipher is the only one that the server offers, so that no client needs a flag for it; empty
+	// Cipher is the only cipher that the server offers, so that no client needs a flag for it; empty
 	// offers the default ones.
 	Cipher string
 	// Address is where it listens; empty is 127.0.0.1.
@@ -45,7 +45,7 @@ type Config struct {
 	Start func(*exec.Cmd) error
 }
 
-// Access is what a client needs to log in.
+// Access has everything that a client needs to log in.
 type Access struct {
 	Address, Port, User string
 	// Key, KnownHosts and ClientConfig are files: the private key, the server's key, and an

@@ -43,7 +43,7 @@ func newSide(address netip.Addr) (*Side, error) {
 	return s, <-made
 }
 
-// Do calls f on a thread inside the namespace. What f starts or opens there belongs to the
+// Do calls f on a thread inside the namespace. Whatever f starts or opens there belongs to the
 // namespace; goroutines that f starts do not run in it.
 func (s *Side) Do(f func() error) error {
 	result := make(chan error)
@@ -60,7 +60,7 @@ func (s *Side) Start(cmd *exec.Cmd) error {
 	return s.Do(cmd.Start)
 }
 
-// ErrNotListening is what AwaitListener answers when its patience ends.
+// ErrNotListening is returned by AwaitListener after its timeout.
 var ErrNotListening = errors.New("nothing listens")
 
 // AwaitListener waits until a process of this side listens on a TCP port. It only looks, so a

@@ -21,7 +21,7 @@ type load struct {
 	server *servers.Server
 
 	mu      sync.Mutex
-	clients []*visitor // those that have not left
+	clients []*visitor // still there
 	failed  error      // the first failure
 }
 

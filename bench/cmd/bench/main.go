@@ -130,10 +130,10 @@ func pattern(text string) (*regexp.Regexp, error) {
 	return regexp.Compile("^(?:" + text + ")$")
 }
 
-// transportSet is what -rows takes for the rows of rows.Transport.
+// transportSet is the value of -rows for the rows of rows.Transport.
 const transportSet = "transport"
 
-// selection is what one session runs.
+// selection is the work of one session.
 type selection struct {
 	commands   []rows.Row
 	servers    []rows.ServeRow
@@ -260,7 +260,7 @@ func runAll(ctx context.Context, o options, selected selection) (err error) {
 	return runObjects(ctx, o, selected.objects, keep)
 }
 
-// table shows the medians of what has just been measured.
+// table shows the medians of the figures just measured.
 func table(names []string, runs []result.Run) string {
 	const width = 24
 	var text strings.Builder

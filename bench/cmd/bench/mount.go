@@ -23,7 +23,7 @@ var mountCommands = map[string]string{
 		`"$USER@$ADDRESS:$FAR" "$AT"`,
 }
 
-// A mountedJob is what is done on a mount, as commands of the shell.
+// A mountedJob is a job on a mount, as commands of the shell.
 type mountedJob struct {
 	before string                // on the host, or here, without the clock
 	warm   bool                  // it is done once before the clock runs

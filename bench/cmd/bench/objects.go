@@ -23,7 +23,7 @@ import (
 	"github.com/usftp/usftp/bench/servers"
 )
 
-// runObjects compares what is done with files in object storage: the rows of rows.Objects.
+// runObjects compares jobs on files in object storage: the rows of rows.Objects.
 func runObjects(ctx context.Context, o options, selected []rows.ObjectRow,
 	keep func(result.Run) error) error {
 	for _, row := range selected {
@@ -109,7 +109,7 @@ func skip(err error) error {
 	return err
 }
 
-// prepare makes what is fetched and listed. An object of the listing is a file that the storage
+// prepare makes the objects to fetch and list. An object of the listing is a file that the storage
 // finds, since a request for each would take minutes.
 func (b *objectBench) prepare(ctx context.Context) error {
 	source := filepath.Join(b.dir, "source")
@@ -214,7 +214,7 @@ func (b *objectBench) ready(c rows.ObjectContestant) error {
 	return err
 }
 
-// command runs the command of a contestant, and looks at what it has made or said.
+// command runs the command of a contestant, and checks its files or its output.
 func (b *objectBench) command(c rows.ObjectContestant, before time.Duration,
 	run *result.Run) error {
 	said := filepath.Join(b.dir, "said")
@@ -243,7 +243,7 @@ func (b *objectBench) command(c rows.ObjectContestant, before time.Duration,
 	return nil
 }
 
-// clean removes what a run has made, here and in the storage, and what it has begun.
+// clean removes the files of a run, here and in the storage, and its unfinished uploads.
 func (b *objectBench) clean(ctx context.Context) error {
 	if err := os.RemoveAll(filepath.Join(b.dir, "target")); err != nil {
 		return err
@@ -394,7 +394,7 @@ func (b *objectBench) trickles(ctx context.Context, server *servers.Server,
 	return nil
 }
 
-// isRandom says what is wrong with what a slow session has uploaded, or nothing.
+// isRandom describes the fault in the upload of a slow session, or returns "".
 func (b *objectBench) isRandom(i int) string {
 	got, err := os.ReadFile(filepath.Join(b.storage.Dir, fmt.Sprintf("slow%d", i)))
 	want := make([]byte, b.row.Bytes)

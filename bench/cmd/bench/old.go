@@ -76,7 +76,7 @@ func (j *job) age(apart rows.Apart) error {
 	})
 }
 
-// resetTarget makes the target what it is to be before a run.
+// resetTarget restores the target before a run.
 func (j *job) resetTarget() error {
 	from := j.old
 	if j.row.Old == rows.Equal {

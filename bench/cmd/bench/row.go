@@ -31,7 +31,7 @@ const (
 	// as many bytes in one direction as the mark; the files of those rows have four times as many.
 	firstByteRTT  = 200 * time.Millisecond
 	firstByteMark = 16 << 10
-	// The memory is looked at rarely where time is what matters.
+	// Rows about time sample the memory rarely.
 	sampleRate   = 20 * time.Millisecond
 	sampleMemory = 2 * time.Millisecond
 )
@@ -280,7 +280,7 @@ func (j *job) environment(access sshd.Access) ([]string, error) {
 	}, nil
 }
 
-// makeSource fills the source with what no compression could shorten, or leaves it a hole.
+// makeSource fills the source with incompressible data, or leaves it a hole.
 func makeSource(name string, size int64, sparse bool) error {
 	file, err := os.Create(name)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestRowRuns(t *testing.T) {
 	}
 }
 
-// The older version of a file is what the row says, and the target is that again before each run.
+// The older version of a file is as the row says, and the target has it again before each run.
 func TestOldVersions(t *testing.T) {
 	const size = 3 << 20
 	for name, test := range map[string]struct {

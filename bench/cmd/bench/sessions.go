@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/bench/servers"
 )
 
-// runSessions measures what servers hold for many sessions at a time: the rows of rows.Sessions.
+// runSessions measures the memory of servers with many sessions: the rows of rows.Sessions.
 func runSessions(ctx context.Context, o options, selected []rows.SessionRow,
 	byServer *regexp.Regexp,
 	keep func(result.Run) error) error {

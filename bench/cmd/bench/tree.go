@@ -17,7 +17,7 @@ import (
 // perDirectory is how many files each directory of a tree usually has.
 const perDirectory = 100
 
-// makeSources makes what the row's contestants copy.
+// makeSources makes the files that the row's contestants copy.
 func (j *job) makeSources() error {
 	if j.row.Files == 0 {
 		return makeSource(j.source, j.row.Bytes, j.row.Sparse)
@@ -50,7 +50,7 @@ func makeTree(name string, files, each int, size int64) error {
 	return nil
 }
 
-// compare compares what a contestant has made with what it was to make.
+// compare compares a contestant's copy with its source.
 func (j *job) compare(apart rows.Apart) error {
 	if j.row.Files == 0 {
 		return same(j.source, j.target)

@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/bench/rows"
 )
 
-// chartRows are the groups of the chart: what users feel. A group whose row was not measured is
-// left out.
+// chartRows are the groups of the chart: the waits that users feel. A group whose row was not
+// measured is left out.
 var chartRows = []struct {
 	title, row string
 	figure     rows.Figure

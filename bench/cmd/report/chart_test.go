@@ -57,7 +57,7 @@ func TestOrderOfBars(t *testing.T) {
 	}
 }
 
-// The contrast is that of the Web Content Accessibility Guidelines, section 1.4: 3 for graphics
+// The contrast follows the Web Content Accessibility Guidelines, section 1.4: 3 for graphics
 // and, since the type is small, more for text.
 func TestChartOnLightAndDark(t *testing.T) {
 	luminance := func(colour string) float64 {

@@ -12,7 +12,7 @@ type scale struct {
 	of    func(result.Run) float64
 	lower bool // less is better
 	show  func(float64) string
-	unit  string // what a chart shows after the figure, and a table in its head
+	unit  string // shown by a chart after the figure, and by a table in its head
 }
 
 // briefFile is the size below which a file's time says more than its rate.

@@ -139,7 +139,7 @@ func (r *report) table(s section) string {
 	return text
 }
 
-// youngTable shows what it costs that a file was written to just before.
+// youngTable shows the cost of a source that was written to just before.
 func (r *report) youngTable() string {
 	var text strings.Builder
 	for _, m := range r.rows {

@@ -12,7 +12,7 @@ import (
 type figures struct {
 	name, command string
 	bytes         int64
-	rounds        map[int]result.Run // those that count
+	rounds        map[int]result.Run // without those that do not count
 	failure       string
 }
 

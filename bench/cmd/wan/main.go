@@ -71,7 +71,7 @@ func run(o options, arguments []string) error {
 		if err := link.Server.Start(server); err != nil {
 			return err
 		}
-		// Its end is that of the PID namespace, if not its own.
+		// The PID namespace ends with it.
 	}
 	if o.port != 0 {
 		if err := link.Server.AwaitListener(o.port, 20*time.Second); err != nil {
