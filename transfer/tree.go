@@ -264,6 +264,12 @@ func (t *tree) prepare() (err error) {
 		}
 		return t.plan.file()
 	}
+	return t.prepareTarget(found)
+}
+
+// prepareTarget finds or makes the directory that the tree goes to, and starts the plan. found
+// describes the source.
+func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 	t.base = t.src.Base(t.route.Source)
 	if t.options.NoTargetDirectory {
 		t.base = "."
