@@ -214,8 +214,8 @@ func (p *commitState) forgone(c *Copy, o onHost) bool {
 		return false
 	}
 	there, r := *c.Run, c.Request
-	there.Src, r.Run, r.Source = c.Dst.AsSource(), &there, p.temporary
-	// a stream has no attributes, and no name that the copy could get in a directory
+	there.Src, r.Run, r.Source, r.Target = c.Dst.AsSource(), &there, p.temporary, o.name
+	// a stream has no attributes
 	there.Options.Attributes, there.Options.NoTargetDirectory = endpoint.Attributes{}, true
 	c.known.stored = &stored{p.temporary, c.Request}
 	c.Request, c.known.spent = r, false
