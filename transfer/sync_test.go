@@ -401,6 +401,16 @@ func TestSyncVanished(t *testing.T) {
 	}
 }
 
+// Files whose sizes a host does not tell are copied.
+func TestSyncOfUnknownSizes(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{HideAttrs: wire.AttrSize}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/src/file", []byte("data"))
+	j := &syncJob{direction: download, far: b.host, src: "/src", dst: filepath.Join(b.dir, "dst")}
+	if s := j.must(t); s.Files != 1 || string(b.read("dst/file")) != "data" {
+		t.Errorf("%+v", s.Totals)
+	}
+}
+
 // A second run asks nothing about any file: its requests and round trips grow only with the
 // directories and the packets of names.
 func TestSyncRoundTrips(t *testing.T) {
