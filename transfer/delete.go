@@ -52,7 +52,7 @@ func (x *extras) find(d *directory) {
 func (x *extras) collect(d *directory, extra func(name string) bool) {
 	s, t := x.sync, d.tree
 	files := plan.Lost{Dir: d.rel, Present: d.present()}
-	err := s.tree.into.entries(d.rel, func() {}, func(name string, f *endpoint.Info) error {
+	err := s.tree.into.entries(d.rel, nil, func(name string, f *endpoint.Info) error {
 		if d.excludes(name, f.Mode.IsDir()) {
 			x.stay(d)
 			return nil
