@@ -290,10 +290,7 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 		t.warn("", target, directoryStays)
 		return
 	}
-	err := s.lock.check()
-	if err == nil {
-		err = s.clear(d, name, dir)
-	}
+	err := s.clear(d, name, dir)
 	if errors.Is(err, fs.ErrPermission) && open() == nil {
 		err = s.clear(d, name, dir)
 	}

@@ -658,8 +658,11 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 	return found
 }
 
-// clear removes an entry, or moves a file to the backup directory.
+// clear removes an entry, or moves a file to the backup directory, while the lock is held.
 func (s *syncing) clear(d *directory, name string, dir bool) error {
+	if err := s.lock.check(); err != nil {
+		return err
+	}
 	if s.saved.dir != "" && !dir {
 		return s.saved.move(d, name)
 	}
