@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -46,7 +45,7 @@ func (t *tree) readLink(e *entry) (string, error) {
 		return "", err
 	}
 	to, err := t.src.ReadLink(path.Join(root, e.rel())) // so that the answer is absolute, too
-	if err != nil || !strings.HasPrefix(path.Clean(to), strings.TrimSuffix(root, "/")+"/") {
+	if err != nil || !leadsInto(path.Clean(to), root) {
 		return to, err
 	}
 	to, err = filepath.Rel(path.Join(root, path.Dir(e.rel())), to)
