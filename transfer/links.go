@@ -8,6 +8,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
@@ -109,6 +110,9 @@ func (t *tree) replaceByLink(e *entry, to string, failed error) error {
 		if have, err := t.into.ReadLink(name); err == nil && t.into.SameLink(name, have, to) {
 			return nil
 		}
+	}
+	if t.resumed == repeated {
+		return &fs.PathError{Op: "replace", Path: e.target(), Err: filecopy.ErrStrange}
 	}
 	return e.backups().exchange(e, func(bool) error {
 		return t.into.ReplaceByLink(to, name, path.Join(e.dir.rel, t.copies.Token.Name(e.name)),
