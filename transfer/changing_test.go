@@ -8,7 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -90,4 +93,44 @@ func TestChangingSource(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A file that grows arrives up to its end with Changing, also over several connections.
+func TestChangingSourceOverSeveralConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := filepath.Join(t.TempDir(), "source")
+		data, more := random(48<<20), []byte("one more line\n")
+		if err := os.WriteFile(source, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		const trip = 400 * time.Millisecond
+		var grown atomic.Bool
+		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeWrite && !grown.Swap(true) {
+					f, err := os.OpenFile(source, os.O_WRONLY|os.O_APPEND, 0)
+					if err == nil {
+						_, err = f.Write(more)
+						f.Close()
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				return nil
+			}}), link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
+			Window: 2 << 20}}
+		first, further, end := h.open(t, pool.Config{})
+		defer end()
+		result, err := uploadFile(t.Context(), pool.Host{Client: first, Name: "far", Pool: further},
+			source, "/target", transfer.Options{Contents: transfer.Contents{Changing: true}})
+		if err != nil || result.Stripes == 0 || result.Bytes != int64(len(data)+len(more)) {
+			t.Errorf("%+v, %v", result, err)
+		}
+		if got, err := h.server.Files.ReadFile("/target"); err != nil ||
+			!bytes.Equal(got, append(data, more...)) {
+			t.Errorf("%d bytes arrived, %v", len(got), err)
+		}
+	})
 }

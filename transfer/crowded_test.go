@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp/sftptest"
@@ -160,4 +161,38 @@ func TestDeniedFilesAreNotPutDownToALimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On such a host a directory that has more subdirectories than wait to be listed is copied, too:
+// they are listed before all of its entries have been looked at.
+func TestManyDirectoriesWhereHandlesAreFew(t *testing.T) {
+	t.Parallel()
+	const dirs, files = 4200, 12400
+	synctest.Test(t, func(t *testing.T) {
+		var refused atomic.Bool
+		b := newTreeBench(t, sftptest.Script{ReaddirNames: 1000,
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				switch {
+				case r.Type == wire.TypeOpendir && r.Path == "/source/big" && !refused.Swap(true):
+					return []sftptest.Action{sftptest.Refuse(wire.Failure, ""),
+						sftptest.Delay(100 * time.Millisecond)}
+				case r.Type == wire.TypeReaddir && r.Path == "/source/other":
+					return []sftptest.Action{sftptest.Delay(300 * time.Millisecond)}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+		b.server.Files.Mkdir("/source/other")
+		for _, name := range numbered("dir", dirs) {
+			b.server.Files.Mkdir("/source/big/" + name)
+		}
+		for _, name := range numbered("file", files) {
+			b.server.Files.WriteFile("/source/big/"+name, nil)
+		}
+		s, err := b.tree(download, "/source", filepath.Join(b.dir, "copy"), func(tree *treeJob) {
+			tree.TreeOptions.Filter = rules("file*")
+		})
+		if err != nil || s.Directories != dirs+3 || !refused.Load() {
+			t.Errorf("%+v, %v", s.Totals, err)
+		}
+	})
 }

@@ -52,7 +52,7 @@ func (x *extras) find(d *directory) {
 func (x *extras) collect(d *directory, extra func(name string) bool) {
 	s, t := x.sync, d.tree
 	files := plan.Lost{Dir: d.rel, Present: d.present()}
-	err := s.tree.into.entries(d.rel, func() {}, func(name string, f *endpoint.Info) error {
+	err := s.tree.into.entries(d.rel, nil, func(name string, f *endpoint.Info) error {
 		if d.excludes(name, f.Mode.IsDir()) {
 			x.stay(d)
 			return nil
@@ -290,10 +290,7 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 		t.warn("", target, directoryStays)
 		return
 	}
-	err := s.lock.check()
-	if err == nil {
-		err = s.clear(d, name, dir)
-	}
+	err := s.clear(d, name, dir)
 	if errors.Is(err, fs.ErrPermission) && open() == nil {
 		err = s.clear(d, name, dir)
 	}

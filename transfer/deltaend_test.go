@@ -74,9 +74,17 @@ func TestDeltaResumedAtItsEnd(t *testing.T) {
 	}
 }
 
-// TestDeltaOfSourceThatShrinks: the copy fails, instead of waiting for bytes that never come.
+// TestDeltaOfSourceThatShrinks: the copy fails, instead of waiting for bytes that never come. With
+// Changing, what is left is copied.
 func TestDeltaOfSourceThatShrinks(t *testing.T) {
 	t.Parallel()
+	for _, accepts := range []bool{false, true} {
+		testDeltaThatShrinks(t, accepts)
+	}
+}
+
+func testDeltaThatShrinks(t *testing.T, accepts bool) {
+	t.Helper()
 	host, _, far := deltaHost(t, nil)
 	old := random(12 << 20)
 	fresh := append(bytes.Clone(old[:2<<20]), noiseOf(3, 10<<20)...)
@@ -93,11 +101,17 @@ func TestDeltaOfSourceThatShrinks(t *testing.T) {
 			os.Truncate(source, 6<<20)
 		}
 	}
-	if _, err := j.Run(ctx); !errors.Is(err, transfer.ErrSourceChanged) {
+	j.Options.Changing = accepts
+	want := old
+	if accepts {
+		want = fresh[:6<<20]
+	}
+	if _, err := j.Run(ctx); accepts != (err == nil) ||
+		err != nil && !errors.Is(err, transfer.ErrSourceChanged) {
 		t.Errorf("it ended with: %v", err)
 	}
-	if got, _ := os.ReadFile(stored); !bytes.Equal(got, old) {
-		t.Error("the old file has changed")
+	if got, _ := os.ReadFile(stored); !bytes.Equal(got, want) {
+		t.Errorf("accepted %v: there are %d bytes, not what should be", accepts, len(got))
 	}
 }
 

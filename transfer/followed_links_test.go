@@ -259,18 +259,18 @@ func TestLinksFromAServerThatResolvesThem(t *testing.T) {
 	b.server.Files.WriteFile("/home/precious", []byte("precious"))
 	b.server.Files.WriteFile("/home/src/sub/file", []byte("text"))
 	for name, to := range map[string]string{"sub/beside": "file", "above": "sub/file",
-		"sub/below": "../above", "out": "../precious"} {
+		"sub/below": "../above", "out": "../precious", "sub/up": ".."} {
 		b.server.Files.Symlink(to, "/home/src/"+name)
 	}
 	dst := filepath.Join(b.dir, "dst")
 	j := &syncJob{direction: download, far: b.host, src: "src", dst: dst}
 	testenv.Symlink(t, "nothing", filepath.Join(t.TempDir(), "link"))
-	for _, links := range []int64{4, 0} {
+	for _, links := range []int64{5, 0} {
 		if s, err := j.run(t); err != nil || s.Links != links {
 			t.Errorf("%d links, not %d, %v", s.Links, links, err)
 		}
 		for name, want := range map[string]string{"sub/beside": "file", "above": "sub/file",
-			"out": "/home/precious"} {
+			"out": "/home/precious", "sub/up": ".."} {
 			if to, err := os.Readlink(filepath.Join(dst, name)); to != want {
 				t.Errorf("%s leads to %q, not %q, %v", name, to, want, err)
 			}

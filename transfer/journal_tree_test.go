@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -371,6 +372,86 @@ func TestRepeatedCopyReplacesNothingElse(t *testing.T) {
 			}
 			if got := read(name); got != mine {
 				t.Errorf("%s has become %q", name, got)
+			}
+		})
+	}
+}
+
+// Nor is it replaced if it is a link, or has the name of one.
+func TestRepeatedCopyReplacesNoLink(t *testing.T) {
+	testenv.Symlink(t, "nothing", filepath.Join(t.TempDir(), "link"))
+	for _, direction := range []way{upload, download, local} {
+		t.Run(direction.String(), func(t *testing.T) {
+			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			source, target := filepath.Join(b.dir, "source"), filepath.Join(b.dir, "target")
+			fill(t, source, "a", "b")
+			testenv.Symlink(t, "one", filepath.Join(source, "link1"))
+			testenv.Symlink(t, "two", filepath.Join(source, "link2"))
+			from, to := source, target
+			switch direction {
+			case upload:
+				to = "/target"
+			case download:
+				from = "/source"
+				if _, err := b.tree(upload, source, from); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run := func(stop bool) (transfer.Summary, error) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
+				tree.TreeOptions.MaxFiles = 1
+				tree.Options.Journal = filepath.Join(b.dir, "journal")
+				tree.Options.Events = func(e transfer.Event) {
+					if stop && e.Kind == transfer.Done {
+						cancel()
+					}
+				}
+				return tree.Run(ctx)
+			}
+			if _, err := run(true); err == nil {
+				t.Fatal("it was not interrupted")
+			}
+			put := func(name, text string, link bool) {
+				switch at := filepath.Join(target, name); {
+				case direction == upload && link:
+					b.server.Files.Remove("/target/" + name)
+					b.server.Files.Symlink(text, "/target/"+name)
+				case direction == upload:
+					b.server.Files.Remove("/target/" + name)
+					b.server.Files.WriteFile("/target/"+name, []byte(text))
+				case link:
+					os.Remove(at)
+					testenv.Symlink(t, text, at)
+				default:
+					os.Remove(at)
+					if err := os.WriteFile(at, []byte(text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			put("link1", "mine", false)
+			put("link2", "mine", true)
+			put("a", "mine", true)
+			s, err := run(false)
+			if err == nil || s.Failed != 3 || s.Files+s.Kept != 1 ||
+				!strings.Contains(err.Error(), "so it is not replaced") {
+				t.Errorf("%+v, %v", s.Totals, err)
+			}
+			if direction == upload {
+				target = filepath.Join(b.dir, "back")
+				if _, err := b.tree(download, "/target", target); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if data, err := os.ReadFile(filepath.Join(target, "link1")); string(data) != "mine" {
+				t.Errorf("the file has become %q, %v", data, err)
+			}
+			for _, name := range []string{"link2", "a"} {
+				if to, err := os.Readlink(filepath.Join(target, name)); to != "mine" {
+					t.Errorf("%s leads to %q, %v", name, to, err)
+				}
 			}
 		})
 	}

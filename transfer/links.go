@@ -5,10 +5,10 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
@@ -46,7 +46,7 @@ func (t *tree) readLink(e *entry) (string, error) {
 		return "", err
 	}
 	to, err := t.src.ReadLink(path.Join(root, e.rel())) // so that the answer is absolute, too
-	if err != nil || !strings.HasPrefix(path.Clean(to), strings.TrimSuffix(root, "/")+"/") {
+	if err != nil || !leadsInto(path.Clean(to), root) {
 		return to, err
 	}
 	to, err = filepath.Rel(path.Join(root, path.Dir(e.rel())), to)
@@ -110,6 +110,9 @@ func (t *tree) replaceByLink(e *entry, to string, failed error) error {
 		if have, err := t.into.ReadLink(name); err == nil && t.into.SameLink(name, have, to) {
 			return nil
 		}
+	}
+	if t.resumed == repeated {
+		return &fs.PathError{Op: "replace", Path: e.target(), Err: filecopy.ErrStrange}
 	}
 	return e.backups().exchange(e, func(bool) error {
 		return t.into.ReplaceByLink(to, name, path.Join(e.dir.rel, t.copies.Token.Name(e.name)),

@@ -173,6 +173,46 @@ func TestReplacementWithoutLstat(t *testing.T) {
 	}
 }
 
+// TestRenameCarriedOutLate: a host without posix-rename gives a new file its name only when the
+// next connection asks for that again, which then fails. The new file keeps its name, also where
+// RENAME replaces files, and the old one is removed.
+func TestRenameCarriedOutLate(t *testing.T) {
+	for _, replaces := range []bool{false, true} {
+		var b *bench
+		var named atomic.Int32
+		b = newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				switch {
+				case r.Type != wire.TypeRename || r.Path2 != "/target":
+					return nil
+				case isOld(r.Path):
+					return []sftptest.Action{sftptest.Call("back", func(r sftptest.Request) {
+						if replaces {
+							b.server.Files.Remove(r.Path2)
+						}
+					})}
+				case named.Add(1) == 1:
+					return []sftptest.Action{sftptest.Hangup()}
+				}
+				return []sftptest.Action{sftptest.Call("late", func(r sftptest.Request) {
+					if err := b.server.Files.Rename(r.Path, r.Path2); err != nil {
+						t.Error(err)
+					}
+				})}
+			}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/target", []byte("old"))
+		b.redials(sftptest.LinkConfig{}, nil)
+		_, err := b.job(upload, b.local("source", []byte("new")), "/target",
+			func(j *copyJob) { j.Options.Retry = onceMore })
+		if got := string(b.remote("/target")); err != nil || got != "new" {
+			t.Errorf("replaces %v: the target is %q, %v", replaces, got, err)
+		}
+		if left := b.temporaries(); len(left) > 0 || named.Load() != 2 {
+			t.Errorf("replaces %v: %q is left after %d renames", replaces, left, named.Load())
+		}
+	}
+}
+
 // isOld reports whether a name is that of a file that stepped aside.
 func isOld(name string) bool {
 	_, old := localfs.OldNameOf(path.Base(name))

@@ -175,6 +175,34 @@ func TestSyncLockIsCheckedAfterAPause(t *testing.T) {
 	})
 }
 
+// Nor does it remove what is in the way of a directory.
+func TestSyncLockIsCheckedBeforeMakingWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const other = `{"host":"alpha","pid":7,"id":"other"}`
+		lock, began := "/dst/"+transfer.LockName, time.Now()
+		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			switch {
+			case r.Type == wire.TypeLstat && r.Path == lock && time.Since(began) > 30*time.Second:
+				return []sftptest.Action{sftptest.Delay(2 * time.Hour)}
+			case r.Type == wire.TypeReaddir && r.Path == "/dst/dir":
+				return []sftptest.Action{sftptest.Delay(time.Hour)}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		src := filepath.Join(b.dir, "src")
+		fill(t, src, "dir/way/file")
+		b.server.Files.WriteFile("/dst/dir/way", []byte("another run's"))
+		time.AfterFunc(lockTakenOver, func() { b.server.Files.WriteFile(lock, []byte(other)) })
+		j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+		if _, err := j.run(t); err == nil || !strings.Contains(err.Error(), "taken over the lock") {
+			t.Errorf("it ended with %v", err)
+		}
+		if got := string(b.remote("/dst/dir/way")); got != "another run's" {
+			t.Errorf("what was in the way is %q", got)
+		}
+	})
+}
+
 const lockTakenOver = transfer.LockStale + time.Minute
 
 // If the connection is lost after the lock was made and before it was written, it is taken all the

@@ -149,3 +149,53 @@ func TestResumeIntoAPipe(t *testing.T) {
 		t.Errorf("%d of %d bytes arrived: %v", len(got), len(want), err)
 	}
 }
+
+// TestPipeIsReadOnce: what has been read from a pipe is not there again, so a copy from one fails
+// if the connection is lost, and leaves nothing that looks complete.
+func TestPipeIsReadOnce(t *testing.T) {
+	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Skip: 3, Times: 1,
+		Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
+	b.host.Redial = func(context.Context) (pool.Host, error) {
+		b.reconnect(sftptest.LinkConfig{})
+		return b.host, nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	go func() {
+		w.Write(random(8 << 20))
+		w.Close()
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = b.jobContext(ctx, upload, fmt.Sprintf("/dev/fd/%d", r.Fd()), "/target",
+		func(j *copyJob) { j.Options.Retry = onceMore })
+	if err == nil || ctx.Err() != nil || b.server.Files.Exists("/target") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestPipeWhereNothingIsRenamed: it is not needed again either where a host turns out to rename no
+// files.
+func TestPipeWhereNothingIsRenamed(t *testing.T) {
+	b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{}, Faults: []sftptest.Fault{
+		{On: wire.TypeRename, Do: sftptest.Refuse(wire.PermissionDenied, "")}}},
+		sftptest.LinkConfig{})
+	b.server.Files.Mkdir("/dir")
+	pipe, want := filepath.Join(b.dir, "pipe"), random(1<<20)
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go os.WriteFile(pipe, want, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	result, err := b.jobContext(ctx, upload, pipe, "/dir")
+	if err != nil || result.Target != "/dir/pipe" || !bytes.Equal(b.remote("/dir/pipe"), want) {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if left := b.temporaries(); len(left) > 0 {
+		t.Errorf("%q is left", left)
+	}
+}

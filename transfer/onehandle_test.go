@@ -236,6 +236,36 @@ func TestRelayBetweenHostsWithSharedHandles(t *testing.T) {
 	to.wantTree(upload, files)
 }
 
+// More files than may be open are under way there: none that waits for its turn keeps the one whose
+// turn it is from verifying.
+func TestVerifiedRelayOfManyFilesWithSharedHandles(t *testing.T) {
+	files := make(map[string][]byte)
+	for _, name := range numbered("f", 200) {
+		files[name] = []byte(name)
+	}
+	script := sftptest.Script{SharedHandles: 1, Extensions: []wire.ExtensionPair{}}
+	link := sftptest.LinkConfig{ToServer: time.Millisecond}
+	from, to := newTreeBench(t, script, link), newTreeBench(t, script, link)
+	for name, data := range files {
+		from.server.Files.WriteFile("/target/"+name, data)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := relayTree(t.Context(), from.host, "/target", to.host, "/target",
+			transfer.Options{Verify: true})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end")
+	}
+	to.wantTree(upload, files)
+}
+
 // openingWriter opens another file of the host once it has got some bytes.
 type openingWriter struct {
 	bytes.Buffer

@@ -122,7 +122,7 @@ func notAbsent(err error) error {
 }
 
 // apart fails if the source may be its own copy: then a file made beside the one appears beside the
-// other.
+// other, and not both are listed there.
 func (j *job) apart(o *origin) error {
 	name := j.copies.Token.Name(path.Base(o.rel))
 	var remove func() error
@@ -140,11 +140,26 @@ func (j *job) apart(o *origin) error {
 	_, err = j.sources.Lstat(path.Join(path.Dir(o.rel), name))
 	switch {
 	case err == nil:
-		return errSameDir
+		return j.besides(o)
 	case !endpoint.IsAbsent(err):
 		return err
 	}
 	return nil
+}
+
+// besides fails unless the directory that has both the source and its copy lists them as two.
+func (j *job) besides(o *origin) error {
+	source, target, met := path.Base(o.rel), j.dst.Base(o.target), make(map[string]bool)
+	err := j.sources.List(path.Dir(o.rel), nil, nil, func(name string, _ endpoint.Info, _ error) bool {
+		if name == source || name == target {
+			met[name] = true
+		}
+		return len(met) < 2
+	})
+	if err == nil && len(met) < 2 {
+		err = errSameDir
+	}
+	return err
 }
 
 // unchanged fails if the source has changed since it was read.

@@ -247,6 +247,33 @@ func TestRemoveSourceThatIsItsCopy(t *testing.T) {
 	}
 }
 
+// A file that replaces another in its own directory is no copy of itself.
+func TestRemoveSourceBesideItsCopy(t *testing.T) {
+	t.Parallel()
+	for _, direction := range []way{upload, download, relay, local} {
+		dir := t.TempDir()
+		source, target := filepath.Join(dir, "new"), filepath.Join(dir, "old")
+		for _, name := range []string{source, target} {
+			if err := os.WriteFile(name, []byte(name), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		age(t, dir)
+		j := copyJob{Host: sftpServer(t), From: sftpServer(t), Direction: direction, Source: source,
+			Target: target}
+		j.Options.RemoveSource = true
+		if result, err := j.Run(t.Context()); err != nil || !result.Removed {
+			t.Errorf("%v: %v, %+v", direction, err, result)
+		}
+		if left := files(t, dir); !slices.Equal(left, []string{"old"}) {
+			t.Errorf("%v: left are %q", direction, left)
+		}
+		if data, err := os.ReadFile(target); string(data) != source {
+			t.Errorf("%v: it has %q, %v", direction, data, err)
+		}
+	}
+}
+
 // A link that takes the place of a directory leads to nothing that is removed, not even to another
 // name of the same file.
 func TestRemoveSourceBeneath(t *testing.T) {

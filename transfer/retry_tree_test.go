@@ -62,6 +62,9 @@ func retries(n int) func(*treeJob) {
 	return func(tree *treeJob) { tree.Options.Retries = n }
 }
 
+// onceMore allows one attempt to reconnect, at once.
+var onceMore = pool.Retry{Retries: 1, Backoff: func(int) time.Duration { return 0 }}
+
 // mixed makes a tree of many files, a few of them large, with deep directories and links.
 func (b *bench) mixed(name string, files, largest int, rng *rand.Rand) string {
 	b.t.Helper()
@@ -351,6 +354,61 @@ func TestReplyLost(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestReplacedBeforeTheReplyWasLost: a file that has replaced an older one when the connection is
+// lost counts as copied, though its target now looks as if nothing had to be done, and the older
+// one is removed.
+func TestReplacedBeforeTheReplyWasLost(t *testing.T) {
+	t.Parallel()
+	lost := sftptest.Truncate(0)
+	for name, test := range map[string]struct {
+		extensions []wire.ExtensionPair
+		fault      sftptest.Fault
+	}{
+		"at once": {sftptest.OpenSSHExtensions(), sftptest.Fault{On: wire.TypeExtended,
+			Extension: wire.ExtPosixRename, Times: 1, Do: lost}},
+		"step by step": {[]wire.ExtensionPair{},
+			sftptest.Fault{On: wire.TypeRename, Skip: 1, Times: 1, Do: lost}},
+	} {
+		for _, size := range []int{3000, 600 << 10} {
+			for _, whole := range []bool{true, false} { // a tree, or a single file
+				b := newTreeBench(t, sftptest.Script{Extensions: test.extensions},
+					sftptest.LinkConfig{})
+				data := random(size)
+				b.server.Files.WriteFile("/target/file", []byte("old"))
+				b.server.Files.SetModTime("/target/file", oldTime)
+				count := b.redials(sftptest.LinkConfig{}, nil)
+				b.server.AddFaults(test.fault)
+				source := filepath.Join(b.dir, "source")
+				if err := os.Mkdir(source, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				file := b.local("source/file", data)
+				var err error
+				if whole {
+					_, err = b.tree(upload, source+"/.", "/target", func(tree *treeJob) {
+						tree.Options.Retry, tree.Options.Resume = onceMore, true
+					})
+				} else {
+					_, err = b.job(upload, file, "/target/file", func(j *copyJob) {
+						j.Options.Retry, j.Options.Update = onceMore, true
+					})
+				}
+				kept, done := b.kinds(transfer.Kept, ""), b.kinds(transfer.Done, "")
+				if err != nil || len(kept) != 0 || len(done) != 1 || *count != 2 {
+					t.Errorf("%s, %d bytes: %q kept, %q done, %d connections, %v", name, size,
+						kept, done, *count, err)
+				}
+				if got := b.remote("/target/file"); !bytes.Equal(got, data) {
+					t.Errorf("%s, %d bytes: %d arrived", name, size, len(got))
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("%s, %d bytes: %q is left", name, size, left)
+				}
+			}
+		}
 	}
 }
 

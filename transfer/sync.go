@@ -623,11 +623,18 @@ func (s *syncing) vanished(source string, err error) bool {
 		return false
 	}
 	s.tree.count(&s.tree.sums.Vanished, 1)
-	s.gone.note(strings.TrimPrefix(filepath.ToSlash(strings.TrimPrefix(source,
-		s.tree.root.source)), "/"))
+	s.gone.note(s.tree.below(source))
 	s.tree.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Err: ErrVanished,
 		Message: "it vanished before it could be copied"})
 	return true
+}
+
+// below returns an entry's path relative to the source, with slashes.
+func (t *tree) below(entry string) string {
+	if root := t.src.Join(t.route.Source, "."); root != "." { // as the entry's path begins
+		entry = strings.TrimPrefix(entry, root)
+	}
+	return strings.TrimPrefix(filepath.ToSlash(entry), "/")
 }
 
 // place returns a directory by its path, after the walk.
@@ -651,8 +658,11 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 	return found
 }
 
-// clear removes an entry, or moves a file to the backup directory.
+// clear removes an entry, or moves a file to the backup directory, while the lock is held.
 func (s *syncing) clear(d *directory, name string, dir bool) error {
+	if err := s.lock.check(); err != nil {
+		return err
+	}
 	if s.saved.dir != "" && !dir {
 		return s.saved.move(d, name)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
@@ -426,4 +427,34 @@ func TestSyncDryRunOfExcludedInExtra(t *testing.T) {
 			t.Errorf("the dry run warns of %v, the run of %v", warned, now)
 		}
 	})
+}
+
+// What a sync deletes is counted once, also if the connection is lost while it is listed.
+func TestSyncCountsExtrasOnce(t *testing.T) {
+	const extras = 20
+	var lists, reads atomic.Int32
+	b := newTreeBench(t, sftptest.Script{ReaddirNames: 3,
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			switch {
+			case r.Path != "/dst":
+			case r.Type == wire.TypeOpendir:
+				lists.Add(1)
+			case r.Type == wire.TypeReaddir && lists.Load() == 2 && reads.Add(1) == 4:
+				return []sftptest.Action{sftptest.Hangup()}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+	src := filepath.Join(b.dir, "src")
+	fill(t, src, "there")
+	for _, name := range append(numbered("extra", extras), "there") {
+		b.server.Files.WriteFile("/dst/"+name, []byte(name))
+	}
+	count := b.redials(sftptest.LinkConfig{ToServer: time.Millisecond,
+		ToClient: time.Millisecond}, nil)
+	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+		options: transfer.SyncOptions{Delete: true, MaxDelete: extras}}
+	j.options.Retry = onceMore
+	if s, err := j.run(t); err != nil || s.Deleted != extras || *count != 2 {
+		t.Errorf("%d were deleted over %d connections, %v", s.Deleted, *count, err)
+	}
 }

@@ -401,6 +401,47 @@ func TestSyncVanished(t *testing.T) {
 	}
 }
 
+// Files whose sizes a host does not tell are copied.
+func TestSyncOfUnknownSizes(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{HideAttrs: wire.AttrSize}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/src/file", []byte("data"))
+	j := &syncJob{direction: download, far: b.host, src: "/src", dst: filepath.Join(b.dir, "dst")}
+	if s := j.must(t); s.Files != 1 || string(b.read("dst/file")) != "data" {
+		t.Errorf("%+v", s.Totals)
+	}
+}
+
+// Where something vanished, nothing is deleted, however the source is named.
+func TestSyncVanishedBesideExtras(t *testing.T) {
+	for _, test := range []struct{ src, in string }{{"/src", ""}, {"/src/.", ""}, {"/src/.", "dir/"},
+		{".", ""}, {".", ".hidden/"}, {"./", "dir/"}} {
+		var b *bench
+		b = newTreeBench(t, sftptest.Script{Home: "/src",
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeOpen && strings.HasSuffix(r.Path, "gone") {
+					return []sftptest.Action{sftptest.Call("vanish", func(sftptest.Request) {
+						b.server.Files.Remove("/src/" + test.in + "gone")
+					})}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+		for _, name := range []string{"gone", "there"} {
+			b.server.Files.WriteFile("/src/"+test.in+name, []byte("data"))
+		}
+		dst := filepath.Join(b.dir, "dst")
+		extra := filepath.Join(dst, test.in, "extra")
+		fill(t, dst, test.in+"extra")
+		j := &syncJob{direction: download, far: b.host, src: test.src, dst: dst,
+			options: transfer.SyncOptions{Delete: true}}
+		if s, err := j.run(t); !errors.Is(err, transfer.ErrVanished) || s.Vanished != 1 {
+			t.Errorf("%+v: %+v, %v", test, s.Totals, err)
+		}
+		if _, err := os.Lstat(extra); err != nil {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
 // A second run asks nothing about any file: its requests and round trips grow only with the
 // directories and the packets of names.
 func TestSyncRoundTrips(t *testing.T) {

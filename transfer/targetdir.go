@@ -204,7 +204,8 @@ func (j *job) mayMake(target string, itself bool) error {
 }
 
 // entries lists a directory of the target, without the names that the source cannot have, since
-// they do not convert to its character set. It calls reset when the listing starts over.
+// they do not convert to its character set. It calls reset when the listing starts over; with a nil
+// one no entry comes twice.
 func (t *targetDir) entries(dir string, reset func(),
 	yield func(name string, f *endpoint.Info) error) error {
 	var failed error

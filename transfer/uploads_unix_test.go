@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -230,6 +231,36 @@ func TestUploadsThatOthersFinish(t *testing.T) {
 		t.Errorf("the other file was opened: %q", sent)
 	}
 	h.holds(data)
+}
+
+// TestUploadsProvedBeforeTheyAreShown: what was kept is not gone on with if the copy is to be
+// compared with a list now, since it would be shown before that.
+func TestUploadsProvedBeforeTheyAreShown(t *testing.T) {
+	h := newUploadsHost(t)
+	dir := t.TempDir()
+	local, sums := filepath.Join(dir, "target"), filepath.Join(dir, "sums")
+	mustDo(t, os.WriteFile(local, random(uploadSize), 0o644))
+	mustDo(t, os.WriteFile(sums, []byte(strings.Repeat("0", 64)+"  target\n"), 0o644))
+	options := transfer.Options{Resume: true, Journal: filepath.Join(dir, "journal")}
+	run := func(most int) error {
+		_, err := transfer.Copy(t.Context(), transfer.Remote(h.connect(most), "/target"),
+			transfer.Local(local), options)
+		return err
+	}
+	if run(uploadCut) == nil {
+		t.Fatal("the connection was not cut")
+	}
+	<-h.ended
+	list, err := checksum.Open(sums, checksum.SHA256)
+	mustDo(t, err)
+	defer list.Close()
+	options.List = list
+	if err := run(0); !errors.Is(err, checksum.ErrMismatch) {
+		t.Errorf("it ended with %v", err)
+	}
+	if names := h.listed(); len(names) > 0 {
+		t.Errorf("others see %q", names)
+	}
 }
 
 // TestUploadsGivenUp: nothing is kept of a source that fails, and somebody else may have the name.

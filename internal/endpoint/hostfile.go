@@ -350,6 +350,7 @@ type HostWriter struct {
 func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
 	var steps []step
 	if w.Striper != nil {
+		w.Striper.wrote(f.Size)
 		// first, since each connection answers in its own order
 		if err := w.Striper.Prove(); err != nil {
 			return done, err

@@ -22,6 +22,7 @@ import (
 // files, which need handles, too.
 type turns struct {
 	turn   chan struct{} // full while a directory is listed
+	held   atomic.Int64  // entries in memory that are being consumed
 	listed atomic.Int32  // directories that are listed, or are about to be
 	helped atomic.Bool   // a retry has helped
 	vain   atomic.Int32  // how many directories no retry has helped
@@ -36,9 +37,9 @@ const (
 	// for a handle as well.
 	askPause, longPause = 20 * time.Millisecond, 160 * time.Millisecond
 
-	// mostInTurn limits the entries of a directory that is listed to its end: some 400 MB. A directory
-	// of more than fewInTurn is consumed before the next one is listed.
-	mostInTurn, fewInTurn = 1 << 20, 1 << 14
+	// mostInTurn limits the entries of a directory that is listed to its end: some 400 MB. Once there
+	// are more in memory, the next directory is listed only when the last one has been consumed.
+	mostInTurn = 1 << 20
 )
 
 var errTooManyInTurn = errors.New(
@@ -74,7 +75,9 @@ func (t *turns) inTurn(ctx context.Context, client *usftp.Client,
 		pass := sync.OnceFunc(func() { <-t.turn })
 		defer pass()
 		files, err := t.read(ctx, client, dir)
-		if len(files) <= fewInTurn {
+		n := int64(len(files))
+		defer t.held.Add(-n)
+		if t.held.Add(n) <= mostInTurn {
 			pass()
 		}
 		for _, f := range files {

@@ -116,6 +116,12 @@ func (s *Striper) note(l lane, err error) {
 	}
 }
 
+// wrote says how long the written file is: a source may have grown or shrunk meanwhile.
+func (s *Striper) wrote(size int64) {
+	s.stopJoining()
+	s.proof.whole = max(size, s.Over)
+}
+
 // Prove makes sure that all handles referred to one file, that the file is intact, and that it
 // still has the path. It is called once the contents are complete. It takes a round trip if further
 // handles took part, otherwise none.

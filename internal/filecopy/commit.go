@@ -214,8 +214,8 @@ func (p *commitState) forgone(c *Copy, o onHost) bool {
 		return false
 	}
 	there, r := *c.Run, c.Request
-	there.Src, r.Run, r.Source = c.Dst.AsSource(), &there, p.temporary
-	// a stream has no attributes, and no name that the copy could get in a directory
+	there.Src, r.Run, r.Source, r.Target = c.Dst.AsSource(), &there, p.temporary, o.name
+	// a stream has no attributes
 	there.Options.Attributes, there.Options.NoTargetDirectory = endpoint.Attributes{}, true
 	c.known.stored = &stored{p.temporary, c.Request}
 	c.Request, c.known.spent = r, false
@@ -279,7 +279,9 @@ func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 		}
 	}
 	if err := client.Rename(p.temporary, o.name); err != nil {
-		if client.Rename(p.aside, o.name) == nil {
+		// A request of the old connection may have given the new file its name just now, and the RENAME
+		// of some servers would replace it.
+		if isFree(client, o.name) && client.Rename(p.aside, o.name) == nil {
 			p.aside = ""
 		}
 		return err
@@ -380,6 +382,10 @@ func (p *commitState) wasRenamed(c *Copy, o onHost, refusal error) (done bool, e
 	if err != nil || stat.Size() != p.size {
 		return false, refusal
 	}
+	if err := p.removeAside(c, o, o.client()); err != nil {
+		return false, err
+	}
+	c.known.committing = nil
 	c.Result = Result{Target: o.name, Bytes: p.size}
 	return true, nil
 }

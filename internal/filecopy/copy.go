@@ -579,10 +579,10 @@ func (c *Copy) watch(position func() int64) (stop func()) {
 // IsSmall reports whether the file is sent in one piece.
 func (c *Copy) IsSmall() bool { return c.Small && !c.known.large }
 
-// kept reports whether the target is already up to date.
+// kept reports whether the target is already up to date, if no attempt may have put there what is.
 func kept(c *Copy, in *input, out *output) bool {
 	before := out.info
-	if before == nil || c.journal.isHalfway(c) {
+	if before == nil || c.known.began || c.journal.isHalfway(c) {
 		return false
 	}
 	if c.Options.Update && c.Rules.Keeps &&

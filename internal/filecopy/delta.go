@@ -444,6 +444,9 @@ func (o onHost) sendDelta(c *Copy, in *input) (n int64, done bool, err error) {
 	})
 	if err == nil && at < size { // the source has shrunk
 		err = endpoint.OfSource(in.unchanged(at, in.reopen()))
+		if err == nil || c.Options.Changing { // what is left of it can still be copied
+			err = d.failed(cmp.Or(err, errNoDelta))
+		}
 	}
 	if err != nil || at < size {
 		return at - resumed, true, err

@@ -116,6 +116,8 @@ func (in *input) open() (err error) {
 	case in.how&endpoint.NoFollow != 0 && !mode.IsRegular():
 		return &fs.PathError{Op: "read", Path: c.Source,
 			Err: changedf("it is %s now", endpoint.KindOf(mode))}
+	case !mode.IsRegular() && mode.Type() != fs.ModeDevice: // nor can a pipe or a terminal
+		c.known.spent = true
 	case c.Options.Journal != "":
 		in.known.ID = localfs.ID(in.known.Local)
 	}

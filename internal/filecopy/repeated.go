@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/internal/pace"
 )
 
-// errStrange reports that the target is not as an earlier run left it.
-var errStrange = errors.New("not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
+// ErrStrange reports that the target is not as an earlier run left it.
+var ErrStrange = errors.New("not what the interrupted run of this copy left there, so it is not replaced (-T replaces it)")
 
 // ofEarlierRun fails unless replacing the target entry of a repeated copy loses nothing: it has the
 // source's size and time, or it is the beginning of the source, as on a host that keeps no times or
@@ -18,16 +18,18 @@ var errStrange = errors.New("not what the interrupted run of this copy left ther
 func (l *location) ofEarlierRun(c *Copy, in *input) error {
 	size := c.Listed.Size
 	switch {
+	case l.link: // a run leaves none for a file
+		return ErrStrange
 	case l.info == nil || c.journal.isHalfway(c) || sameSizeAndTime(c, l.info) && !c.hashes():
 		return nil
 	case !l.info.Mode().IsRegular() || l.info.Size() > size:
-		return errStrange
+		return ErrStrange
 	case l.info.Size() == 0:
 		return nil
 	}
 	again := in.reopen()
 	if again == nil { // it can be read only once
-		return errStrange
+		return ErrStrange
 	}
 	there, err := c.Dst.Opener(c.to.pool()).Open(c.Ctx, l.name, endpoint.Regular|endpoint.NoFollow)
 	if err != nil {
@@ -47,7 +49,7 @@ const hole = 1 << 10
 
 var zeros [hole]byte
 
-// compareBeginning fails with errStrange unless r has only the source's data at the same offsets,
+// compareBeginning fails with ErrStrange unless r has only the source's data at the same offsets,
 // or holes.
 func compareBeginning(source io.ReaderAt, r io.Reader, limit *pace.Limiter) error {
 	have, want := make([]byte, 64<<10), make([]byte, 64<<10)
@@ -61,14 +63,14 @@ func compareBeginning(source io.ReaderAt, r io.Reader, limit *pace.Limiter) erro
 		}
 		if got, err := source.ReadAt(want[:n], off); got < n {
 			if err == io.EOF { // it has become shorter
-				return errStrange
+				return ErrStrange
 			}
 			return endpoint.OfSource(err)
 		}
 		for at := 0; at < n; at += hole {
 			piece := have[at:min(at+hole, n)]
 			if !bytes.Equal(piece, want[at:at+len(piece)]) && !bytes.Equal(piece, zeros[:len(piece)]) {
-				return errStrange
+				return ErrStrange
 			}
 		}
 		off += int64(n)

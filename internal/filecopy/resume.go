@@ -110,6 +110,8 @@ func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err erro
 		why = errors.New("the source has changed since")
 	case !ours:
 		why = errors.New("belongs to another target")
+	case m.Hidden && !out.hides(c):
+		why = errors.New("this copy is to be proved before others see it")
 	default:
 		if offset, why = out.resume(c, in, m); why == nil {
 			return offset, nil

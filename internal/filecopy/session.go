@@ -161,7 +161,10 @@ const worthTrial = 4 << 20
 
 // ends are the connections to the source's and the target's host, the same one if both are one
 // host.
-type ends struct{ from, to *session }
+type ends struct {
+	from, to *session
+	alone    bool // other files that use both wait for this one: see Common.turn
+}
 
 // connect chooses the connections of an attempt.
 func (e *ends) connect(c *Copy) (release func()) {
@@ -176,7 +179,8 @@ func (e *ends) connect(c *Copy) (release func()) {
 	}
 	// otherwise one file could hold the source's only handle and wait for the target's, while
 	// another one does the opposite; the second host may be found out later
-	if e.to != nil && e.from != nil && (e.to.oneHandle() || e.from.oneHandle()) {
+	e.alone = e.to != nil && e.from != nil && (e.to.oneHandle() || e.from.oneHandle())
+	if e.alone {
 		c.turn.Lock()
 		pass = c.turn.Unlock
 	}

@@ -43,7 +43,9 @@ func (s prover) verify(c *Copy, name string, f *usftp.File, local reopen) error 
 	if c.delta != nil {
 		return c.delta.verify()
 	}
-	c.slot.take(c.Budget)
+	if !c.alone { // otherwise those that wait for it may have all handles
+		c.slot.take(c.Budget)
+	}
 	if same, known := s.holds(c.hashing.digests, name, f); known {
 		if !same {
 			return ErrVerify

@@ -169,17 +169,18 @@ func unpackLost(fields []string) (Lost, error) {
 
 // packFacts encodes a directory's attributes as text.
 func packFacts(f *endpoint.Info) string {
-	return fmt.Sprintln(uint32(f.Mode), f.HasMode, f.Mtime.UnixNano(), f.Atime.UnixNano(),
-		f.HasTimes, f.Owner.UID, f.Owner.GID, f.Owner.Known)
+	return fmt.Sprintln(uint32(f.Mode), f.HasMode, f.Mtime.Unix(), f.Mtime.Nanosecond(),
+		f.Atime.Unix(), f.Atime.Nanosecond(), f.HasTimes, f.Owner.UID, f.Owner.GID, f.Owner.Known)
 }
 
 func unpackFacts(fields []string) (Facts, error) {
 	facts := Facts{Dir: fields[0]}
 	f := &facts.Info
 	var mode uint32
-	var mtime, atime int64
-	_, err := fmt.Sscanln(fields[1], &mode, &f.HasMode, &mtime, &atime, &f.HasTimes, &f.Owner.UID,
-		&f.Owner.GID, &f.Owner.Known)
-	f.Mode, f.Mtime, f.Atime = fs.FileMode(mode), time.Unix(0, mtime), time.Unix(0, atime)
+	var mtime, mtimeNano, atime, atimeNano int64
+	_, err := fmt.Sscanln(fields[1], &mode, &f.HasMode, &mtime, &mtimeNano, &atime, &atimeNano,
+		&f.HasTimes, &f.Owner.UID, &f.Owner.GID, &f.Owner.Known)
+	f.Mode, f.Mtime, f.Atime = fs.FileMode(mode), time.Unix(mtime, mtimeNano),
+		time.Unix(atime, atimeNano)
 	return facts, err
 }

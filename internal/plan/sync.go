@@ -35,8 +35,8 @@ type Only struct {
 
 // leavesOut reports whether an entry is not to be made or changed.
 func (o *Only) leavesOut(f *endpoint.Info, there Held) bool {
-	return f.Mode.IsRegular() && (f.Size < o.MinSize || o.MaxSize > 0 && f.Size > o.MaxSize ||
-		!o.Newer.IsZero() && f.Mtime.Before(o.Newer)) ||
+	return f.Mode.IsRegular() && (o.MinSize > 0 && f.Size < o.MinSize ||
+		o.MaxSize > 0 && f.Size > o.MaxSize || !o.Newer.IsZero() && f.Mtime.Before(o.Newer)) ||
 		!there.IsThere() && o.Existing || there.IsThere() && o.IgnoreExisting
 }
 
