@@ -623,14 +623,14 @@ func (s *syncing) vanished(source string, err error) bool {
 		return false
 	}
 	s.tree.count(&s.tree.sums.Vanished, 1)
-	s.gone.note(s.tree.below(source))
+	s.gone.note(below(s.tree, source))
 	s.tree.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Err: ErrVanished,
 		Message: "it vanished before it could be copied"})
 	return true
 }
 
-// below returns an entry's path relative to the source, with slashes.
-func (t *tree) below(entry string) string {
+// below returns the path of an entry of a tree relative to the source, with slashes.
+func below(t *tree, entry string) string {
 	if root := t.src.Join(t.route.Source, "."); root != "." { // as the entry's path begins
 		entry = strings.TrimPrefix(entry, root)
 	}
