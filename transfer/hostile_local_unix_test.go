@@ -3,6 +3,7 @@
 package transfer_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -22,22 +24,22 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 		on      wire.Type
 		remote  string // prefix
 		replace func(tree, secret string) error
+		links   transfer.LinkMode
 	}{
 		"file by link": {wire.TypeOpen, "/copy/.file.usftp-", func(tree, secret string) error {
 			return os.Rename(filepath.Join(tree, "../linked"), filepath.Join(tree, "file"))
-		}},
-		"file by pipe": {wire.TypeOpen, "/copy/.file.usftp-", func(tree, _ string) error {
-			os.Remove(filepath.Join(tree, "file"))
-			return syscall.Mkfifo(filepath.Join(tree, "file"), 0o600)
-		}},
+		}, ""},
+		"file by pipe": {wire.TypeOpen, "/copy/.file.usftp-", pipeForFile, ""},
+		"file by pipe, where links are followed": {wire.TypeOpen, "/copy/.file.usftp-", pipeForFile,
+			transfer.LinksFollow},
 		"directory by link": {wire.TypeMkdir, "/copy/dir", func(tree, secret string) error {
 			os.Rename(filepath.Join(tree, "dir"), filepath.Join(tree, "../away"))
 			return os.Symlink(secret, filepath.Join(tree, "dir"))
-		}},
+		}, ""},
 		"directory by pipe": {wire.TypeMkdir, "/copy/dir", func(tree, _ string) error {
 			os.Rename(filepath.Join(tree, "dir"), filepath.Join(tree, "../away"))
 			return syscall.Mkfifo(filepath.Join(tree, "dir"), 0o600)
-		}},
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var tree, secret string
@@ -59,7 +61,8 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 				b.local(name, []byte(strings.Split(name, "/")[0]+" data"))
 			}
 			os.Symlink(filepath.Join(secret, "file"), filepath.Join(b.dir, "linked"))
-			s, err := b.tree(upload, tree, "/copy")
+			s, err := b.tree(upload, tree, "/copy",
+				func(job *treeJob) { job.TreeOptions.Links = test.links })
 			if !replaced || err == nil || s.Failed != 1 {
 				t.Errorf("replaced %v: %+v, %v", replaced, s.Totals, err)
 			}
@@ -74,6 +77,12 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pipeForFile puts a pipe in the place of a tree's file.
+func pipeForFile(tree, _ string) error {
+	file := filepath.Join(tree, "file")
+	return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600))
 }
 
 // TestJournalOfAnother: a journal that another user may write to leads to no file but its own:

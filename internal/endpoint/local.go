@@ -234,7 +234,7 @@ func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error)
 	case how&NoFollow != 0:
 		file, err = localfs.OpenNoFollow(name)
 	case how&Regular != 0: // there may be thousands
-		file, err = os.Open(name)
+		file, err = localfs.OpenRegular(name)
 	default:
 		file, err = localfs.OpenWaiting(ctx, func() (*os.File, error) { return os.Open(name) })
 	}
@@ -255,7 +255,7 @@ func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error)
 
 // ReadWhole implements Opener.
 func (Local) ReadWhole(_ context.Context, name string, how Opening, info *Info, to Memory) error {
-	open := os.Open
+	open := localfs.OpenRegular
 	if how&NoFollow != 0 {
 		open = localfs.OpenNoFollow
 	}

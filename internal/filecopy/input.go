@@ -113,7 +113,7 @@ func (in *input) open() (err error) {
 	case !in.known.HasMode: // a stream: it cannot be read again
 		c.known.spent = true
 		c.Size = in.known.Size
-	case in.how&endpoint.NoFollow != 0 && !mode.IsRegular():
+	case in.how&endpoint.Regular != 0 && !mode.IsRegular():
 		return &fs.PathError{Op: "read", Path: c.Source,
 			Err: changedf("it is %s now", endpoint.KindOf(mode))}
 	case !mode.IsRegular() && mode.Type() != fs.ModeDevice: // nor can a pipe or a terminal

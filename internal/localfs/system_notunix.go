@@ -21,5 +21,6 @@ func OpenPrivate(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 }
 
-// OpenNoFollow opens a regular file for reading.
+// OpenRegular and OpenNoFollow open a regular file for reading.
+func OpenRegular(name string) (*os.File, error)  { return os.Open(name) }
 func OpenNoFollow(name string) (*os.File, error) { return os.Open(name) }

@@ -56,8 +56,13 @@ func OpenPrivate(name string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenNoFollow opens a regular file for reading. It does not follow a symbolic link that took the
-// file's place since it was listed, and does not wait for a named pipe.
+// OpenRegular opens a regular file for reading. It does not wait for a named pipe that took the
+// file's place since it was listed.
+func OpenRegular(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// OpenNoFollow is OpenRegular, but does not follow a symbolic link either.
 func OpenNoFollow(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if path, ok := errors.AsType[*fs.PathError](err); ok && // ELOOP, or EMLINK on FreeBSD
