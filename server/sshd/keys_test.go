@@ -61,14 +61,15 @@ func TestAuthorizedKeys(t *testing.T) {
 		"":                                 "",
 		"restrict ":                        "",
 		"restrict,pty,no-port-forwarding ": "",
-		`permitopen="host:1",environment="A=b c" `: "",
-		`from="192.0.2.*" `:                        "",
-		`from="192.0.2.0/24,!192.0.2.7" `:          errWrongFrom.Error(),
-		`from="10.0.0.0/8" `:                       errWrongFrom.Error(),
-		`expiry-time="20300101" `:                  "",
-		`expiry-time="20200101" `:                  errExpired.Error(),
-		`expiry-time="202001011200Z" `:             errExpired.Error(),
-		`cert-authority `:                          errUnknownKey.Error(),
+		`permitopen="host:1",environment="A=b c" `:       "",
+		`from="192.0.2.*" `:                              "",
+		`from="192.0.2.0/24,!192.0.2.7" `:                errWrongFrom.Error(),
+		`from="10.0.0.0/8" `:                             errWrongFrom.Error(),
+		`expiry-time="20300101" `:                        "",
+		`expiry-time="20200101" `:                        errExpired.Error(),
+		`expiry-time="202001011200Z" `:                   errExpired.Error(),
+		`expiry-time="20200101",expiry-time="20300101" `: errExpired.Error(),
+		`cert-authority `:                                errUnknownKey.Error(),
 	} {
 		list := ParseAuthorizedKeys("keys", []byte("# comment\n\n"+options+line(a)))
 		if len(list.Warnings) > 0 {
@@ -153,10 +154,11 @@ func TestCertificates(t *testing.T) {
 	good := certificate(t, dir, "ca", "k", "-I", "id", "-n", "u,group")
 	ca := publicKey(t, dir, "ca")
 	for text, want := range map[string]bool{
-		"cert-authority " + line(ca):                      true,
-		`cert-authority,principals="group,x" ` + line(ca): true,
-		`cert-authority,principals="x" ` + line(ca):       false,
-		`cert-authority,from="10.0.0.1" ` + line(ca):      false,
+		"cert-authority " + line(ca):                                   true,
+		`cert-authority,principals="group,x" ` + line(ca):              true,
+		`cert-authority,principals="x" ` + line(ca):                    false,
+		`cert-authority,principals="x",principals="group" ` + line(ca): false,
+		`cert-authority,from="10.0.0.1" ` + line(ca):                   false,
 		line(ca): false,
 		"cert-authority " + line(publicKey(t, dir, "other")): false,
 	} {
