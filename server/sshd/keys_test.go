@@ -110,6 +110,35 @@ func TestAuthorizedKeys(t *testing.T) {
 	}
 }
 
+// TestFromWithIPv6: an address is in its network whatever its zone, and itself whatever its
+// spelling.
+func TestFromWithIPv6(t *testing.T) {
+	key := newKey(t).PublicKey()
+	list := ParseAuthorizedKeys("keys",
+		[]byte(`from="!fe80::/10,!2001:0DB8:0::5,!::ffff:192.0.2.7,*" `+line(key)))
+	if list.Len() != 1 {
+		t.Fatal(list.Warnings)
+	}
+	for text, allowed := range map[string]bool{"fe80::1%eth0": false, "fe80::1": false,
+		"2001:db8::5": false, "2001:db8::6": true, "192.0.2.7": false, "192.0.2.8": true} {
+		ip, err := net.ResolveIPAddr("ip", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range []netip.Addr{netip.MustParseAddr(text),
+			addressOf(&net.TCPAddr{IP: ip.IP, Zone: ip.Zone})} {
+			if err := list.Check("u", key, address); (err == nil) != allowed {
+				t.Errorf("%s: %v", address, err)
+			}
+		}
+	}
+	local := Admission{From: []netip.Prefix{netip.MustParsePrefix("fe80::/10")}}
+	at := addressOf(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"})
+	if err := local.check(at, time.Now()); err != nil {
+		t.Errorf("an address of the link: %v", err)
+	}
+}
+
 // certificate signs a key with ssh-keygen.
 func certificate(t *testing.T, dir, ca, name string, options ...string) *ssh.Certificate {
 	t.Helper()
