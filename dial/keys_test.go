@@ -3,6 +3,8 @@
 package dial
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"os"
@@ -233,6 +235,30 @@ func TestAnotherKeysPassphrase(t *testing.T) {
 		Identities: []string{hidden, filepath.Join(dir, "good")}}))
 	if len(p.asked) != 2 {
 		t.Errorf("asked %+v", p.asked)
+	}
+}
+
+// TestShortKeyInACertificate is not offered, either.
+func TestShortKeyInACertificate(t *testing.T) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.UserCert}
+	if err := cert.SignCert(rand.Reader, newSigner(t)); err != nil {
+		t.Fatal(err)
+	}
+	for bits, offered := range map[string]int{"2048": 2, "2049": 0} {
+		d := newTestServer(t).dialer(t, &Config{Options: []string{"RequiredRSASize=" + bits}})
+		ring := openKeyring(t.Context(), d.s, d.asker)
+		if got := ring.usable([]*credential{{public: key.PublicKey()}, {public: cert}}); len(
+			got) != offered {
+			t.Errorf("RequiredRSASize %s: %d are offered", bits, len(got))
+		}
 	}
 }
 
