@@ -94,10 +94,15 @@ func splitOption(o string) (key, value string, err error) {
 	}
 	value = strings.TrimSpace(o[i:])
 	value = strings.TrimSpace(strings.TrimPrefix(value, "="))
-	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+	key = o[:i]
+	if inQuotes(value) && !strings.EqualFold(key, "ProxyCommand") { // they are its shell's
 		value = value[1 : len(value)-1]
 	}
-	return o[:i], value, nil
+	return key, value, nil
+}
+
+func inQuotes(value string) bool {
+	return len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"'
 }
 
 func configFiles(c *Config) []string {
@@ -142,7 +147,7 @@ const maxInclude = 5
 // readConfig reads a file and makes the names after Include absolute. It fails if the file, or a
 // file that it includes, has something that the library would silently misread: any Match but "all"
 // (it compares "host" with the alias, and takes further criteria for patterns), and quotes or tabs
-// among patterns.
+// among patterns or around a command.
 func readConfig(file, dir, home string, depth int) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -174,6 +179,11 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 		case "host":
 			if strings.Contains(line, `"`) || strings.Contains(value, "\t") {
 				return nil, unreadable(file, fmt.Sprintf("line %d: Host with quotes or tabs", i+1))
+			}
+		case "proxycommand": // a command has quotes and "#" of its own
+			if inQuotes(value) || strings.Contains(value, "#") {
+				return nil, unreadable(file, fmt.Sprintf("line %d: ProxyCommand with # or in quotes",
+					i+1))
 			}
 		case "include":
 			if lines[i], err = readIncluded(value, dir, home, depth); err != nil {

@@ -89,6 +89,7 @@ func TestParity(t *testing.T) {
 			target: Target{User: "me", Host: "h", Port: 6},
 			config: Config{Options: []string{"HostName=1.2.3.4", "port 7", "IdentityFile=/o"},
 				AddressFamily: "inet", Jump: "j"}},
+		{name: "command flag", config: Config{Options: []string{`ProxyCommand="a b" %h "c#d"`}}},
 		{name: "cipher flag", config: Config{Ciphers: "aes256-gcm@openssh.com"}},
 		{name: "port flag", text: "Port 5\n", config: Config{Port: 8}},
 	} {
@@ -230,6 +231,8 @@ func TestConfigurationErrors(t *testing.T) {
 		{"Match host h user me\n Port 3\n", "OpenSSH's ssh is not installed"},
 		{"Host \"h\"\n Port 3\n", "OpenSSH's ssh is not installed"},
 		{"Match exec \"true\"\n", "OpenSSH's ssh is not installed"},
+		{"ProxyCommand nc#1 %h\n", "OpenSSH's ssh is not installed"},
+		{"ProxyCommand \"/a b/nc\" -x \"%h\"\n", "OpenSSH's ssh is not installed"},
 		{"HostName %q\n", "token"},
 	} {
 		home := t.TempDir()
