@@ -172,7 +172,7 @@ func (c *Conn) Keepalive(ctx context.Context) error {
 
 // stayAlive implements ServerAliveInterval and ServerAliveCountMax.
 func (c *Conn) stayAlive() {
-	interval, count := c.d.s.aliveInterval, max(1, c.d.s.aliveCountMax)
+	interval, count := c.d.s.aliveInterval, c.d.s.aliveCountMax
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
 	for missed := 0; ; {
@@ -191,7 +191,7 @@ func (c *Conn) stayAlive() {
 		cancel()
 		if err == nil {
 			missed = 0
-		} else if missed++; missed >= count {
+		} else if missed++; missed >= count && count > 0 { // as with ssh, 0 never gives up
 			c.cancel(&timeoutError{"waiting for the answer to a keepalive",
 				time.Since(c.heard()).Round(time.Second)})
 			c.route.cut()

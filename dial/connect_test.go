@@ -212,6 +212,19 @@ func TestProxyCommand(t *testing.T) {
 	none(t)
 }
 
+// TestProxyCommandWithoutInterrupts: where they are to be ignored, the command of a jump host
+// ignores them, too.
+func TestProxyCommandWithoutInterrupts(t *testing.T) {
+	conf := writeFile(t, filepath.Join(t.TempDir(), "c"), "Host behind\n\tProxyJump jump\n"+
+		"Host jump\n\tProxyCommand sh -c 'kill -INT $$; echo still here >&2; exit 3'\n")
+	for _, host := range []string{"jump", "behind"} {
+		err := dialError(t, Target{Host: host}, &Config{ConfigFile: conf, IgnoreInterrupts: true})
+		if !strings.Contains(err.Error(), "(exit status 3): still here") {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
 // TestProxyCommandWithoutKnownHosts: the login ends before it begins, while the command has said
 // something.
 func TestProxyCommandWithoutKnownHosts(t *testing.T) {

@@ -33,7 +33,7 @@ type Dialer struct {
 
 	mu           sync.Mutex
 	masters      int         // live connections through the user's master
-	beside       error       // why no login of our own is possible beside them
+	beside       error       // why no login of our own is possible beside them without a person
 	last         []step      // how the last login succeeded, nil before the first
 	first        *firstLogin // the first login, while it is under way
 	likelyCalled bool        // Config.LoginLikely has been called
@@ -138,6 +138,7 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 		ConfigFile: d.config.ConfigFile, Jump: before, Prompter: d.config.Prompter,
 		Banner: d.config.Banner, Logger: d.config.Logger, Env: d.config.Env,
 		StateDir: d.config.StateDir, Proxy: d.config.Proxy,
+		IgnoreInterrupts: d.config.IgnoreInterrupts,
 	}
 	hop, err := newDialer(ctx, t, c, d.asker, depth)
 	if err != nil {
@@ -230,17 +231,21 @@ func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 		if err == nil || ctx.Err() != nil {
 			return c, err
 		}
-		d.mu.Lock()
-		d.beside = err // another attempt would be another failed login
-		d.mu.Unlock()
-		cannot = err
+		_, refused := errors.AsType[*AuthError](err)
+		_, unknown := errors.AsType[*HostKeyError](err)
+		if cannot = err; refused || unknown {
+			cannot = fmt.Errorf("%w: %w", errMasterOnly, err)
+			d.mu.Lock()
+			d.beside = cannot // another attempt would be another failed login
+			d.mu.Unlock()
+		}
 	}
 	if !session {
 		if c := d.throughMaster(ctx, session); c != nil {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %w", errMasterOnly, cannot)
+	return nil, cannot
 }
 
 func (d *Dialer) ownLogin(l *login) (*Conn, error) {

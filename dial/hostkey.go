@@ -211,8 +211,9 @@ func isLoopback(a net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
+// rsaBits returns the size of an RSA key, or of one in a certificate; 0 for other types.
 func rsaBits(key ssh.PublicKey) int {
-	if ck, ok := key.(ssh.CryptoPublicKey); ok {
+	if ck, ok := plainKey(key).(ssh.CryptoPublicKey); ok {
 		if k, ok := ck.CryptoPublicKey().(*rsa.PublicKey); ok {
 			return k.N.BitLen()
 		}

@@ -3,6 +3,8 @@
 package dial
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -206,6 +210,55 @@ func TestUserCertificate(t *testing.T) {
 		named.Options = append(named.Options, "IdentityAgent="+startAgent(t, key))
 		os.Remove(key)
 		login("with the key in an agent", named)
+	}
+}
+
+// TestAnotherKeysPassphrase: a person who did not give a key's passphrase is not asked for it again
+// when another key is needed once more.
+func TestAnotherKeysPassphrase(t *testing.T) {
+	srv, dir := newTestServer(t), t.TempDir()
+	hidden := opensshd.Keygen(t, filepath.Join(dir, "hidden"), "-t", "ecdsa", "-m", "PEM", "-N",
+		"phrase")
+	os.Remove(hidden + ".pub")
+	public := writeKey(t, filepath.Join(dir, "good"), "")
+	srv.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
+		return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{
+			PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+				if !sameKey(key, public) {
+					return nil, errors.New("another key")
+				}
+				return nil, nil
+			}}}
+	}
+	p := &script{answers: []string{"secret", ""}}
+	dialTwice(t, srv.dialer(t, &Config{Prompter: p,
+		Identities: []string{hidden, filepath.Join(dir, "good")}}))
+	if len(p.asked) != 2 {
+		t.Errorf("asked %+v", p.asked)
+	}
+}
+
+// TestShortKeyInACertificate is not offered, either.
+func TestShortKeyInACertificate(t *testing.T) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.UserCert}
+	if err := cert.SignCert(rand.Reader, newSigner(t)); err != nil {
+		t.Fatal(err)
+	}
+	for bits, offered := range map[string]int{"2048": 2, "2049": 0} {
+		d := newTestServer(t).dialer(t, &Config{Options: []string{"RequiredRSASize=" + bits}})
+		ring := openKeyring(t.Context(), d.s, d.asker)
+		if got := ring.usable([]*credential{{public: key.PublicKey()}, {public: cert}}); len(
+			got) != offered {
+			t.Errorf("RequiredRSASize %s: %d are offered", bits, len(got))
+		}
 	}
 }
 

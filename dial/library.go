@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +28,10 @@ var manyValued = map[string]bool{"identityfile": true, "certificatefile": true, 
 func libraryKeywords(t Target, c *Config) (keywords, error) {
 	w := make(keywords)
 	add := func(key, value string) {
-		key = strings.ToLower(key)
+		key = newName(strings.ToLower(key))
+		if key == "proxyjump" && len(w["proxycommand"]) > 0 {
+			return // as with ssh, the first of the two counts, even if it is "none"
+		}
 		if len(w[key]) == 0 || manyValued[key] {
 			w[key] = append(w[key], value)
 		}
@@ -42,7 +47,12 @@ func libraryKeywords(t Target, c *Config) (keywords, error) {
 		if cfg == nil {
 			continue
 		}
-		for _, key := range knownKeywords() {
+		first, err := firstProxy(cfg, t.Host)
+		if err != nil {
+			return nil, unreadable(file, err.Error())
+		}
+		keys := slices.Concat(first, knownKeywords(), slices.Sorted(maps.Keys(oldNames)))
+		for _, key := range keys {
 			values, err := cfg.GetAll(t.Host, key)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
@@ -53,6 +63,40 @@ func libraryKeywords(t Target, c *Config) (keywords, error) {
 		}
 	}
 	return addDefaults(t, w)
+}
+
+// oldNames are keywords that ssh still takes, and what they are called today.
+var oldNames = map[string]string{"challengeresponseauthentication": "kbdinteractiveauthentication",
+	"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms"}
+
+func newName(key string) string { return cmp.Or(oldNames[key], key) }
+
+// firstProxy returns ProxyJump if a file has it for a host, and no ProxyCommand before it.
+func firstProxy(cfg *ssh_config.Config, host string) ([]string, error) {
+	const command, jump = "proxycommand", "proxyjump"
+	for _, h := range cfg.Hosts {
+		if !h.Matches(host) {
+			continue
+		}
+		for _, node := range h.Nodes {
+			var has [2]bool
+			switch n := node.(type) {
+			case *ssh_config.KV:
+				has = [2]bool{strings.EqualFold(n.Key, command), strings.EqualFold(n.Key, jump)}
+			case *ssh_config.Include:
+				has = [2]bool{n.Get(host, command) != "", n.Get(host, jump) != ""}
+			}
+			switch has {
+			case [2]bool{true, true}:
+				return nil, errors.New("it includes a file with both ProxyCommand and ProxyJump")
+			case [2]bool{true, false}:
+				return nil, nil
+			case [2]bool{false, true}:
+				return []string{jump}, nil
+			}
+		}
+	}
+	return nil, nil
 }
 
 // addFlags adds the command line's keywords, in the order in which ssh would take them.
@@ -87,17 +131,26 @@ func addFlags(t Target, c *Config, add func(key, value string)) error {
 
 // splitOption reads -o's "Key=Value" and "Key Value".
 func splitOption(o string) (key, value string, err error) {
+	key, value, err = splitLine(o)
+	if inQuotes(value) && !strings.EqualFold(key, "ProxyCommand") { // they are its shell's
+		value = value[1 : len(value)-1]
+	}
+	return key, value, err
+}
+
+// splitLine works like splitOption, and leaves quotes in the value.
+func splitLine(o string) (key, value string, err error) {
 	o = strings.TrimSpace(o)
 	i := strings.IndexAny(o, "= \t")
 	if i <= 0 {
 		return "", "", fmt.Errorf("option %q is not of the form Key=Value", o)
 	}
 	value = strings.TrimSpace(o[i:])
-	value = strings.TrimSpace(strings.TrimPrefix(value, "="))
-	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
-		value = value[1 : len(value)-1]
-	}
-	return o[:i], value, nil
+	return o[:i], strings.TrimSpace(strings.TrimPrefix(value, "=")), nil
+}
+
+func inQuotes(value string) bool {
+	return len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"'
 }
 
 func configFiles(c *Config) []string {
@@ -142,7 +195,7 @@ const maxInclude = 5
 // readConfig reads a file and makes the names after Include absolute. It fails if the file, or a
 // file that it includes, has something that the library would silently misread: any Match but "all"
 // (it compares "host" with the alias, and takes further criteria for patterns), and quotes or tabs
-// among patterns.
+// among patterns or around a command.
 func readConfig(file, dir, home string, depth int) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -161,19 +214,22 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 	}
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
-		key, value, err := splitOption(line)
+		key, value, err := splitLine(line)
 		if err != nil {
 			continue
 		}
-		switch strings.ToLower(key) {
+		name := strings.ToLower(key)
+		if misread(name, value) {
+			return nil, unreadable(file, fmt.Sprintf("line %d: %s with quotes, tabs or #", i+1,
+				printable([]byte(key))))
+		}
+		value, _, _ = strings.Cut(value, "#")
+		value = strings.TrimSpace(value)
+		switch name {
 		case "match":
 			if !strings.EqualFold(value, "all") {
 				return nil, unreadable(file, fmt.Sprintf("line %d: Match %s", i+1,
 					printable([]byte(value))))
-			}
-		case "host":
-			if strings.Contains(line, `"`) || strings.Contains(value, "\t") {
-				return nil, unreadable(file, fmt.Sprintf("line %d: Host with quotes or tabs", i+1))
 			}
 		case "include":
 			if lines[i], err = readIncluded(value, dir, home, depth); err != nil {
@@ -182,6 +238,27 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 		}
 	}
 	return []byte(strings.Join(lines, "\n")), nil
+}
+
+// misread reports whether the library takes a value for another one than ssh. It ends a value at
+// any "#", where ssh's comments begin only with a word, and knows only quotes around a whole value.
+func misread(key, value string) bool {
+	if key == "proxycommand" { // of which ssh's shell gets everything
+		return inQuotes(value) || strings.Contains(value, "#")
+	}
+	if key != "host" && key != "include" && !slices.Contains(honoured, newName(key)) {
+		return false
+	}
+	before, _, comment := strings.Cut(value, "#")
+	value = strings.TrimSpace(before)
+	if comment && value == before && value != "" {
+		return true
+	}
+	if key != "include" && key != "host" && inQuotes(value) {
+		value = value[1 : len(value)-1]
+	}
+	return strings.ContainsAny(value, "\"'") || strings.Contains(value, `\ `) ||
+		key == "host" && strings.Contains(value, "\t")
 }
 
 // readIncluded reads the files that an Include names, and returns the line with absolute paths.

@@ -414,7 +414,8 @@ func (l *login) publicKey() *attempt {
 func (l *login) publicKeyOf(blob []byte) *attempt {
 	l.load()
 	for _, c := range l.credentials {
-		if c.public == nil && l.ring.reveal(c) != nil {
+		// What worked has been revealed: nobody is asked for the passphrase of another key.
+		if c.public == nil && (l.d.asker.kept(c.name) == nil || l.ring.reveal(c) != nil) {
 			continue
 		}
 		if string(c.public.Marshal()) == string(blob) {

@@ -3,9 +3,11 @@
 package dial
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,7 +87,14 @@ func TestMaster(t *testing.T) {
 		t.Errorf("host key %v, version %q, round trip %v, NeedsPerson %v", first.HostKey(),
 			first.ServerVersion(), first.RoundTrip(), d.NeedsPerson())
 	}
-	// Others log in by themselves, for what one connection does not carry.
+	// Others log in by themselves, for what one connection does not carry. That the host could not
+	// be reached for a moment says nothing about the next one.
+	tcp, away := d.tcp, errors.New("the host is away")
+	d.tcp = func(context.Context) (net.Conn, error) { return nil, away }
+	if _, err := d.Dial(testContext(t)); !errors.Is(err, away) || errors.Is(err, errMasterOnly) {
+		t.Errorf("a login to a host that is away: %v", err)
+	}
+	d.tcp = tcp
 	second := dial()
 	open(t, second)
 	if n := logins(srv); n != 2 {

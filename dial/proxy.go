@@ -142,13 +142,7 @@ type proxyConn struct{ *process }
 func (p *proxyConn) SyscallConn() (syscall.RawConn, error) { return p.out.SyscallConn() }
 
 func startProxy(command string, c *Config) (*proxyConn, error) {
-	shell := []string{"/bin/sh", "-c", "exec " + command}
-	if runtime.GOOS == "windows" {
-		shell = []string{"cmd.exe", "/c", command}
-	} else if s := c.getenv("SHELL"); s != "" { // as OpenSSH
-		shell[0] = s
-	}
-	p, err := startProcess(c.program(shell[0], shell[1:]...),
+	p, err := startProcess(c.shell(command),
 		func(line string) { c.logger().Info("ProxyCommand: " + line) })
 	if err != nil {
 		return nil, startError("the ProxyCommand", err)

@@ -55,6 +55,8 @@ func TestParity(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "more.conf"),
 		"Port 2022\nCompression yes\nHost inner\n  User included\n")
+	writeFile(t, filepath.Join(dir, "command"), "ProxyCommand nc\n")
+	writeFile(t, filepath.Join(dir, "jump"), "ProxyJump j\n")
 	for _, c := range []struct {
 		name   string
 		text   string
@@ -65,6 +67,8 @@ func TestParity(t *testing.T) {
 		{name: "host", text: "Host h\n HostName real.example\n User u\n Port 99\nHost *\n User other\n Port 100\n"},
 		{name: "tokens in HostName", text: "HostName %h.example.com\n"},
 		{name: "equals and quotes", text: "User=\"u\"\nPort = 77\n"},
+		{name: "comments", text: "User u # me\nPort 5\t#\nIdentityFile \"~/a b\" # c\n"},
+		{name: "old names", text: "ChallengeResponseAuthentication no\nPubkeyAcceptedKeyTypes ssh-ed25519\n"},
 		{name: "alias", text: "HostKeyAlias other\nHashKnownHosts yes\nStrictHostKeyChecking accept-new\n"},
 		{name: "negation", text: "Host * !h\n Port 1\nHost ?\n Port 2\n"},
 		{name: "times", text: "ConnectTimeout 1m30s\nServerAliveInterval 2m\nServerAliveCountMax 7\nConnectionAttempts 3\n"},
@@ -76,19 +80,26 @@ func TestParity(t *testing.T) {
 		{name: "no known hosts", text: "UserKnownHostsFile none\nGlobalKnownHostsFile none\n"},
 		{name: "jump", text: "ProxyJump a@b:22,c\nProxyCommand nc %h %p\n"},
 		{name: "jump taken back", text: "Host h\n ProxyJump none\nHost *\n ProxyJump x\n"},
+		{name: "command first", text: "ProxyCommand nc\nProxyJump j\n"},
+		{name: "no command first", text: "Host h\n ProxyCommand none\nHost *\n ProxyJump j\n"},
+		{name: "jump behind an included command", text: "Include " + dir + "/command\nProxyJump j\n"},
+		{name: "command behind an included jump", text: "Include " + dir + "/jump\nProxyCommand nc\n"},
+		{name: "command flag before a jump", text: "ProxyJump j\n",
+			config: Config{Options: []string{"ProxyCommand=nc"}}},
 		{name: "command", text: "ProxyCommand nc  -x 'a b' %h %p\n"},
 		{name: "methods", text: "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPreferredAuthentications password,publickey\nNumberOfPasswordPrompts 1\n"},
 		{name: "no keys", text: "PubkeyAuthentication no\n"},
 		{name: "ciphers", text: "Ciphers aes256-ctr,aes128-gcm@openssh.com\nMACs hmac-sha2-256\nKexAlgorithms curve25519-sha256\nHostKeyAlgorithms ssh-ed25519,rsa-sha2-256\nPubkeyAcceptedAlgorithms ssh-ed25519\nCASignatureAlgorithms ssh-ed25519\n"},
 		{name: "family", text: "AddressFamily inet6\nBindAddress ::1\nTCPKeepAlive no\nRekeyLimit 1G\n"},
 		{name: "batch", text: "BatchMode yes\nServerAliveInterval 0\nNoHostAuthenticationForLocalhost yes\n"},
-		{name: "include", text: "Include " + dir + "/more.*\nPort 1\n",
+		{name: "include", text: "Include " + dir + "/more.* # c\nPort 1\n",
 			target: Target{Host: "inner"}},
-		{name: "match all", text: "Host zzz\n Port 1\nMatch all\n Port 2\n"},
+		{name: "match all", text: "Host zzz\n Port 1\nMatch all # c\n Port 2\n"},
 		{name: "flags", text: "User u\nPort 5\nIdentityFile ~/x\n",
 			target: Target{User: "me", Host: "h", Port: 6},
 			config: Config{Options: []string{"HostName=1.2.3.4", "port 7", "IdentityFile=/o"},
 				AddressFamily: "inet", Jump: "j"}},
+		{name: "command flag", config: Config{Options: []string{`ProxyCommand="a b" %h "c#d"`}}},
 		{name: "cipher flag", config: Config{Ciphers: "aes256-gcm@openssh.com"}},
 		{name: "port flag", text: "Port 5\n", config: Config{Port: 8}},
 	} {
@@ -197,7 +208,7 @@ func TestRefusedWords(t *testing.T) {
 		"Tunnel yes\n", "RemoteCommand ls\n", "LocalForward 1 a:2\n", "ForwardAgent yes\n",
 		"Compression yes\n", "CheckHostIP yes\n",
 		"GSSAPIAuthentication yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",
-		"CanonicalizeHostname no\n",
+		"CanonicalizeHostname no\n", "SetEnv A=\"b c\" D='e#f'\n", "RemoteCommand a#b \"c\"\n",
 	} {
 		home := t.TempDir()
 		c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), harmless),
@@ -230,6 +241,14 @@ func TestConfigurationErrors(t *testing.T) {
 		{"Match host h user me\n Port 3\n", "OpenSSH's ssh is not installed"},
 		{"Host \"h\"\n Port 3\n", "OpenSSH's ssh is not installed"},
 		{"Match exec \"true\"\n", "OpenSSH's ssh is not installed"},
+		{"HostName h#x\n", "line 1: HostName with quotes, tabs or #"},
+		{"Port 2\nHost h#2\n Port 3\n", "line 2: Host with quotes, tabs or #"},
+		{"Include \"~/a b\"\n", "Include with quotes"},
+		{"UserKnownHostsFile \"/a b\" /c\n", "UserKnownHostsFile with quotes"},
+		{"UserKnownHostsFile /a\\ b\n", "UserKnownHostsFile with quotes"},
+		{"IdentityFile '~/a b'\n", "IdentityFile with quotes"},
+		{"ProxyCommand nc#1 %h\n", "OpenSSH's ssh is not installed"},
+		{"ProxyCommand \"/a b/nc\" -x \"%h\"\n", "OpenSSH's ssh is not installed"},
 		{"HostName %q\n", "token"},
 	} {
 		home := t.TempDir()

@@ -264,6 +264,20 @@ func TestServerAlive(t *testing.T) {
 	})
 }
 
+// TestServerAliveForEver: with ServerAliveCountMax=0 keepalives are sent, and silence ends nothing.
+func TestServerAliveForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, hold := heldBack(t, &Config{Options: []string{"ServerAliveInterval=10",
+			"ServerAliveCountMax=0"}})
+		defer c.Close()
+		hold.quiet.Store(true)
+		time.Sleep(time.Hour) // the bubble's
+		if c.Err() != nil {
+			t.Errorf("a silent server was given up: %v", c.Err())
+		}
+	})
+}
+
 // heldBack connects to a server over a connection that can become quiet.
 func heldBack(t *testing.T, config *Config) (*Conn, *heldConn) {
 	return newTestServer(t).heldBack(t, config)

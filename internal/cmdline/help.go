@@ -27,11 +27,13 @@ func helpCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				err = cmd.Root().Args(cmd.Root(), args[:1])
+			if len(rest) > 0 {
+				err = cmd.Root().Args(cmd.Root(), rest[:1])
 				if usage, ok := errors.AsType[*ui.UsageError](err); ok {
 					usage.Command = cmd.Root().Name()
 				}
+			}
+			if err != nil {
 				return err
 			}
 			return about.Help()

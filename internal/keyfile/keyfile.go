@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -56,7 +57,14 @@ func Parse(text []byte) (*Key, error) {
 	if bytes.HasPrefix(text, []byte(puttyMagic)) {
 		return parsePuTTY(text)
 	}
-	block, _ := pem.Decode(text)
+	block, rest := pem.Decode(text)
+	// Curves' parameters, as openssl ecparam writes them, and certificates may come before the key.
+	for next := block; next != nil; next, rest = pem.Decode(rest) {
+		if strings.HasSuffix(next.Type, "PRIVATE KEY") {
+			block = next
+			break
+		}
+	}
 	switch {
 	case block == nil:
 		return nil, errors.New("holds no private key")

@@ -153,6 +153,7 @@ func TestOpenSSL(t *testing.T) {
 		"aes192":       {"ecparam -name secp384r1 -genkey -noout -out plain", encrypted + " -v2 aes-192-cbc"},
 		"3des":         {"ecparam -name secp384r1 -genkey -noout -out plain", encrypted + " -v2 des3 -v2prf hmacWithSHA1"},
 		"sha512":       {"genrsa -out plain 2048", encrypted + " -v2prf hmacWithSHA512 -iter 5000"},
+		"parameters":   {"ecparam -name prime256v1 -genkey -out k"},
 		"P-256":        {"ecparam -name prime256v1 -genkey -noout -param_enc explicit -out k"},
 		"P-384":        {"ecparam -name secp384r1 -genkey -noout -param_enc explicit -out k"},
 		"P-521":        {"ecparam -name secp521r1 -genkey -noout -param_enc explicit -out k"},

@@ -192,7 +192,7 @@ func (s *Site) apply(made *Settings) error {
 		s.Log.Warn("settings have changed that need a restart", "settings",
 			strings.Join(changed, ", "))
 	}
-	accounts, keys, err := s.accounts(made)
+	accounts, served, keys, err := s.accounts(made)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,11 @@ func (s *Site) apply(made *Settings) error {
 	} else {
 		err = s.sshd.Reload(config)
 	}
-	if err == nil && !first { // nothing left can be refused
+	if err != nil {
+		return err
+	}
+	s.served.Store(&served)
+	if !first { // nothing left can be refused
 		err = s.directory.Set(accounts)
 	}
 	if err != nil {
@@ -257,7 +261,8 @@ func (s *Settings) fixed() map[string]string {
 }
 
 // accounts opens the users' files. keys reports whether keys or certificates let anybody in.
-func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err error) {
+func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, served map[string]Served,
+	keys bool, err error) {
 	accounts.Authorities, accounts.Revoked = made.Authorities, made.Revoked
 	keys = made.Authorities != nil || s.MoreUsers != nil
 	if s.Shared != nil {
@@ -265,7 +270,8 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 	}
 	accounts.Outside = s.outside(made.Outside)
 	var passwords strings.Builder
-	names, served := map[string]bool{}, map[string]Served{}
+	names := map[string]bool{}
+	served = map[string]Served{}
 	add := func(one Account, strict bool) error {
 		account := one
 		if err := s.openFor(&one, strict); err != nil {
@@ -284,7 +290,7 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		if wrong := add(one, true); wrong != nil && s.Check {
 			err = errors.Join(err, wrong)
 		} else if wrong != nil {
-			return accounts, false, wrong
+			return accounts, nil, false, wrong
 		}
 	}
 	if s.MoreUsers != nil {
@@ -299,15 +305,12 @@ func (s *Site) accounts(made *Settings) (accounts sshd.Accounts, keys bool, err 
 		}
 	}
 	if err != nil {
-		return accounts, false, err
+		return accounts, nil, false, err
 	}
 	if passwords.Len() > 0 {
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
 	}
-	if err == nil {
-		s.served.Store(&served)
-	}
-	return accounts, keys, err
+	return accounts, served, keys, err
 }
 
 // Served returns the files each user may reach now. The map must not be changed.

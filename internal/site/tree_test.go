@@ -2,7 +2,11 @@ package site
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/server/sshd"
 )
 
 // Reading the configuration again keeps directories and quotas, for sessions that run and for new
@@ -29,5 +33,30 @@ func TestServeKeepsWhatIsShared(t *testing.T) {
 	}
 	if other, err := s.tree(dir); err != nil || other == first {
 		t.Errorf("another directory of the same name is taken for the old one, %v", err)
+	}
+}
+
+// Settings that cannot take effect change nothing, not even what is said of the users' files.
+func TestReloadThatFails(t *testing.T) {
+	t.Parallel()
+	before, after := t.TempDir(), t.TempDir()
+	root, hostKey := before, filepath.Join(t.TempDir(), "host_ed25519_key")
+	s := &Site{App: ui.NewApp("usftpd"), Read: func() (*Settings, error) {
+		return &Settings{HostKeys: []string{hostKey}, Users: []Account{{Root: root,
+			User: sshd.User{Name: "u", Keys: &sshd.AuthorizedKeys{}}}}}, nil
+	}}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	root = after
+	if err := os.WriteFile(hostKey, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.apply(made); err == nil || s.Served()["u"].Root != before {
+		t.Errorf("%s is served, after %v", s.Served()["u"].Root, err)
 	}
 }

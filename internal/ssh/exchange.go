@@ -189,7 +189,7 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 	if len(p) != 1 {
 		return &ProtocolError{"NEWKEYS has trailing data"}
 	}
-	if t.in.next < len(t.in.queue) {
+	if t.in.next < len(t.in.queue) || t.in.need > 0 { // opened or measured together with NEWKEYS
 		return &ProtocolError{"a packet under the old keys after NEWKEYS"}
 	}
 	if !t.client {

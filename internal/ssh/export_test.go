@@ -116,18 +116,21 @@ func Inject(c *Conn, message []byte) error {
 	return o.flushLocked()
 }
 
-// ExchangeAndMore sends a client's half of a key exchange and one more message in one piece, all
-// under the old keys.
-func ExchangeAndMore(c *Conn, public, more []byte) error {
+// ExchangeAndMore sends a client's half of a key exchange, which offers a cipher and a MAC, and more
+// in one piece: messages under the old keys, and bytes as they are.
+func ExchangeAndMore(c *Conn, public []byte, cipher, mac string, messages [][]byte,
+	begun []byte) error {
 	o := c.t.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.finish()
-	for _, message := range [][]byte{o.propose(),
-		appendString([]byte{msgKexInitial}, string(public)),
-		{msgNewKeys}, more} {
+	c.t.algorithms.Ciphers, c.t.algorithms.MACs = []string{cipher}, []string{mac}
+	for _, message := range append([][]byte{o.propose(),
+		appendString([]byte{msgKexInitial}, string(public)), {msgNewKeys}}, messages...) {
 		o.put(message)
 	}
+	copy(o.stage.grow(len(begun), nil), begun)
+	o.stage.size += len(begun)
 	return o.flushLocked()
 }
 

@@ -255,10 +255,11 @@ func gateFor(gate server.Gate, end net.Addr, user string) server.Gate {
 	}
 }
 
-// addressOf returns a network address without its port; the zero Addr if there is none.
+// addressOf returns a network address without its port, and without a zone, with which no prefix
+// would contain it; the zero Addr if there is none.
 func addressOf(end net.Addr) netip.Addr {
 	if tcp, ok := end.(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr().Unmap()
+		return tcp.AddrPort().Addr().Unmap().WithZone("")
 	}
 	if end == nil {
 		return netip.Addr{}
@@ -268,5 +269,5 @@ func addressOf(end net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	address, _ := netip.ParseAddr(strings.Trim(host, "[]"))
-	return address.Unmap()
+	return address.Unmap().WithZone("")
 }

@@ -101,21 +101,31 @@ var harmless = []string{
 	"no-touch-required",
 }
 
+// errTwice refuses an option of which only one could have an effect.
+var errTwice = errors.New("given more than once")
+
 // option applies one option.
 func (k *authorizedKey) option(option string) (err error) {
 	name, value, _ := strings.Cut(option, "=")
 	value = unquote(value)
 	switch name = strings.ToLower(name); name {
 	case "from":
-		if k.from != nil { // one of them would have no effect
-			return errors.New("from: given more than once")
+		if k.from != nil {
+			err = errTwice
+			break
 		}
 		k.from, err = parseAddressList(value)
 	case "expiry-time":
-		k.expires, err = parseExpiry(value)
+		var at time.Time
+		if at, err = parseExpiry(value); k.expires.IsZero() || at.Before(k.expires) {
+			k.expires = at // the earliest, as with OpenSSH
+		}
 	case "cert-authority":
 		k.authority = true
 	case "principals":
+		if k.principals != nil {
+			err = errTwice
+		}
 		k.principals = strings.Split(value, ",")
 	case "command":
 		err = errors.New("the key is refused: it is restricted to a command, and no commands are run here")

@@ -80,6 +80,37 @@ func TestGuessesShutOutNobodyElse(t *testing.T) {
 	})
 }
 
+// TestBusyChecksBanNobody: a password that could not be checked, since too many others were being
+// checked, is not a wrong one.
+func TestBusyChecksBanNobody(t *testing.T) {
+	passwords, err := ParsePasswords("users", []byte("u:"+argon2Line("secret", 8)+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d, err := NewDirectory(Accounts{Users: []User{{Name: "u", FS: memfs.New(0)}},
+			Passwords: passwords})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newServer(t, Config{Password: d.Password})
+		if !passwords.memory.TryAcquire(passwordMemory) {
+			t.Fatal("memory is taken before any check")
+		}
+		for range 2 * usual.UserFailures {
+			if _, err := connect(s, ssh.Password("secret")); err == nil {
+				t.Fatal("a password is taken unchecked")
+			}
+		}
+		passwords.memory.Release(passwordMemory)
+		client, err := connect(s, ssh.Password("secret"))
+		if err != nil {
+			t.Fatalf("the user is shut out: %v", err)
+		}
+		client.Close()
+	})
+}
+
 // TestProgramThatFailsForever: one that tries a wrong key or password every minute, all day, shuts
 // out none of its neighbours.
 func TestProgramThatFailsForever(t *testing.T) {

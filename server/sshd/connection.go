@@ -127,6 +127,10 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.Hashes = state.Hashes
 	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
+	by := secure.Permissions().ExtraData[provedKey{}].(proof)
+	// Before open asks whether the user may log in: EndLogins then finds whoever may no longer.
+	s.loggedIn(conn, Login{User: secure.User(), Remote: raw.RemoteAddr().String(),
+		Client: l.client, Method: by.method, Key: by.key, Since: time.Now()})
 	if err := l.open(); err != nil {
 		l.Report(server.Event{Kind: server.LoginRefused, User: secure.User(), Err: err})
 		said := errNoFiles
@@ -146,9 +150,6 @@ func (s *Server) ServeConn(raw net.Conn) {
 	if l.sessions = l.access.Sessions; l.sessions == nil {
 		l.sessions = usage.sessions
 	}
-	by := secure.Permissions().ExtraData[provedKey{}].(proof)
-	s.loggedIn(conn, Login{User: secure.User(), Remote: raw.RemoteAddr().String(),
-		Client: l.client, Method: by.method, Key: by.key, Since: time.Now()})
 	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client, Method: by.method, Key: by.key})
 	stop := conn.watchIdle(state.IdleTimeout, &l.Reporter)
 	defer stop()

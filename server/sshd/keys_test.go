@@ -61,14 +61,15 @@ func TestAuthorizedKeys(t *testing.T) {
 		"":                                 "",
 		"restrict ":                        "",
 		"restrict,pty,no-port-forwarding ": "",
-		`permitopen="host:1",environment="A=b c" `: "",
-		`from="192.0.2.*" `:                        "",
-		`from="192.0.2.0/24,!192.0.2.7" `:          errWrongFrom.Error(),
-		`from="10.0.0.0/8" `:                       errWrongFrom.Error(),
-		`expiry-time="20300101" `:                  "",
-		`expiry-time="20200101" `:                  errExpired.Error(),
-		`expiry-time="202001011200Z" `:             errExpired.Error(),
-		`cert-authority `:                          errUnknownKey.Error(),
+		`permitopen="host:1",environment="A=b c" `:       "",
+		`from="192.0.2.*" `:                              "",
+		`from="192.0.2.0/24,!192.0.2.7" `:                errWrongFrom.Error(),
+		`from="10.0.0.0/8" `:                             errWrongFrom.Error(),
+		`expiry-time="20300101" `:                        "",
+		`expiry-time="20200101" `:                        errExpired.Error(),
+		`expiry-time="202001011200Z" `:                   errExpired.Error(),
+		`expiry-time="20200101",expiry-time="20300101" `: errExpired.Error(),
+		`cert-authority `:                                errUnknownKey.Error(),
 	} {
 		list := ParseAuthorizedKeys("keys", []byte("# comment\n\n"+options+line(a)))
 		if len(list.Warnings) > 0 {
@@ -106,6 +107,35 @@ func TestAuthorizedKeys(t *testing.T) {
 		if err := list.Check("u", a, home); err == nil {
 			t.Errorf("%s: the key is authorized", options)
 		}
+	}
+}
+
+// TestFromWithIPv6: an address is in its network whatever its zone, and itself whatever its
+// spelling.
+func TestFromWithIPv6(t *testing.T) {
+	key := newKey(t).PublicKey()
+	list := ParseAuthorizedKeys("keys",
+		[]byte(`from="!fe80::/10,!2001:0DB8:0::5,!::ffff:192.0.2.7,*" `+line(key)))
+	if list.Len() != 1 {
+		t.Fatal(list.Warnings)
+	}
+	for text, allowed := range map[string]bool{"fe80::1%eth0": false, "fe80::1": false,
+		"2001:db8::5": false, "2001:db8::6": true, "192.0.2.7": false, "192.0.2.8": true} {
+		ip, err := net.ResolveIPAddr("ip", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range []netip.Addr{netip.MustParseAddr(text),
+			addressOf(&net.TCPAddr{IP: ip.IP, Zone: ip.Zone})} {
+			if err := list.Check("u", key, address); (err == nil) != allowed {
+				t.Errorf("%s: %v", address, err)
+			}
+		}
+	}
+	local := Admission{From: []netip.Prefix{netip.MustParsePrefix("fe80::/10")}}
+	at := addressOf(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"})
+	if err := local.check(at, time.Now()); err != nil {
+		t.Errorf("an address of the link: %v", err)
 	}
 }
 
@@ -153,10 +183,11 @@ func TestCertificates(t *testing.T) {
 	good := certificate(t, dir, "ca", "k", "-I", "id", "-n", "u,group")
 	ca := publicKey(t, dir, "ca")
 	for text, want := range map[string]bool{
-		"cert-authority " + line(ca):                      true,
-		`cert-authority,principals="group,x" ` + line(ca): true,
-		`cert-authority,principals="x" ` + line(ca):       false,
-		`cert-authority,from="10.0.0.1" ` + line(ca):      false,
+		"cert-authority " + line(ca):                                   true,
+		`cert-authority,principals="group,x" ` + line(ca):              true,
+		`cert-authority,principals="x" ` + line(ca):                    false,
+		`cert-authority,principals="x",principals="group" ` + line(ca): false,
+		`cert-authority,from="10.0.0.1" ` + line(ca):                   false,
 		line(ca): false,
 		"cert-authority " + line(publicKey(t, dir, "other")): false,
 	} {

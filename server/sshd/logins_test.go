@@ -64,3 +64,21 @@ func TestListAndEndLogins(t *testing.T) {
 		t.Errorf("failed: %+v", failed)
 	}
 }
+
+// TestEndLoginWhileFilesAreOpened: whoever may no longer log in is found even while their files are
+// being opened, which may take long.
+func TestEndLoginWhileFilesAreOpened(t *testing.T) {
+	opening, opened := make(chan struct{}), make(chan struct{})
+	s := newServer(t, onlyPassword(&Access{Open: func() (server.FS, server.Policy, error) {
+		close(opening)
+		<-opened
+		return memfs.New(0), server.Policy{}, nil
+	}}))
+	client := mustConnect(t, s)
+	defer close(opened)
+	<-opening
+	if n := s.EndLogins(func(l Login) bool { return l.User == "u" }); n != 1 {
+		t.Fatalf("%d logins are ended", n)
+	}
+	client.Wait()
+}

@@ -88,7 +88,7 @@ func newPasswords(hashes map[string]passwordHash) *Passwords {
 var errWrongPassword = errors.New("the password is wrong, or there is no such user")
 
 // Check returns nil if password is user's. It waits while the checks in progress use too much
-// memory or all processors, until ctx ends.
+// memory or all processors, until ctx ends: then the error wraps [ErrUndecided].
 //
 // Every check does the same work, whether or not the user exists: one hash of each cost in the
 // file. So timing does not reveal which users exist, even if costs are mixed. Checks are fastest if
@@ -100,7 +100,7 @@ func (p *Passwords) Check(ctx context.Context, user, password string) error {
 		need = max(need, int64(hash.cost().kib))
 	}
 	if err := p.memory.Acquire(ctx, need); err != nil {
-		return err
+		return fmt.Errorf("%w: too many passwords are being checked: %w", ErrUndecided, err)
 	}
 	defer p.memory.Release(need)
 	own, known := p.hashes[user]

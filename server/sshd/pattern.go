@@ -28,6 +28,7 @@ func parseAddressList(text string) (list addressList, err error) {
 		if rest, ok := strings.CutPrefix(item, "!"); ok {
 			p.negated, item = true, rest
 		}
+		one, wrong := netip.ParseAddr(item)
 		switch {
 		case item == "":
 			return nil, fmt.Errorf("an empty pattern in %q", text)
@@ -35,6 +36,8 @@ func parseAddressList(text string) (list addressList, err error) {
 			if p.prefix, err = netip.ParsePrefix(item); err != nil {
 				return nil, err
 			}
+		case wrong == nil && one.Zone() == "": // not as text: one address has many spellings
+			p.prefix = netip.PrefixFrom(one.Unmap(), one.Unmap().BitLen())
 		case strings.Trim(item, "0123456789abcdefABCDEF.:*?") != "":
 			return nil, fmt.Errorf("%q is not an address; host names are not looked up", item)
 		default:
@@ -47,6 +50,7 @@ func parseAddressList(text string) (list addressList, err error) {
 
 // allows reports whether an address matches one of the patterns and no negated one.
 func (list addressList) allows(address netip.Addr) bool {
+	address = address.Unmap().WithZone("") // no prefix contains an address with a zone
 	return sshpattern.MatchList(list, func(p addressPattern) (matches, negated bool) {
 		if p.prefix.IsValid() {
 			return p.prefix.Contains(address), p.negated
