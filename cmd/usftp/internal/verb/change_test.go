@@ -479,3 +479,13 @@ func TestTouchSlash(t *testing.T) {
 		}
 	}
 }
+
+// TestTouchNothing: what touch -c does not find it does not report as touched.
+func TestTouchNothing(t *testing.T) {
+	r := newRig(startServer(t, t.TempDir()))
+	r.JSON = true
+	ok(t, Touch(t.Context(), r.Env, TouchOptions{NoCreate: true}, []string{"missing"}))
+	if out, said := r.take(); out != "" || said != "" {
+		t.Errorf("it printed %q and said %q", out, said)
+	}
+}
