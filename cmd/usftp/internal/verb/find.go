@@ -170,6 +170,9 @@ func (v *visit) remove(wait bool) bool {
 		return false
 	}
 	r := v.remover
+	if wait {
+		r.ops.drain() // other files' failures are not this one's
+	}
 	code, failed := v.code, false
 	v.code = 0
 	if v.dir != nil {
