@@ -190,7 +190,7 @@ func (s *scanner) backslash(quote, next byte) bool {
 // escaped adds a byte that has lost its special meaning.
 func (s *scanner) escaped(c byte) {
 	s.text.WriteByte(c)
-	if strings.IndexByte(`*?[]\-^!`, c) >= 0 {
+	if strings.IndexByte(`*?[]\-^!~`, c) >= 0 {
 		s.pattern.WriteByte('\\')
 	}
 	s.pattern.WriteByte(c)
