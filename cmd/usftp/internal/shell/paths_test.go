@@ -12,6 +12,7 @@ import (
 func TestPatternsBelowHome(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
 	for _, name := range []string{"a.txt", "b.txt", "c"} {
 		if err := os.WriteFile(filepath.Join(home, name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -48,6 +49,7 @@ func TestPatternsBelowHome(t *testing.T) {
 func TestQuotedTilde(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
 	s := &shell{session: &session{home: "/home/me", dir: "/srv"}}
 	for typed, want := range map[string][2]string{
 		"~": {"/home/me", home}, "~/a": {"/home/me/a", filepath.Join(home, "a")}, `\~`: {"~", "~"},
