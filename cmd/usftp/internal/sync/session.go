@@ -48,8 +48,12 @@ func InSession(ctx context.Context, a *ui.App, args []string,
 	options := flags.syncOptions()
 	options.Events = r.Event
 	if _, err = transfer.Sync(ctx, to, from, options); err != nil {
-		r.End(codeOf(err))
-		return &ui.ExitError{Code: codeOf(err)}
+		code := ui.CodeOf(err)
+		if code == ui.ExitFailed {
+			code = codeOf(err)
+		}
+		r.End(code)
+		return &ui.ExitError{Code: code}
 	}
 	r.End(ui.ExitOK)
 	return nil
