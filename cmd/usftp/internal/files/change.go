@@ -12,6 +12,8 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
+const elsewhere = "; usftp cp copies between hosts"
+
 func move() *spec {
 	var o verb.MoveOptions
 	var force bool
@@ -25,7 +27,7 @@ SFTP cannot move files between file systems: copy them with usftp cp -r, and rem
 with usftp rm.`,
 		examples: `  usftp mv host:draft.txt host:final.txt
   usftp mv 'host:in/*.csv' host:done/`,
-		least: 2, acts: true, literal: lastLiteral, oneHost: true,
+		least: 2, acts: true, literal: lastLiteral, oneHost: elsewhere,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&force, "force", "f", false, "do not ask (the default)")
 			f.BoolVarP(&o.Interactive, "interactive", "i", false,
@@ -90,7 +92,7 @@ hardlink@openssh.com.`,
 		examples: `  usftp ln -s releases/42 host:current
   usftp ln -sfn releases/43 host:current
   usftp ln host:a host:b`,
-		least: 2, acts: true, literal: allLiteral, oneHost: true,
+		least: 2, acts: true, literal: allLiteral, oneHost: elsewhere,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Symbolic, "symbolic", "s", false,
 				"make symbolic links instead of hard links")

@@ -76,7 +76,7 @@ type spec struct {
 	directories bool // completion offers directories only
 
 	literal literals // operands that are not patterns
-	oneHost bool     // all operands must be on one host
+	oneHost string   // why or what else, if all operands must be on one host
 
 	run func(ctx context.Context, env *verb.Env, names []string) error
 }
@@ -206,7 +206,7 @@ func (c *command) wrongUsage(err error) error {
 // anyHost is the host of operands that are text; no real host has this name.
 const anyHost = "\x00"
 
-// A group holds the operands on one host.
+// A group holds operands on one host.
 type group struct {
 	host   dial.Target // without a path
 	places []connect.Place
@@ -241,6 +241,9 @@ func (c *command) parse(args []string) ([]*group, error) {
 		host := p.Target
 		host.Path = ""
 		at := slices.IndexFunc(groups, func(g *group) bool { return g.host == host })
+		if c.reads && at < len(groups)-1 { // files are printed in the order of the operands
+			at = -1
+		}
 		if at < 0 {
 			at = len(groups)
 			groups = append(groups, &group{host: host})
@@ -251,9 +254,8 @@ func (c *command) parse(args []string) ([]*group, error) {
 		groups[1].places = append(groups[0].places, groups[1].places...)
 		groups = groups[1:]
 	}
-	if c.oneHost && len(groups) > 1 {
-		return nil, fmt.Errorf("%s works on one host at a time; usftp cp copies between hosts",
-			c.name)
+	if c.oneHost != "" && len(groups) > 1 {
+		return nil, fmt.Errorf("%s works on one host at a time%s", c.name, c.oneHost)
 	}
 	return groups, nil
 }
