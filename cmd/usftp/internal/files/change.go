@@ -1,7 +1,6 @@
 package files
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -16,7 +15,6 @@ const elsewhere = "; usftp cp copies between hosts"
 
 func move() *spec {
 	var o verb.MoveOptions
-	var force bool
 	return &spec{
 		use: "mv [flags] HOST:SRC... HOST:DST", short: "rename and move files on a host",
 		long: `Renames files on one host, or moves them to a directory, as mv does. An existing file is
@@ -29,17 +27,16 @@ with usftp rm.`,
   usftp mv 'host:in/*.csv' host:done/`,
 		least: 2, acts: true, literal: lastLiteral, oneHost: elsewhere,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&force, "force", "f", false, "do not ask (the default)")
-			f.BoolVarP(&o.Interactive, "interactive", "i", false,
-				"ask before replacing an existing file")
-			f.BoolVarP(&o.NoClobber, "no-clobber", "n", false, "do not replace an existing file")
+			choice(f, "force", "f", "do not ask (the default); the last of -f, -i and -n counts",
+				func(on bool) { o.Interactive, o.NoClobber = o.Interactive && !on, o.NoClobber && !on })
+			choice(f, "interactive", "i", "ask before replacing an existing file",
+				func(on bool) { o.Interactive, o.NoClobber = on, o.NoClobber && !on })
+			choice(f, "no-clobber", "n", "do not replace an existing file",
+				func(on bool) { o.NoClobber, o.Interactive = on, o.Interactive && !on })
 			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false,
 				"treat DST as the new name, even if it is a directory")
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			o.Interactive = o.Interactive && !force
-			return verb.Move(ctx, env, o, names)
-		},
+		run: with(verb.Move, &o),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -97,6 +98,24 @@ const (
 	lastLiteral
 	allLiteral
 )
+
+// choice adds a flag without a value, of which several undo each other: the last one counts.
+func choice(f *pflag.FlagSet, name, letter, usage string, choose func(on bool)) {
+	f.VarPF(choiceValue(choose), name, letter, usage).NoOptDefVal = "true"
+}
+
+type choiceValue func(on bool)
+
+func (c choiceValue) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err == nil {
+		c(on)
+	}
+	return err
+}
+
+func (c choiceValue) String() string { return "false" }
+func (c choiceValue) Type() string   { return "bool" }
 
 // common are the flags that all commands have.
 type common struct {
