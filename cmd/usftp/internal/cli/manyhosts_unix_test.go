@@ -440,6 +440,8 @@ func TestManyFailures(t *testing.T) {
 		}
 	}
 
+	in("cp", "-n", "-F", good, "--hosts", "web1,web2,dead", "file", ":dir") // shows nothing
+
 	// now web2 is fixed, and only it and the dead host are tried again
 	os.RemoveAll(filepath.Join(f.dirs["web2"], "dir", "file"))
 	os.Remove(filepath.Join(f.dirs["web1"], "dir", "file"))
@@ -464,6 +466,17 @@ func TestManyFailures(t *testing.T) {
 	f.has(t, "dir/file", data, "web3")
 	if got = in(retry...); got.code != ui.ExitFailed ||
 		!strings.Contains(got.stderr, "no host failed in the last run of this command") {
+		t.Errorf("%+v", got)
+	}
+
+	// find, whose flags are not told apart from its expression at first, is the same command, too
+	find := []string{"find", "--config", bad, "--hosts", "web1,dead", ":dir", "-name", "f*"}
+	if got = in(find...); got.code != ui.ExitNoHost {
+		t.Errorf("%+v", got)
+	}
+	find[2] = good
+	if got = in(append(find, "--retry-failed")...); got.code != ui.ExitOK ||
+		got.stdout != "dead: dir/file\n" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -43,6 +43,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	if err != nil {
 		return err
 	}
+	run.DryRun = flags.DryRun
 	m.sources, err = hosts.NewSources(ctx, a, flags.Config(a, &flags.Report), m.common)
 	if err != nil {
 		return err
