@@ -679,6 +679,8 @@ func TestManyUsage(t *testing.T) {
 		{"a pipe among others", "--hosts a,b pipe file :x", 1, `pipe can be read only once`},
 		{"a list of hashes", "--hosts a,b --manifest m file :x", 2, `--manifest writes one list`},
 		{"no impatience", "--hosts a,b --patience 0s - :x", 2, `--patience must be`},
+		{"a list for a stream", "--hosts a,b --files-from two - :x", 2, `--files-from needs exactly one SRC`},
+		{"two from standard input", "--hosts-file - - :x", 2, `standard input \(-\) can only be read once`},
 		{"nothing failed", "--hosts a,b --retry-failed file :x", 1,
 			`no host failed in the last run`},
 	} {
