@@ -145,7 +145,7 @@ func (c *flags) check(set func(name string) bool) error {
 	if err := c.Tree.Check(); err != nil {
 		return err
 	}
-	return c.hashes.check(c.DryRun)
+	return c.hashes.check(set, c.DryRun)
 }
 
 var errListed = errors.New("--files-from needs exactly one SRC, the directory that holds what is listed, and cannot be used with -")

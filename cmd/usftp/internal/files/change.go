@@ -197,13 +197,13 @@ SFTP cannot tell the server to use its own.`,
 			f.StringVarP(&stamp, "stamp", "t", "",
 				"use this time instead of now: `[[CC]YY]MMDDhhmm[.ss]`")
 		},
-		take: func(_ *pflag.FlagSet, args []string) (_ []string, err error) {
-			switch {
-			case date != "" && stamp != "":
+		take: func(f *pflag.FlagSet, args []string) (_ []string, err error) {
+			switch dated, stamped := f.Changed("date"), f.Changed("stamp"); {
+			case dated && stamped:
 				err = errors.New("-d and -t cannot be combined")
-			case date != "":
+			case dated:
 				o.Time, err = verb.ParseDate(date)
-			case stamp != "":
+			case stamped:
 				o.Time, err = verb.ParseStamp(stamp, time.Now())
 			}
 			return args, err
