@@ -112,6 +112,10 @@ func (f *finder) prepare(d *dir, entries []*entry) {
 func (f *finder) lookUpNewer() {
 	f.newer = make(map[string]time.Time)
 	for _, e := range f.lookup(f.e.newer, followNever, nil) {
+		if !e.stat.HasTimes() {
+			f.fail("compare with", e.name, errors.New("the server does not report its times"))
+			continue
+		}
 		f.newer[e.name] = e.stat.ModTime()
 	}
 	if len(f.newer) < len(f.e.newer) && f.err == nil {

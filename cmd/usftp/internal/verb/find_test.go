@@ -11,6 +11,32 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+// untold returns a rig whose server does not send some attributes.
+func untold(t *testing.T, hidden uint32) (*rig, *sftptest.Scripted) {
+	t.Helper()
+	server := sftptest.NewServer(t, sftptest.Script{HideAttrs: hidden,
+		Extensions: []wire.ExtensionPair{}})
+	server.Files.WriteFile("/t/f", []byte("contents"))
+	link := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(link, link)
+	ok(t, err)
+	t.Cleanup(func() { client.Close() })
+	return newRig(client), server
+}
+
+// TestFindNewerThanUntold: a file without a time is not older than all others.
+func TestFindNewerThanUntold(t *testing.T) {
+	t.Parallel()
+	r, _ := untold(t, wire.AttrACModTime)
+	x, err := ParseExpression(strings.Fields("-name f -o -newer /t/f"))
+	ok(t, err)
+	err = Find(background, r.Env, x, []string{"/"})
+	if out, said := r.take(); codeOf(err) != 1 || out != "" ||
+		said != "cannot compare with /t/f: the server does not report its times" {
+		t.Errorf("%v: it printed %q and said %q", err, out, said)
+	}
+}
+
 // TestFindUntold: what a test cannot tell, because the server does not send it, is no reason to
 // delete a file or to run a program on it, nor is its contrary, of which the user is told.
 func TestFindUntold(t *testing.T) {
@@ -24,14 +50,7 @@ func TestFindUntold(t *testing.T) {
 		"! -user nobody": 0, "-name f ! -group staff": 0,
 	} {
 		for _, action := range []string{"-delete", "-exec true ;", "-exec true {} +"} {
-			server := sftptest.NewServer(t, sftptest.Script{HideAttrs: hidden,
-				Extensions: []wire.ExtensionPair{}})
-			server.Files.WriteFile("/t/f", []byte("contents"))
-			link := server.Dial(sftptest.LinkConfig{})
-			client, err := usftp.NewClientPipe(link, link)
-			ok(t, err)
-			t.Cleanup(func() { client.Close() })
-			r := newRig(client)
+			r, server := untold(t, hidden)
 			r.Run = func(_ context.Context, argv []string) error {
 				t.Errorf("%s: it ran %q", expression, argv)
 				return nil
