@@ -24,6 +24,16 @@ func untold(t *testing.T, hidden uint32) (*rig, *sftptest.Scripted) {
 	return newRig(client), server
 }
 
+// TestStatUntold: a mode that the server does not send is not 0.
+func TestStatUntold(t *testing.T) {
+	t.Parallel()
+	r, _ := untold(t, wire.AttrPermissions)
+	ok(t, Status(background, r.Env, StatusOptions{Format: "%a %f %s"}, []string{"/t/f"}))
+	if out, _ := r.take(); out != "? ? 8\n" {
+		t.Errorf("it printed %q", out)
+	}
+}
+
 // TestFindNewerThanUntold: a file without a time is not older than all others.
 func TestFindNewerThanUntold(t *testing.T) {
 	t.Parallel()
