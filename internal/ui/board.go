@@ -133,7 +133,11 @@ type rowOutput struct {
 func (o *rowOutput) Write(p []byte) (int, error) {
 	o.partial = append(o.partial, p...)
 	end := bytes.LastIndexByte(o.partial, '\n') + 1
-	if end == 0 && len(o.partial) < mostPartial {
+	most := mostPartial
+	if o.row.board.json {
+		most = mostObject
+	}
+	if end == 0 && len(o.partial) < most {
 		return len(p), nil
 	}
 	if end == 0 {
@@ -149,7 +153,11 @@ func (o *rowOutput) Write(p []byte) (int, error) {
 }
 
 // mostPartial is the length at which a line is cut: printed files need not contain line breaks.
-const mostPartial = 1 << 20
+// mostObject is that of an object of --json, which is no longer: cut, it would be none.
+const (
+	mostPartial = 1 << 20
+	mostObject  = 16 << 20
+)
 
 // Close ends the last line.
 func (o *rowOutput) Close() (err error) {

@@ -440,6 +440,8 @@ func TestManyFailures(t *testing.T) {
 		}
 	}
 
+	in("cp", "-n", "-F", good, "--hosts", "web1,web2,dead", "file", ":dir") // shows nothing
+
 	// now web2 is fixed, and only it and the dead host are tried again
 	os.RemoveAll(filepath.Join(f.dirs["web2"], "dir", "file"))
 	os.Remove(filepath.Join(f.dirs["web1"], "dir", "file"))
@@ -464,6 +466,17 @@ func TestManyFailures(t *testing.T) {
 	f.has(t, "dir/file", data, "web3")
 	if got = in(retry...); got.code != ui.ExitFailed ||
 		!strings.Contains(got.stderr, "no host failed in the last run of this command") {
+		t.Errorf("%+v", got)
+	}
+
+	// find, whose flags are not told apart from its expression at first, is the same command, too
+	find := []string{"find", "--config", bad, "--hosts", "web1,dead", ":dir", "-name", "f*"}
+	if got = in(find...); got.code != ui.ExitNoHost {
+		t.Errorf("%+v", got)
+	}
+	find[2] = good
+	if got = in(append(find, "--retry-failed")...); got.code != ui.ExitOK ||
+		got.stdout != "dead: dir/file\n" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -666,6 +679,8 @@ func TestManyUsage(t *testing.T) {
 		{"a pipe among others", "--hosts a,b pipe file :x", 1, `pipe can be read only once`},
 		{"a list of hashes", "--hosts a,b --manifest m file :x", 2, `--manifest writes one list`},
 		{"no impatience", "--hosts a,b --patience 0s - :x", 2, `--patience must be`},
+		{"a list for a stream", "--hosts a,b --files-from two - :x", 2, `--files-from needs exactly one SRC`},
+		{"two from standard input", "--hosts-file - - :x", 2, `standard input \(-\) can only be read once`},
 		{"nothing failed", "--hosts a,b --retry-failed file :x", 1,
 			`no host failed in the last run`},
 	} {

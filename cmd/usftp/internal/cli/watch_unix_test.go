@@ -42,6 +42,14 @@ func (l *lines) String() string {
 
 func startWatch(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy, args ...string) *watch {
 	t.Helper()
+	w := newWatch(t, sshd, proxy, args...)
+	w.start()
+	return w
+}
+
+// newWatch returns a watch, not yet started.
+func newWatch(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy, args ...string) *watch {
+	t.Helper()
 	dir := t.TempDir()
 	w := &watch{t: t, src: filepath.Join(dir, "src"), dst: filepath.Join(dir, "dst")}
 	if err := os.Mkdir(w.src, 0o755); err != nil {
@@ -54,7 +62,13 @@ func startWatch(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy, args
 			fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port), "--retries=100")
 	}
 	w.cmd = command(t, dir, append(append(all, args...), w.src, "testhost:"+w.dst)...)
-	out, err := os.Create(filepath.Join(dir, "out"))
+	return w
+}
+
+func (w *watch) start() {
+	t := w.t
+	t.Helper()
+	out, err := os.Create(filepath.Join(filepath.Dir(w.src), "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +88,6 @@ func startWatch(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy, args
 	w.until("the first run to end", func() bool {
 		return strings.Contains(w.out.String(), "watching ")
 	})
-	return w
 }
 
 // until waits for a condition, and fails if it does not become true.
@@ -163,6 +176,31 @@ func TestWatch(t *testing.T) {
 	if strings.Contains(w.out.String(), "cannot") {
 		t.Error("something went wrong")
 	}
+}
+
+// A host that cannot be reached at first ends it, as it ends any other command.
+func TestWatchWithoutHost(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	if o := run(t, dir, "sync", "--watch", "-F", sshd.ConfigFile, "-P", "1", dir,
+		"testhost:there"); o.code != 255 || strings.Contains(o.stderr, "again") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A login that only a person can replace, as the system's ssh may ask one, is made again when the
+// connection is lost.
+func TestWatchBySSH(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	proxy := cutproxy.Start(t, sshd.Addr())
+	w := newWatch(t, sshd, proxy, "--ssh")
+	w.cmd.Env = append(w.cmd.Env, "SSH_ASKPASS=true", "SSH_ASKPASS_REQUIRE=force")
+	w.start()
+	proxy.Cut()
+	writeFile(t, filepath.Join(w.src, "second"), []byte("second"))
+	w.until("a change after the loss", w.equal)
 }
 
 // A thousand random changes (or two hundred) while every hundredth loses the connection: in the end

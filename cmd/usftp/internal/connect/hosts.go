@@ -41,6 +41,23 @@ func (h *hosts) Get(ctx context.Context, t dial.Target) *host {
 	return found
 }
 
+// Again makes the next Get log in once more if the login has failed, or if it was lost and only a
+// person can replace it.
+func (h *hosts) Again(t dial.Target) {
+	t.Path = ""
+	found := h.open[t]
+	if found == nil || found.lent {
+		return
+	}
+	if found.login != nil {
+		if host := found.login.Host(); host.Redial != nil || !pool.Lost(host.Client) {
+			return
+		}
+		found.login.Close()
+	}
+	delete(h.open, t)
+}
+
 // ConnectAll logs in to several hosts at the same time; Get then returns the results.
 func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 	var connecting sync.WaitGroup

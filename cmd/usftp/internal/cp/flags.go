@@ -145,8 +145,10 @@ func (c *flags) check(set func(name string) bool) error {
 	if err := c.Tree.Check(); err != nil {
 		return err
 	}
-	return c.hashes.check(c.DryRun)
+	return c.hashes.check(set, c.DryRun)
 }
+
+var errListed = errors.New("--files-from needs exactly one SRC, the directory that holds what is listed, and cannot be used with -")
 
 // checkPlaces refuses flags that do not go with the operands.
 func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error {
@@ -154,7 +156,7 @@ func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error
 		func(s connect.Place) bool { return s.Stream })
 	switch {
 	case c.Listed() && (len(sources) > 1 || stream):
-		return errors.New("--files-from needs exactly one SRC, the directory that holds what is listed, and cannot be used with -")
+		return errListed
 	case c.RemovesSource() && stream:
 		return errors.New("--remove-source-files cannot be used with -")
 	case c.hashes.manifest != "" && target.Stream:

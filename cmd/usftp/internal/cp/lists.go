@@ -27,7 +27,10 @@ func (h *hashFlags) register(f *pflag.FlagSet) {
 		"before renaming, compare files with the list in `file`; those that differ, or are listed and were not copied, fail")
 }
 
-func (h *hashFlags) check(dryRun bool) error {
+func (h *hashFlags) check(set func(name string) bool, dryRun bool) error {
+	if set("manifest") && h.manifest == "" || set("check-manifest") && h.checkManifest == "" {
+		return errors.New("--manifest and --check-manifest need a file")
+	}
 	if h.hash != "" {
 		if _, err := checksum.ParseAlgorithm(h.hash); err != nil {
 			return fmt.Errorf("--hash: %w", err)

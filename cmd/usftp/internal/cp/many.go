@@ -43,6 +43,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	if err != nil {
 		return err
 	}
+	run.DryRun = flags.DryRun
 	m.sources, err = hosts.NewSources(ctx, a, flags.Config(a, &flags.Report), m.common)
 	if err != nil {
 		return err
@@ -76,9 +77,14 @@ func (m *manyCopy) check() error {
 		return errors.New("missing operand: cp needs a source and a target")
 	}
 	download, err := hosts.Direction(m.operands)
+	stream := slices.Contains(m.operands, "-")
 	switch {
 	case err != nil:
 		return err
+	case m.flags.Listed() && (stream || len(m.operands) > 2):
+		return errListed
+	case stream && m.flags.hosts.ReadsInput():
+		return errors.New("standard input (-) can only be read once")
 	case download && m.operands[len(m.operands)-1] == "-":
 		return errors.New("--hosts cannot copy to -: each host's files go into a directory with its name")
 	case m.flags.hashes.manifest != "":
@@ -89,7 +95,7 @@ func (m *manyCopy) check() error {
 	if m.common, err = hosts.Common(m.operands, m.flags.through); err != nil {
 		return err
 	}
-	if m.flags.DryRun && slices.Contains(m.operands, "-") {
+	if m.flags.DryRun && stream {
 		err = errors.New("--dry-run cannot be used with -")
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 type oldListener struct {
 	*oldCopy
 	ctx    context.Context
-	route  transfer.Route // as typed
-	file   transfer.Route // of the file in progress
+	halt   context.CancelCauseFunc // ends ctx, once there is a conversation
+	route  transfer.Route          // as typed
+	file   transfer.Route          // of the file in progress
 	totals *transfer.Totals
 	began  time.Time // the whole
 	start  time.Time // the file in progress; zero if there is none
@@ -130,10 +132,19 @@ func (l *oldListener) fail(e transfer.Event, err error) {
 	}
 	l.tell(e)
 	l.Note(e.Err)
+	if l.flags.StopOnError && l.halt != nil {
+		l.halt(errStopped)
+	}
 }
+
+// errStopped ends a conversation after a failure that has been reported.
+var errStopped = errors.New("stopped at the first error")
 
 // Failed implements Listener.
 func (l *oldListener) Failed(source string, err error) {
+	if l.route.TargetHost != "" && errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("no such file or directory") // it is the source, not the target's directory
+	}
 	l.fail(transfer.Event{Route: l.routeOf(source, l.route.Target), Size: -1}, err)
 }
 
@@ -146,9 +157,11 @@ func (l *oldListener) Skipped(source, why string) {
 	l.tell(transfer.Event{Kind: transfer.Skipped, Route: l.routeOf(source, ""), Message: why})
 }
 
-// end reports the end of a conversation. err says why it broke off, unless it is ErrFailed.
+// end reports the end of a conversation. err says why it broke off, unless it is ErrFailed or
+// errStopped.
 func (l *oldListener) end(err error) {
-	broken := err != nil && !errors.Is(err, scpclient.ErrFailed)
+	stopped := err == errStopped
+	broken := err != nil && !errors.Is(err, scpclient.ErrFailed) && !stopped
 	switch {
 	case broken && l.start.IsZero():
 		l.fail(transfer.Event{Route: l.route, Size: -1}, err)
@@ -158,7 +171,7 @@ func (l *oldListener) end(err error) {
 	if l.totals == nil {
 		return
 	}
-	l.totals.Complete = !broken
+	l.totals.Complete = !broken && !stopped
 	e := transfer.Event{Kind: transfer.Ended, Route: l.route, Size: -1, Totals: l.total(),
 		Err: l.failed}
 	e.Bytes, e.Elapsed = l.totals.Bytes, time.Since(l.began)

@@ -269,8 +269,10 @@ func (c *oldCopy) talk(host dial.Target, command string, route transfer.Route,
 		defer stream.Close()
 		ctx, stop := whileAlive(c.Ctx, conn, &l.alive)
 		defer stop()
+		ctx, halt := context.WithCancelCause(ctx)
+		defer halt(nil)
 		defer context.AfterFunc(ctx, func() { stream.Abandon() })()
-		l.ctx = ctx
+		l.ctx, l.halt = ctx, halt
 		err = converse(ctx, scpStream{stream, conn}, l)
 		switch {
 		case err == nil:

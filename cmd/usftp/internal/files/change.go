@@ -1,7 +1,6 @@
 package files
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -12,9 +11,10 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
+const elsewhere = "; usftp cp copies between hosts"
+
 func move() *spec {
 	var o verb.MoveOptions
-	var force bool
 	return &spec{
 		use: "mv [flags] HOST:SRC... HOST:DST", short: "rename and move files on a host",
 		long: `Renames files on one host, or moves them to a directory, as mv does. An existing file is
@@ -25,19 +25,18 @@ SFTP cannot move files between file systems: copy them with usftp cp -r, and rem
 with usftp rm.`,
 		examples: `  usftp mv host:draft.txt host:final.txt
   usftp mv 'host:in/*.csv' host:done/`,
-		least: 2, acts: true, literal: lastLiteral, oneHost: true,
+		least: 2, acts: true, literal: lastLiteral, oneHost: elsewhere,
 		register: func(f *pflag.FlagSet) {
-			f.BoolVarP(&force, "force", "f", false, "do not ask (the default)")
-			f.BoolVarP(&o.Interactive, "interactive", "i", false,
-				"ask before replacing an existing file")
-			f.BoolVarP(&o.NoClobber, "no-clobber", "n", false, "do not replace an existing file")
+			choice(f, "force", "f", "do not ask (the default); the last of -f, -i and -n counts",
+				func(on bool) { o.Interactive, o.NoClobber = o.Interactive && !on, o.NoClobber && !on })
+			choice(f, "interactive", "i", "ask before replacing an existing file",
+				func(on bool) { o.Interactive, o.NoClobber = on, o.NoClobber && !on })
+			choice(f, "no-clobber", "n", "do not replace an existing file",
+				func(on bool) { o.NoClobber, o.Interactive = on, o.Interactive && !on })
 			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false,
 				"treat DST as the new name, even if it is a directory")
 		},
-		run: func(ctx context.Context, env *verb.Env, names []string) error {
-			o.Interactive = o.Interactive && !force
-			return verb.Move(ctx, env, o, names)
-		},
+		run: with(verb.Move, &o),
 	}
 }
 
@@ -90,7 +89,7 @@ hardlink@openssh.com.`,
 		examples: `  usftp ln -s releases/42 host:current
   usftp ln -sfn releases/43 host:current
   usftp ln host:a host:b`,
-		least: 2, acts: true, literal: allLiteral, oneHost: true,
+		least: 2, acts: true, literal: allLiteral, oneHost: elsewhere,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Symbolic, "symbolic", "s", false,
 				"make symbolic links instead of hard links")
@@ -198,13 +197,13 @@ SFTP cannot tell the server to use its own.`,
 			f.StringVarP(&stamp, "stamp", "t", "",
 				"use this time instead of now: `[[CC]YY]MMDDhhmm[.ss]`")
 		},
-		take: func(_ *pflag.FlagSet, args []string) (_ []string, err error) {
-			switch {
-			case date != "" && stamp != "":
+		take: func(f *pflag.FlagSet, args []string) (_ []string, err error) {
+			switch dated, stamped := f.Changed("date"), f.Changed("stamp"); {
+			case dated && stamped:
 				err = errors.New("-d and -t cannot be combined")
-			case date != "":
+			case dated:
 				o.Time, err = verb.ParseDate(date)
-			case stamp != "":
+			case stamped:
 				o.Time, err = verb.ParseStamp(stamp, time.Now())
 			}
 			return args, err

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,7 +77,7 @@ type spec struct {
 	directories bool // completion offers directories only
 
 	literal literals // operands that are not patterns
-	oneHost bool     // all operands must be on one host
+	oneHost string   // why or what else, if all operands must be on one host
 
 	run func(ctx context.Context, env *verb.Env, names []string) error
 }
@@ -97,6 +98,24 @@ const (
 	lastLiteral
 	allLiteral
 )
+
+// choice adds a flag without a value, of which several undo each other: the last one counts.
+func choice(f *pflag.FlagSet, name, letter, usage string, choose func(on bool)) {
+	f.VarPF(choiceValue(choose), name, letter, usage).NoOptDefVal = "true"
+}
+
+type choiceValue func(on bool)
+
+func (c choiceValue) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err == nil {
+		c(on)
+	}
+	return err
+}
+
+func (c choiceValue) String() string { return "false" }
+func (c choiceValue) Type() string   { return "bool" }
 
 // common are the flags that all commands have.
 type common struct {
@@ -206,7 +225,7 @@ func (c *command) wrongUsage(err error) error {
 // anyHost is the host of operands that are text; no real host has this name.
 const anyHost = "\x00"
 
-// A group holds the operands on one host.
+// A group holds operands on one host.
 type group struct {
 	host   dial.Target // without a path
 	places []connect.Place
@@ -241,6 +260,9 @@ func (c *command) parse(args []string) ([]*group, error) {
 		host := p.Target
 		host.Path = ""
 		at := slices.IndexFunc(groups, func(g *group) bool { return g.host == host })
+		if c.reads && at < len(groups)-1 { // files are printed in the order of the operands
+			at = -1
+		}
 		if at < 0 {
 			at = len(groups)
 			groups = append(groups, &group{host: host})
@@ -251,9 +273,8 @@ func (c *command) parse(args []string) ([]*group, error) {
 		groups[1].places = append(groups[0].places, groups[1].places...)
 		groups = groups[1:]
 	}
-	if c.oneHost && len(groups) > 1 {
-		return nil, fmt.Errorf("%s works on one host at a time; usftp cp copies between hosts",
-			c.name)
+	if c.oneHost != "" && len(groups) > 1 {
+		return nil, fmt.Errorf("%s works on one host at a time%s", c.name, c.oneHost)
 	}
 	return groups, nil
 }

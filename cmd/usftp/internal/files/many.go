@@ -19,7 +19,12 @@ func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
 	if err := c.checkEach(cmd, operands); err != nil {
 		return c.wrongUsage(err)
 	}
-	run, err := c.flags.hosts.New(c.app, c.report(), c.name, typed)
+	command := typed
+	if c.rawArguments { // which have its flags, too
+		_, expression, _, _ := splitFind(cmd.Flags(), typed)
+		command = slices.Concat(operands, expression)
+	}
+	run, err := c.flags.hosts.New(c.app, c.report(), c.name, command)
 	if err != nil {
 		return err
 	}

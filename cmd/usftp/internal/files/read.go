@@ -95,7 +95,7 @@ func tail() *spec {
 	var o verb.TailOptions
 	var n amounts
 	seconds := 1.0
-	return &spec{
+	s := &spec{
 		reads: true, use: "tail [flags] HOST:PATH...", short: "print the last lines of files",
 		long: `Prints the last lines of files on hosts, as tail does. Files are read backwards from
 their ends. "-5" is short for "-n 5".
@@ -120,15 +120,19 @@ compares size, time and owner, and cannot tell two files apart if these are the 
 			f.Float64VarP(&seconds, "sleep-interval", "s", 1,
 				"with -f, wait this many `seconds` between checks")
 		},
-		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
-			if !(seconds >= 0.01 && seconds < 1e6) {
-				return nil, fmt.Errorf("-s must be at least 0.01 seconds")
-			}
-			o.Interval = time.Duration(seconds * float64(time.Second))
-			return args, n.set(&o.HeadOptions, "+", "-")
-		},
 		run: with(verb.Tail, &o),
 	}
+	s.take = func(_ *pflag.FlagSet, args []string) ([]string, error) {
+		if !(seconds >= 0.01 && seconds < 1e6) {
+			return nil, fmt.Errorf("-s must be at least 0.01 seconds")
+		}
+		o.Interval = time.Duration(seconds * float64(time.Second))
+		if o.Follow || o.Retry { // the first host would be followed forever
+			s.oneHost = " with -f; --hosts follows files on several"
+		}
+		return args, n.set(&o.HeadOptions, "+", "-")
+	}
+	return s
 }
 
 // Historical replaces the old form "-5" by "-n5" in a command line of head or tail, and makes an

@@ -24,9 +24,10 @@ func remove() *spec {
 				"remove directories and their contents; -R is the same")
 			f.BoolVarP(&upper, "R", "R", false, "")
 			f.Lookup("R").Hidden = true
-			f.BoolVarP(&o.Force, "force", "f", false,
-				"ignore files that do not exist, and never ask")
-			f.BoolVarP(&o.Interactive, "interactive", "i", false, "ask before each removal")
+			choice(f, "force", "f", "ignore files that do not exist, and never ask",
+				func(on bool) { o.Force, o.Interactive = on, o.Interactive && !on })
+			choice(f, "interactive", "i", "ask before each removal; the last of -f and -i counts",
+				func(on bool) { o.Interactive, o.Force = on, o.Force && !on })
 			f.BoolVarP(&o.Directories, "dir", "d", false, "remove empty directories")
 		},
 		run: func(ctx context.Context, env *verb.Env, names []string) error {

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -101,6 +102,9 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	}
 	if len(args) < s.least {
 		return &ui.UsageError{Err: errors.New("missing operand")}
+	}
+	if slices.Contains(args, "") { // what is in it would be taken for what is in /
+		return &ui.UsageError{Err: errors.New("empty operand")}
 	}
 	return s.runOn(ctx, env, len(args), func(i int, literal bool) ([]string, error) {
 		return expand(args[i], literal)

@@ -42,6 +42,9 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 // Given reports whether the verb runs on several hosts.
 func (f *Flags) Given() bool { return len(f.list) > 0 || f.file != "" }
 
+// ReadsInput reports whether the list of hosts comes from standard input.
+func (f *Flags) ReadsInput() bool { return f.file == "-" }
+
 // needHosts are the flags that make sense only with several hosts.
 var needHosts = []string{"parallel", "retry-failed"}
 

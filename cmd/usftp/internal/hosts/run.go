@@ -18,7 +18,8 @@ import (
 
 // A Run is one run of a verb on several hosts.
 type Run struct {
-	Hosts []Host
+	Hosts  []Host
+	DryRun bool // it shows nothing about a later run, and is not recorded
 
 	verb   string
 	flags  *Flags
@@ -189,7 +190,11 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 		total.Files += result.Files
 		total.Bytes += result.Bytes
 	}
-	if err := r.record.write(failed); err != nil {
+	var err error
+	if !r.DryRun {
+		err = r.record.write(failed)
+	}
+	if err != nil {
 		r.app.Console.Say("cannot record which hosts failed, for --retry-failed: " +
 			ui.ReasonOf(err))
 	}

@@ -242,6 +242,8 @@ func (c *Connect) Check(set func(name string) bool) error {
 	case set("server") && strings.TrimSpace(c.server) == "",
 		set("sftp-server") && strings.TrimSpace(c.sftpServer) == "":
 		return errors.New("--server and --sftp-server need a program")
+	case set("jump") && c.jump == "", set("cipher") && c.cipher == "":
+		return errors.New("--jump needs a host, and --cipher a list")
 	case set("port") && (c.port < 1 || c.port > 65535):
 		return fmt.Errorf("--port %d: a port must be from 1 to 65535", c.port)
 	case c.retries < 0, c.retryFor <= 0:

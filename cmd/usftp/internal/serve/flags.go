@@ -108,6 +108,12 @@ func (s *flags) check(args []string) error {
 			return err
 		}
 	}
+	switch { // an empty variable of a script must not open more
+	case s.given("allow") && len(s.allow) == 0:
+		return errors.New("--allow needs the name of a request")
+	case s.given("authorized-keys") && s.authorizedKeys == "":
+		return errors.New("--authorized-keys needs a file, or none")
+	}
 	if !slices.Contains(facilities, strings.ToUpper(s.facility)) {
 		return fmt.Errorf("--log-facility %s: no such facility", s.facility)
 	}

@@ -56,7 +56,7 @@ func (b *batch) loop(ctx context.Context, s *shell) error {
 			// the rest cannot work either
 			return &ui.ExitError{Code: ui.CodeOf(err)}
 		case err != nil && b.aborts && !l.ignoreErrors && !l.forgiven():
-			return &ui.ExitError{Code: ui.ExitFailed}
+			return &ui.ExitError{Code: codeOf(err)}
 		case ends:
 			return nil
 		}
@@ -65,6 +65,16 @@ func (b *batch) loop(ctx context.Context, s *shell) error {
 		return context.Cause(ctx)
 	}
 	return lines.Err()
+}
+
+// codeOf returns the exit code of a batch that a command's failure ends: whether the connection was
+// lost for good, or it is something else.
+func codeOf(err error) int {
+	exit, ok := errors.AsType[*ui.ExitError](err)
+	if ok && exit.Code == ui.ExitNoHost || ui.CodeOf(err) == ui.ExitNoHost {
+		return ui.ExitNoHost
+	}
+	return ui.ExitFailed
 }
 
 // forgiven reports whether the command's failure does not end a batch: sftp ignores the exit status

@@ -52,6 +52,9 @@ func Command(a *ui.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := cmd.Flags().Changed
 			err := flags.Connect.Check(set)
+			if err == nil && set("batch-file") && flags.batch == "" {
+				err = errors.New("--batch-file needs a file, or - for standard input")
+			}
 			if err == nil {
 				err = flags.Tree.Check()
 			}

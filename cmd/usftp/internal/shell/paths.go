@@ -46,7 +46,10 @@ func (s *shell) expand(w word, match func(typed, literal string) ([]string, erro
 		return []string{s.session.abs(s.tilde(w))}, nil
 	}
 	typed := w.pattern
-	if !path.IsAbs(typed) {
+	switch below, home := strings.CutPrefix(typed, "~/"); {
+	case home && s.quoting == shQuoting:
+		typed = strings.TrimSuffix(usftp.QuotePattern(s.session.home), "/") + "/" + below
+	case !path.IsAbs(typed):
 		typed = strings.TrimSuffix(usftp.QuotePattern(s.session.dir), "/") + "/" + typed
 	}
 	names, err := match(typed, s.session.abs(w.text))
@@ -82,12 +85,18 @@ func (s *shell) localNames(w word) ([]string, error) {
 	if !w.isPattern() {
 		return []string{s.localTilde(w)}, nil
 	}
-	names, err := filepath.Glob(w.pattern)
+	typed := w.pattern
+	if below, found := strings.CutPrefix(typed, "~/"); found {
+		if home, err := os.UserHomeDir(); err == nil {
+			typed = home + "/" + below
+		}
+	}
+	names, err := filepath.Glob(typed)
 	if err != nil {
 		return nil, err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return pattern.Hidden(w.pattern, filepath.ToSlash(name))
+		return pattern.Hidden(filepath.ToSlash(typed), filepath.ToSlash(name))
 	})
 	if len(names) == 0 {
 		if _, err := os.Lstat(w.text); err == nil {

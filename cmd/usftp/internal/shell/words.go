@@ -56,10 +56,11 @@ func refuseOperators(words []word, q quoting) error {
 		}
 	}
 	most, operands := 2, len(words)-1-flags
-	if words[0].text == "rm" {
+	rm := strings.EqualFold(words[0].text, "rm")
+	if rm {
 		most = 1
 	}
-	if q == sftpQuoting && operands <= most && (words[0].text != "rm" || flags == 0) {
+	if q == sftpQuoting && operands <= most && (!rm || flags == 0) {
 		return nil
 	}
 	return fmt.Errorf("%q has no meaning here: one command per line; put it in quotes if it is part of a name",
@@ -190,7 +191,7 @@ func (s *scanner) backslash(quote, next byte) bool {
 // escaped adds a byte that has lost its special meaning.
 func (s *scanner) escaped(c byte) {
 	s.text.WriteByte(c)
-	if strings.IndexByte(`*?[]\-^!`, c) >= 0 {
+	if strings.IndexByte(`*?[]\-^!~`, c) >= 0 {
 		s.pattern.WriteByte('\\')
 	}
 	s.pattern.WriteByte(c)

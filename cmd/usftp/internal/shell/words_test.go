@@ -236,6 +236,7 @@ func TestOperators(t *testing.T) {
 	for line, refusedIn := range map[string]struct{ shell, batch bool }{
 		"rm -r build; ls docs": {true, true},
 		"rm build; ls docs":    {true, true},
+		"RM build; ls":         {true, true},
 		"rm build;":            {true, false}, // as in sftp
 		"ls | less":            {true, false},
 		"ls >list":             {true, false},

@@ -84,6 +84,24 @@ func TestDryRunWithEveryLetterOfRsync(t *testing.T) {
 	}
 }
 
+// So it is in a session, where no letter of ssh means anything.
+func TestDryRunInSession(t *testing.T) {
+	for _, letter := range rsyncLetters {
+		f, c := pflag.NewFlagSet("sync", pflag.ContinueOnError), new(flags)
+		c.register(f)
+		err := f.Parse([]string{"-" + string(letter) + "n", "--delete", "a", ":b"})
+		if err == nil {
+			err = inSession(f)
+		}
+		if err == nil {
+			err = c.check(f.Changed)
+		}
+		if err == nil && !c.DryRun {
+			t.Errorf("with -%cn, sync deletes", letter)
+		}
+	}
+}
+
 func TestDocumentedLettersOfRsync(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/coming-from-rsync.md")
 	if err != nil {

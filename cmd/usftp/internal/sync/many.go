@@ -20,6 +20,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	if err != nil {
 		return err
 	}
+	run.DryRun = flags.DryRun
 	common, err := hosts.Common(operands, true)
 	if err != nil {
 		return &ui.UsageError{Err: err}

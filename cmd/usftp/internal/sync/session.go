@@ -3,6 +3,7 @@ package sync
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
 
@@ -21,13 +22,16 @@ func InSession(ctx context.Context, a *ui.App, args []string,
 	flags.register(f)
 	err := f.Parse(args)
 	if err == nil && f.NArg() != 2 {
-		err = errors.New("sync needs two directories: SRC and DST")
+		err = missingOperand(f)
+	}
+	if err == nil {
+		err = inSession(f)
 	}
 	if err == nil {
 		err = flags.check(f.Changed)
 	}
-	if err == nil && flags.watch {
-		err = errors.New("--watch is for the command line")
+	if err == nil {
+		err = flags.ReadList(ctx, a, f.Changed("recursive"))
 	}
 	if err != nil {
 		return err
@@ -44,9 +48,32 @@ func InSession(ctx context.Context, a *ui.App, args []string,
 	options := flags.syncOptions()
 	options.Events = r.Event
 	if _, err = transfer.Sync(ctx, to, from, options); err != nil {
-		r.End(codeOf(err))
-		return &ui.ExitError{Code: codeOf(err)}
+		code := ui.CodeOf(err)
+		if code == ui.ExitFailed {
+			code = codeOf(err)
+		}
+		r.End(code)
+		return &ui.ExitError{Code: code}
 	}
 	r.End(ui.ExitOK)
+	return nil
+}
+
+// inSession refuses flags that have no meaning in a session, where the letters of ssh can only be
+// meant as rsync's: -cn would be no dry run.
+func inSession(f *pflag.FlagSet) error {
+	for _, m := range misreadings {
+		if f.Changed(m.flag) {
+			return fmt.Errorf("--%s: the session is connected already%s", m.flag, m.hint())
+		}
+	}
+	for _, name := range []string{"watch", "hosts", "hosts-file"} {
+		if f.Changed(name) {
+			return fmt.Errorf("--%s is for the command line", name)
+		}
+	}
+	if f.Lookup("files-from").Value.String() == "-" { // commands come from there
+		return errors.New("--files-from needs a file in a session, not -")
+	}
 	return nil
 }

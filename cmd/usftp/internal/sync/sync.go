@@ -127,9 +127,15 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open conne
 // watchTrees syncs repeatedly until it is interrupted.
 func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 	open connect.Opener) error {
+	if dst.Remote {
+		if _, err := t.Host(dst); err != nil {
+			return err // it has been reported
+		}
+	}
 	options := flags.syncOptions()
 	options.Events = t.Event
 	round := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
+		t.Hosts.Again(dst.Target)
 		to, err := t.Open(dst, connect.Open) // the connection may have been replaced
 		if err != nil {
 			return s, err

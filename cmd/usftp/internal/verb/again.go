@@ -72,7 +72,7 @@ type earlier struct {
 	seed  maphash.Seed
 	run   int
 	seen  map[uint64]int  // reports, by their hash, and the run that first made them
-	met   map[string]bool // operands that existed
+	met   map[string]bool // operands that existed, or for mkdir those that did not
 	count int             // reports of this run
 	most  int             // the most reports of any earlier run
 	news  bool            // this run has got further than the earlier ones

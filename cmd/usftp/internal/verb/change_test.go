@@ -479,3 +479,29 @@ func TestTouchSlash(t *testing.T) {
 		}
 	}
 }
+
+// TestTouchNothing: what touch -c does not find it does not report as touched.
+func TestTouchNothing(t *testing.T) {
+	r := newRig(startServer(t, t.TempDir()))
+	r.JSON = true
+	ok(t, Touch(t.Context(), r.Env, TouchOptions{NoCreate: true}, []string{"missing"}))
+	if out, said := r.take(); out != "" || said != "" {
+		t.Errorf("it printed %q and said %q", out, said)
+	}
+}
+
+// TestDeleteIsTrue: that one file cannot be deleted does not make the -delete of the next one
+// false, which starts before the host has answered.
+func TestDeleteIsTrue(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/d/kept/x", "")
+	writeFile(t, dir+"/d/last", "")
+	r := newRig(startServer(t, dir))
+	x, err := ParseExpression(strings.Fields("-name last -delete -print -o -name kept -delete"))
+	ok(t, err)
+	err = Find(t.Context(), r.Env, x, []string{"d"})
+	if out, said := r.take(); codeOf(err) != 1 || out != "d/last\n" ||
+		!strings.Contains(said, "d/kept: directory not empty") {
+		t.Errorf("%v: it printed %q and said %q", err, out, said)
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/usftp/usftp"
 )
 
 // An Expression is find's expression, evaluated for each file.
@@ -17,9 +19,10 @@ type Expression struct {
 	minDepth   int
 	depthFirst bool
 	deletes    bool
-	owners     bool // it uses names of owners
-	links      bool // it uses the targets of links
-	runs       bool // it runs programs
+	owners     bool   // it uses names of owners
+	named      string // the last owner that it gives by name, "" if none
+	links      bool   // it uses the targets of links
+	runs       bool   // it runs programs
 	newer      []string
 }
 
@@ -229,15 +232,20 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 		return timeTest(argument, time.Minute, word == "-amin")
 	case "-newer":
 		p.e.newer = append(p.e.newer, argument)
-		return func(v *visit) bool { return v.entry.stat.ModTime().After(v.newer[argument]) }, nil
+		return func(v *visit) bool {
+			if !v.entry.stat.HasTimes() {
+				return v.lacks("times")
+			}
+			return v.entry.stat.ModTime().After(v.newer[argument])
+		}, nil
 	case "-perm":
 		return permTest(argument)
 	case "-uid", "-gid":
-		return numberTest(argument, func(v *visit) uint64 {
+		return numberTest(argument, "owner", func(s *usftp.FileStat) (uint64, bool) {
 			if word == "-uid" {
-				return uint64(v.entry.stat.UID)
+				return uint64(s.UID), s.HasOwner()
 			}
-			return uint64(v.entry.stat.GID)
+			return uint64(s.GID), s.HasOwner()
 		})
 	}
 	return p.ownerTest(word, argument)
@@ -248,13 +256,23 @@ func (p *expressionParser) ownerTest(word, argument string) (expressionTest, err
 	p.e.owners = true
 	number, err := strconv.ParseUint(argument, 10, 32)
 	isNumber := err == nil
+	if !isNumber {
+		p.e.named = argument
+	}
 	return func(v *visit) bool {
-		user, group := v.names.known(v.entry.stat.UID, v.entry.stat.GID)
-		id := v.entry.stat.UID
-		if word == "-group" {
-			user, id = group, v.entry.stat.GID
+		s := &v.entry.stat
+		if !s.HasOwner() {
+			return v.lacks("owner")
 		}
-		return v.entry.stat.HasOwner() && (user == argument || isNumber && uint64(id) == number)
+		user, group := v.names.known(s.UID, s.GID)
+		id := s.UID
+		if word == "-group" {
+			user, id = group, s.GID
+		}
+		if !isNumber && !v.names.asked(s, word == "-group") {
+			return v.lacks("owner's name")
+		}
+		return user == argument || isNumber && uint64(id) == number
 	}, nil
 }
 
@@ -271,7 +289,10 @@ func typeTest(argument string) (expressionTest, error) {
 		wanted = append(wanted, kind)
 	}
 	return func(v *visit) bool {
-		return v.entry.stat.HasMode() && slices.Contains(wanted, v.entry.stat.Mode&typeMask)
+		if !v.entry.stat.HasMode() {
+			return v.lacks("type")
+		}
+		return slices.Contains(wanted, v.entry.stat.Mode&typeMask)
 	}, nil
 }
 
@@ -283,17 +304,21 @@ func compare(argument string) (sign byte, number string) {
 	return 0, argument
 }
 
-func numberTest(argument string, value func(v *visit) uint64) (expressionTest, error) {
+// numberTest returns a test of a number, which has a name.
+func numberTest(argument, name string,
+	value func(s *usftp.FileStat) (n uint64, known bool)) (expressionTest, error) {
 	sign, number := compare(argument)
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
 		return nil, errors.New("not a number")
 	}
 	return func(v *visit) bool {
-		switch got := value(v); sign {
-		case '+':
+		switch got, known := value(&v.entry.stat); {
+		case !known:
+			return v.lacks(name)
+		case sign == '+':
 			return got > n
-		case '-':
+		case sign == '-':
 			return got < n
 		default:
 			return got == n
@@ -310,13 +335,12 @@ func sizeTest(argument string) (expressionTest, error) {
 			unit, argument = u, argument[:n-1]
 		}
 	}
-	return numberTest(argument, func(v *visit) uint64 {
-		size := v.entry.stat.Size
-		blocks := size / unit
-		if size%unit != 0 {
+	return numberTest(argument, "size", func(s *usftp.FileStat) (uint64, bool) {
+		blocks := s.Size / unit
+		if s.Size%unit != 0 {
 			blocks++
 		}
-		return blocks
+		return blocks, s.HasSize()
 	})
 }
 
@@ -340,7 +364,7 @@ func timeTest(argument string, unit time.Duration, access bool) (expressionTest,
 		age := v.start.Sub(t).Seconds()
 		switch {
 		case !v.entry.stat.HasTimes():
-			return false
+			return v.lacks("times")
 		case sign == '+':
 			return age > limit
 		case sign == '-':
@@ -365,7 +389,7 @@ func permTest(argument string) (expressionTest, error) {
 		got := v.entry.stat.Mode & allModeBits
 		switch {
 		case !v.entry.stat.HasMode():
-			return false
+			return v.lacks("mode")
 		case kind == '-':
 			return got&want == want
 		case kind == '/':

@@ -41,6 +41,23 @@ type visit struct {
 	dir   *dir // if it is a directory
 	prune bool
 	last  bool // its directory has been visited
+
+	lacking string // what a test of it needs, and the server has not sent; "" if nothing
+}
+
+// lacks notes that a test cannot tell. It is false then, but with a ! before it true, so that
+// nothing must be done with the file.
+func (v *visit) lacks(what string) bool {
+	v.lacking = what
+	return false
+}
+
+// untold reports whether a test could not tell, which keeps an action from being carried out.
+func (v *visit) untold(action string) bool {
+	if v.lacking != "" {
+		v.fail(action, v.path, errors.New("the server does not report its "+v.lacking))
+	}
+	return v.lacking != ""
 }
 
 var errQuit = errors.New("find has quit")
@@ -53,6 +70,11 @@ func (f *finder) find(names []string) {
 				return
 			}
 		}
+	}
+	if f.e.named != "" && !tellsOwners(f.client) {
+		f.failed("tell what belongs to "+f.e.named, f.e.named,
+			errors.New("the server does not report names; use a number"))
+		return
 	}
 	f.lookUpNewer()
 	found := f.lookup(names, followNever, func(name string, err error) {
@@ -90,6 +112,10 @@ func (f *finder) prepare(d *dir, entries []*entry) {
 func (f *finder) lookUpNewer() {
 	f.newer = make(map[string]time.Time)
 	for _, e := range f.lookup(f.e.newer, followNever, nil) {
+		if !e.stat.HasTimes() {
+			f.fail("compare with", e.name, errors.New("the server does not report its times"))
+			continue
+		}
 		f.newer[e.name] = e.stat.ModTime()
 	}
 	if len(f.newer) < len(f.e.newer) && f.err == nil {
@@ -165,11 +191,17 @@ func (v *visit) remove(wait bool) bool {
 	if v.quit || v.path == "." { // as in GNU's find
 		return true
 	}
+	if v.untold("delete") {
+		return false
+	}
 	if removable(v.path) != nil && v.in == nil {
 		v.fail("delete", v.path, removable(v.path))
 		return false
 	}
 	r := v.remover
+	if wait {
+		r.ops.drain() // other files' failures are not this one's
+	}
 	code, failed := v.code, false
 	v.code = 0
 	if v.dir != nil {
@@ -192,8 +224,12 @@ func (v *visit) remove(wait bool) bool {
 // empty evaluates the test -empty.
 func (v *visit) empty() bool {
 	switch {
+	case !v.entry.stat.HasMode():
+		return v.lacks("type")
+	case v.entry.is(typeFile) && !v.entry.stat.HasSize():
+		return v.lacks("size")
 	case v.entry.is(typeFile):
-		return v.entry.stat.HasSize() && v.entry.stat.Size == 0
+		return v.entry.stat.Size == 0
 	case v.dir == nil:
 		return false
 	case v.last && v.dir.removed == 0 && v.walk.descend(v.dir):

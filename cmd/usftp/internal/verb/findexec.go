@@ -65,9 +65,12 @@ func (p *expressionParser) execution() (expressionTest, error) {
 		return nil, fmt.Errorf("-exec %s: %s", x.argv[0], ui.ReasonOf(err))
 	}
 	if x.files {
-		return func(v *visit) bool { return v.collect(x) }, nil
+		return func(v *visit) bool { return v.untold(runOnIt) || v.collect(x) }, nil
 	}
 	return func(v *visit) bool {
+		if v.untold(runOnIt) {
+			return false
+		}
 		argv := slices.Clone(x.argv)
 		for i := range argv[1:] {
 			argv[i+1] = strings.ReplaceAll(argv[i+1], placeholder, v.operand())
@@ -75,6 +78,8 @@ func (p *expressionParser) execution() (expressionTest, error) {
 		return v.execute(argv) == nil
 	}, nil
 }
+
+const runOnIt = "run a program on"
 
 // operand returns how another command names the file.
 func (v *visit) operand() string {

@@ -24,7 +24,7 @@ type headings struct {
 }
 
 func newHeadings(j *job, o HeadOptions, names []string) *headings {
-	return &headings{job: j, on: !j.JSON && !o.Quiet && (len(names) > 1 || o.Verbose)}
+	return &headings{job: j, on: !j.JSON && !o.Quiet && (len(names) > 1 || o.Verbose || j.Prefix != "")}
 }
 
 // more prints the heading of a file that has grown, unless the last output came from that file.

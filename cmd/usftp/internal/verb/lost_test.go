@@ -187,6 +187,39 @@ func TestRemoveMissing(t *testing.T) {
 	}
 }
 
+// TestMakeDirectoryAgain: a directory that was made just before the connection was lost gets its
+// mode, and is reported once.
+func TestMakeDirectoryAgain(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]sftptest.Fault{
+		"the reply to MKDIR is lost": {On: wire.TypeMkdir, Skip: 2, Times: 1, Do: sftptest.Truncate(0)},
+		"the mode is not set":        hangup(wire.TypeSetstat, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLossy(t, fault)
+			l.Verbose = true
+			err := l.Steadily(true, func() error {
+				return MakeDirectory(background, l.Env, MakeDirectoryOptions{Parents: true,
+					Mode: "700"}, []string{"/new/deep", "/new"})
+			})
+			out, _ := l.take()
+			attrs, statErr := l.server.Files.Lstat("/new/deep")
+			if err != nil || statErr != nil || attrs.Permissions&0o777 != 0o700 {
+				t.Errorf("%v, %v: the mode is %o", err, statErr, attrs.Permissions)
+			}
+			if above, err := l.server.Files.Lstat("/new"); err != nil ||
+				above.Permissions&0o777 == 0o700 {
+				t.Errorf("/new, which was there for its turn, has mode %o: %v", above.Permissions, err)
+			}
+			if out != "mkdir: created directory '/new'\nmkdir: created directory '/new/deep'\n" ||
+				len(l.progress) != 1 {
+				t.Errorf("after %d replacements it printed %q", len(l.progress), out)
+			}
+		})
+	}
+}
+
 // TestInterruptedAgain: Ctrl-C during another run is what ended the verb, not that less was
 // printed.
 func TestInterruptedAgain(t *testing.T) {

@@ -46,7 +46,8 @@ func List(ctx context.Context, env *Env, o ListOptions, names []string) error {
 	if len(names) == 0 {
 		names = []string{"."}
 	}
-	l := &lister{job: env.begin(ctx), o: o, several: len(names) > 1 || o.Recursive}
+	l := &lister{job: env.begin(ctx), o: o, several: len(names) > 1 || o.Recursive ||
+		env.Prefix != ""}
 	l.list(names)
 	return l.end()
 }

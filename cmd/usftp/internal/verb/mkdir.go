@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -52,12 +53,20 @@ func makeDirectory(j *job, name string, parents bool) (made []string, err error)
 		}
 		return []string{name}, nil
 	}
-	_, missing := present(j, prefixes(name))
+	above := prefixes(name)
+	_, missing := present(j, above)
+	key := func(dir string) string { return name + "\x00" + dir }
+	for _, dir := range missing {
+		j.earlier.meet(key(dir))
+	}
 	if err = j.client.MkdirAll(j.at(name)); err != nil {
 		made, _ = present(j, missing)
 		return made, err
 	}
-	return missing, nil
+	// What an earlier run did not find, it has made: the answer was lost, and the mode is not set.
+	return slices.DeleteFunc(above, func(dir string) bool {
+		return !slices.Contains(missing, dir) && !(j.Again && j.earlier.hasMet(key(dir)))
+	}), nil
 }
 
 // present returns the existing and the missing names, after one round trip. Names about which the

@@ -84,6 +84,18 @@ func (o *owners) known(uid, gid uint32) (user, group string) {
 	return o.users[uid], o.groups[gid]
 }
 
+// asked reports whether the server was asked for the name of a file's user or group.
+func (o *owners) asked(s *usftp.FileStat, group bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	names, id := o.users, s.UID
+	if group {
+		names, id = o.groups, s.GID
+	}
+	_, asked := names[id]
+	return asked
+}
+
 // of returns a file's owner and group as ls prints them: names, otherwise numbers, otherwise "?".
 func (o *owners) of(s *usftp.FileStat, numeric bool) (user, group string) {
 	if !s.HasOwner() {

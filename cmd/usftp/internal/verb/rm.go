@@ -216,8 +216,9 @@ func (r *remover) startDirectory(d *dir) {
 			return
 		case d.Err != nil:
 			err = d.Err // why no entry was removed
-		case d.Several:
-			// Some servers skip names if others are removed while they list.
+		case d.Several && r.o.Recursive && (r.o.Force || !r.o.Interactive):
+			// Some servers skip names if others are removed while they list. What find leaves, and what
+			// the user was not asked about, stays.
 			err = d.client.RemoveAll(r.at(d.path))
 		}
 		r.removed(d.parent, d.path, "removed directory ", err)

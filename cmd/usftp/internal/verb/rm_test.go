@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/treewalk"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -28,6 +32,32 @@ func TestRemoveRefuses(t *testing.T) {
 	if _, err := os.Stat(dir + "/d/f"); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDeleteLeavesTheRest: find -delete leaves what the expression does not select, however many
+// entries its directory has, and although the expression selects that too.
+func TestDeleteLeavesTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := sftptest.NewScripted(sftptest.Script{ReaddirNames: 1000})
+		defer server.Close()
+		for i := range treewalk.MostPart {
+			server.Files.WriteFile(fmt.Sprintf("/t/%05d", i), nil)
+		}
+		server.Files.WriteFile("/t/keep", []byte("kept"))
+		link := server.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
+		ok(t, err)
+		defer client.Close()
+		r := newRig(client)
+		x, err := ParseExpression(strings.Fields("! -name keep -delete"))
+		ok(t, err)
+		err = Find(background, r.Env, x, []string{"/t"})
+		_, said := r.take()
+		if left := server.Files.List(); codeOf(err) != 1 || !slices.Contains(left, "/t/keep") ||
+			len(left) > 3 || !strings.Contains(said, "/t: directory not empty") {
+			t.Errorf("%v: it said %q, and left %.200q", err, said, left)
+		}
+	})
 }
 
 // TestRemoveFollowsNoLink: neither an operand nor anything below one.

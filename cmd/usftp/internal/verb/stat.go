@@ -138,11 +138,14 @@ func field(j *job, e *entry, letter byte) string {
 		return name
 	case 's':
 		return number(s.HasSize(), s.Size)
-	case 'a':
-		return strconv.FormatUint(uint64(s.Mode&allModeBits), 8)
 	case 'A':
 		return modeString(s)
-	case 'f':
+	case 'a', 'f':
+		if !s.HasMode() {
+			return "?"
+		} else if letter == 'a' {
+			return strconv.FormatUint(uint64(s.Mode&allModeBits), 8)
+		}
 		return strconv.FormatUint(uint64(s.Mode), 16)
 	case 'F':
 		if s.HasSize() && s.Size == 0 && typeOf(s).name == "file" {

@@ -33,14 +33,19 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 		if j.over() {
 			break
 		}
-		if err := touch(j, o, name, t); err != nil {
+		switch err := touch(j, o, name, t); {
+		case err == errNotMade:
+		case err != nil:
 			j.fail("touch", name, whyMissing(j, name, err))
-		} else {
+		default:
 			j.done("touched", name, "", "touched "+j.quoted(name))
 		}
 	}
 	return j.end()
 }
+
+// errNotMade says that a file does not exist and is not to be created.
+var errNotMade = errors.New("it does not exist")
 
 // touch sets the times of a file, and creates it if it is missing.
 func touch(j *job, o TouchOptions, name string, t time.Time) error {
@@ -49,7 +54,7 @@ func touch(j *job, o TouchOptions, name string, t time.Time) error {
 	info, err := j.client.Stat(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && o.NoCreate:
-		return nil
+		return errNotMade
 	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(name, "/"):
 		return err // a directory, which touch does not make
 	case errors.Is(err, fs.ErrNotExist):
