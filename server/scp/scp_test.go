@@ -138,6 +138,19 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+// TestOneAnswerToTheEnd: a client reads one answer to the end of a directory, also if its mode and
+// times could not be set. It would take a second one for the answer to what it sends next.
+func TestOneAnswerToTheEnd(t *testing.T) {
+	f := memfs.New(0)
+	told, err := talk(t, f, &server.Policy{Denied: []string{"setstat"}}, "scp -r -p -t /",
+		"T1 0 1 0\nD0700 0 d\nE\nD0700 0 e\nE\n")
+	const denied = ": the operation is not allowed here\n"
+	if want := "\x00\x00\x00\x01scp: /d" + denied + "\x00\x01scp: /e" + denied; told != want ||
+		!errors.Is(err, scp.ErrFailed) {
+		t.Errorf("the client is told %q, %v, want %q", told, err, want)
+	}
+}
+
 // TestNameOfSeveralLines: who chooses a file's name does not choose what its contents are taken for.
 func TestNameOfSeveralLines(t *testing.T) {
 	f := memfs.New(0)

@@ -51,7 +51,8 @@ func (h *header) attrs(mode bool) wire.Attrs {
 	return attrs
 }
 
-// receive receives files into target until the directory, or the session, ends.
+// receive receives files into target until the directory, whose end it leaves to be answered, or
+// the session, ends.
 func (s *session) receive(target string, isDir bool, depth int) error {
 	var times wire.Attrs
 	for {
@@ -64,7 +65,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 			if depth == 0 {
 				return s.giveUp("the end of a directory without its beginning")
 			}
-			return s.ok()
+			return nil
 		case 'T':
 			if times, err = parseTimes(line); err != nil {
 				return s.giveUp(err.Error())
@@ -140,14 +141,15 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 	if err := s.receive(name, true, depth+1); err != nil {
 		return err
 	}
+	// One answer to the end: with a second one the client would take every answer after it for the
+	// one before, and send contents as lines, and lines as contents.
 	attrs := head.attrs(s.command.Preserve || made && head.Mode&0o700 != 0o700)
-	if attrs.Flags == 0 {
-		return nil
+	if attrs.Flags != 0 {
+		if err := s.view.Setstat(s.ctx, name, attrs); err != nil {
+			return s.fail(name, err)
+		}
 	}
-	if err := s.view.Setstat(s.ctx, name, attrs); err != nil {
-		return s.fail(name, err)
-	}
-	return nil
+	return s.ok()
 }
 
 func (s *session) receiveFile(name string, head *header) error {
