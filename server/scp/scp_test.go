@@ -151,6 +151,26 @@ func TestOneAnswerToTheEnd(t *testing.T) {
 	}
 }
 
+// TestModeOfADirectory: without -p the umask applies to all that is made, also to a directory that
+// its owner may not write to in the end.
+func TestModeOfADirectory(t *testing.T) {
+	for preserve, modes := range map[string][2]fs.FileMode{"": {0o550, 0o750}, "-p": {0o555, 0o777}} {
+		f := memfs.New(0)
+		told, err := talk(t, f, &server.Policy{Umask: 0o027}, "scp -r -t "+preserve+" /",
+			"D0555 0 d\nC0644 2 f\nhi\x00E\nD0777 0 e\nE\n")
+		if err != nil {
+			t.Fatalf("%q, %v", told, err)
+		}
+		for i, name := range []string{"/d", "/e"} {
+			info, err := f.Stat(t.Context(), name)
+			if err != nil || info.Mode().Perm() != modes[i] {
+				t.Errorf("%q: the mode of %s is %v, %v, want %v", preserve, name, info.Mode(), err,
+					modes[i])
+			}
+		}
+	}
+}
+
 // TestNameOfSeveralLines: who chooses a file's name does not choose what its contents are taken for.
 func TestNameOfSeveralLines(t *testing.T) {
 	f := memfs.New(0)

@@ -143,13 +143,28 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 	}
 	// One answer to the end: with a second one the client would take every answer after it for the
 	// one before, and send contents as lines, and lines as contents.
-	attrs := head.attrs(s.command.Preserve || made && head.Mode&0o700 != 0o700)
-	if attrs.Flags != 0 {
-		if err := s.view.Setstat(s.ctx, name, attrs); err != nil {
-			return s.fail(name, err)
-		}
+	attrs := head.attrs(s.command.Preserve)
+	if made && !s.command.Preserve && head.Mode&0o700 != 0o700 {
+		err = s.takeBack(name, head.Mode, &attrs)
+	}
+	if err == nil && attrs.Flags != 0 {
+		err = s.view.Setstat(s.ctx, name, attrs)
+	}
+	if err != nil {
+		return s.fail(name, err)
 	}
 	return s.ok()
+}
+
+// takeBack sets the mode in attrs to that of a directory without what only its making needed. The
+// umasks, which apply to what is made, have been applied to it.
+func (s *session) takeBack(name string, mode uint32, attrs *wire.Attrs) error {
+	info, err := s.view.Stat(s.ctx, name)
+	if err == nil {
+		attrs.Flags |= wire.AttrPermissions
+		attrs.Permissions = server.AttrsOf(info).Permissions & 0o7777 &^ (0o700 &^ mode)
+	}
+	return err
 }
 
 func (s *session) receiveFile(name string, head *header) error {
