@@ -171,6 +171,25 @@ func TestModeOfADirectory(t *testing.T) {
 	}
 }
 
+// TestPatternsWithinPaths: as in a shell, what a pattern stands for exists.
+func TestPatternsWithinPaths(t *testing.T) {
+	f := memfs.New(0)
+	if told, err := talk(t, f, nil, "scp -r -t /",
+		"D0755 0 a\nC0644 1 x\nA\x00E\nD0755 0 b\nE\nC0644 1 c\nC\x00"); err != nil {
+		t.Fatalf("%q, %v", told, err)
+	}
+	for line, want := range map[string]string{
+		"scp -f /*/x": "C0644 1 x\nA\x00",
+		"scp -f /?/x": "C0644 1 x\nA\x00",
+		"scp -f /*/y": "\x01scp: /*/y: file does not exist\n",
+	} {
+		told, err := talk(t, f, nil, line, strings.Repeat("\x00", 10))
+		if told != want || (err != nil) != strings.HasPrefix(want, "\x01") {
+			t.Errorf("%s: %q, %v, want %q", line, told, err, want)
+		}
+	}
+}
+
 // TestNameOfSeveralLines: who chooses a file's name does not choose what its contents are taken for.
 func TestNameOfSeveralLines(t *testing.T) {
 	f := memfs.New(0)
