@@ -303,7 +303,13 @@ func (s *session) leasePacket(n int) *buffer.Block {
 	charge := bufferSize(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && s.memory+charge > s.maxMem-largeBuffer {
+	full := func() bool { return !s.closed && s.memory+charge > s.maxMem-largeBuffer }
+	if full() { // of replies that the reader has not sent yet, perhaps
+		s.mu.Unlock()
+		s.flush()
+		s.mu.Lock()
+	}
+	for full() {
 		s.room.Wait()
 	}
 	if s.closed {
