@@ -215,7 +215,10 @@ func (w *worker) readRelayed(s *session, r *request) bool {
 	header := wire.AppendDataHeader(w.scratch[:0], r.id, n)
 	r.handle.moved.Add(int64(n), 0)
 	// Nothing else runs, so it is this reply's turn.
-	if err := s.out.sendRelayed(header, s.relay, n); err != nil {
+	s.answering.Add(1)
+	err = s.out.sendRelayed(header, s.relay, n)
+	s.answering.Add(-1)
+	if err != nil {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
 	}
 	s.delivered(r)
