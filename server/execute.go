@@ -525,18 +525,29 @@ func (s *session) copyData(r *request) error {
 		return errOffset
 	}
 	length := r.length
+	source, err := s.fstat(from)
 	if length == 0 {
 		length = math.MaxInt64
 		// The end is where it is now: the copy may lengthen its own source, through another handle.
 		// A file without a size, as in /proc, is read to its end.
-		if info, err := s.fstat(from); err == nil && info.Size() > 0 {
-			length = uint64(max(0, info.Size()-int64(r.offset)))
+		if err == nil && source.Size() > 0 {
+			length = uint64(max(0, source.Size()-int64(r.offset)))
 		}
 	}
 	length = min(length, math.MaxInt64-r.offset, math.MaxInt64-r.toOffset)
 	// Like OpenSSH's server, refuse to copy within one file if the ranges overlap: it would read
 	// its own output.
-	if from == to && r.offset < r.toOffset+length && r.toOffset < r.offset+length {
+	same, at := from == to, r.toOffset
+	if !same && err == nil {
+		if target, err := s.fstat(to); err == nil {
+			// Files known by their names differ: one may be what is to replace the other.
+			same = identityOf(source, "source") == identityOf(target, "target")
+			if to.flags&wire.OpenAppend != 0 {
+				at = uint64(max(0, target.Size()))
+			}
+		}
+	}
+	if same && r.offset < at+length && at < r.offset+length {
 		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
 	}
 	from.turns.tell((*whole.Sum).Break) // its bytes are not hashed
