@@ -289,9 +289,13 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	return setstater.Setstat(ctx, name, attrs)
 }
 
-// Lsetstat changes attributes of a file or link.
+// Lsetstat changes attributes of a file or link. The size is not among them, as with OpenSSH's
+// server: SETSTAT sets it, within the limits.
 func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	backend, err := method[Lsetstater](v, opLsetstat)
+	if err == nil && attrs.Has(wire.AttrSize) {
+		err = fs.ErrInvalid
+	}
 	if err == nil {
 		err = backend.Lsetstat(ctx, name, attrs)
 	}
