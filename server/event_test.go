@@ -87,6 +87,33 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestEventsOfWhatOpenChanges: a file that is made or emptied by being opened was uploaded, even if
+// it was opened to be read.
+func TestEventsOfWhatOpenChanges(t *testing.T) {
+	for name, one := range map[string]struct {
+		flags  uint32
+		upload bool
+	}{
+		"/there": {wire.OpenRead | wire.OpenTruncate, true},
+		"/new":   {wire.OpenRead | wire.OpenCreate, true},
+		"/read":  {wire.OpenRead | wire.OpenCreate, false},
+	} {
+		book := &eventBook{}
+		c := start(t, memfs.New(0), &server.Options{Events: book.note})
+		if name != "/new" {
+			c.put(name, "text")
+		}
+		h := c.open(name, one.flags)
+		if !one.upload {
+			want(t, string(c.do(wire.Read{Handle: h, Length: 9}).data(t)), "text")
+		}
+		c.close(h)
+		if e := book.last(); e.Kind != server.FileClosed || e.Upload != one.upload {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
 // TestEventsComeBeforeLimits: whoever counts refusals counts all of them, however few are logged.
 func TestEventsComeBeforeLimits(t *testing.T) {
 	lines, events := &logBook{}, &eventBook{}

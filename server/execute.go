@@ -332,7 +332,7 @@ func (s *session) reserveHandle() error {
 }
 
 func (s *session) reportOpened(h *handle) {
-	s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil,
+	s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.flags&writing != 0,
 		Transfer: &h.moved})
 }
 

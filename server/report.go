@@ -79,7 +79,7 @@ func (v *View) Reporting(r *Reporter) *View {
 func (h *handle) closed() Event {
 	e := Event{Kind: FileClosed, Path: h.path, Transfer: &h.moved, Took: time.Since(h.opened)}
 	e.Read, e.Written = h.moved.Moved()
-	e.Upload = e.Written > 0 || h.writerAt != nil &&
+	e.Upload = e.Written > 0 || h.flags&writing != 0 &&
 		(e.Read == 0 || h.resized.Load() || appears(h.file))
 	return e
 }

@@ -141,13 +141,17 @@ func (v *View) open(ctx context.Context, name string, flags uint32,
 
 // openFlags completes the flags of OPEN. Appending implies writing: OpenSSH's server does not
 // support one without the other, though draft-02, section 6.3, does not forbid it. Neither read nor
-// write means read, as with OpenSSH's server.
+// write means read, as with OpenSSH's server. Truncating implies writing, so that the file is an
+// upload like any other that changes.
 func openFlags(flags uint32) uint32 {
 	if flags&wire.OpenAppend != 0 {
 		flags |= wire.OpenWrite
 	}
 	if flags&wire.OpenWrite == 0 {
 		flags |= wire.OpenRead
+	}
+	if flags&wire.OpenTruncate != 0 {
+		flags |= wire.OpenWrite
 	}
 	return flags
 }
