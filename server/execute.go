@@ -396,7 +396,8 @@ func (s *session) fsetstat(r *request) error {
 			r.handle.resized.Store(true)
 			r.handle.turns.tell(func(sum *whole.Sum) { sum.Resize(r.attrs.Size) })
 		}
-		return s.view.changed(setstater.Setstat(r.attrs), opFsetstat, r.handle.path, "", &r.attrs)
+		return s.view.set(setstater.Setstat(r.attrs), opFsetstat, r.handle.path, r.attrs,
+			func() (fs.FileInfo, error) { return s.fstat(r.handle) })
 	}
 	if r.handle.dir != nil {
 		return s.view.Setstat(s.ctx, r.handle.path, r.attrs)

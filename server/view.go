@@ -275,7 +275,8 @@ func (v *View) Setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	if err := v.permitTo(opSetstat, sizeDoes(&attrs)); err != nil {
 		return err
 	}
-	return v.changed(v.setstat(ctx, name, attrs), opSetstat, name, "", &attrs)
+	return v.set(v.setstat(ctx, name, attrs), opSetstat, name, attrs,
+		func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) })
 }
 
 func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error {
@@ -303,7 +304,8 @@ func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) erro
 	if err == nil {
 		err = backend.Lsetstat(ctx, name, attrs)
 	}
-	return v.changed(err, opLsetstat, name, "", &attrs)
+	return v.set(err, opLsetstat, name, attrs,
+		func() (fs.FileInfo, error) { return v.lstat(ctx, name) })
 }
 
 // Rename renames a file. The new name must not exist.
@@ -596,7 +598,8 @@ func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 			return err
 		}
 	}
-	return f.view.changed(f.setstat(attrs), opFsetstat, f.name, "", &attrs)
+	return f.view.set(f.setstat(attrs), opFsetstat, f.name, attrs,
+		func() (fs.FileInfo, error) { return f.view.statOpen(f.ctx, f.file, f.name) })
 }
 
 // Truncate removes the contents beyond size, as opening the file with wire.OpenTruncate would have;
