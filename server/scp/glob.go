@@ -17,16 +17,16 @@ const maxMatches = 100_000
 // stands for itself.
 func (s *session) expand(w Word) ([]string, error) {
 	if !w.Glob {
-		name, err := s.resolve(w, w.Literal())
+		name, err := s.resolve(w, w.Literal(), asItIs)
 		return []string{name}, err
 	}
-	pattern, err := s.resolve(w, w.Pattern)
+	pattern, err := s.resolve(w, w.Pattern, quoted.Replace)
 	if err != nil {
 		return nil, err
 	}
 	found, matched := []string{"/"}, false
 	for element := range strings.SplitSeq(strings.TrimPrefix(pattern, "/"), "/") {
-		if strings.ContainsAny(element, `*?[`) {
+		if isPattern(element) {
 			matched = true
 			found, err = s.expandElement(found, element)
 		} else {
@@ -42,8 +42,24 @@ func (s *session) expand(w Word) ([]string, error) {
 	return found, nil
 }
 
-// enter appends an element to each of the directories. As in a shell, a directory that a pattern has
-// matched is left out if it does not have the element.
+// quoted escapes what is special in a pattern.
+var quoted = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// isPattern reports whether an element has special characters that are not escaped.
+func isPattern(element string) bool {
+	for i := 0; i < len(element); i++ {
+		switch element[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return true
+		}
+	}
+	return false
+}
+
+// enter appends an element to each of the directories. As in a shell, a directory that a pattern
+// has matched is left out if it does not have the element.
 func (s *session) enter(dirs []string, element string, matched bool) (found []string) {
 	for _, dir := range dirs {
 		name := join(dir, element)

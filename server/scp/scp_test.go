@@ -190,6 +190,21 @@ func TestPatternsWithinPaths(t *testing.T) {
 	}
 }
 
+// TestPatternsInAHome: a home is no part of a pattern, whatever its name.
+func TestPatternsInAHome(t *testing.T) {
+	f := memfs.New(0)
+	if told, err := talk(t, f, nil, "scp -r -t /", "D0755 0 a[b]\nC0644 1 x\nX\x00E\n"+
+		"D0755 0 ab\nC0644 1 y\nY\x00E\n"); err != nil {
+		t.Fatalf("%q, %v", told, err)
+	}
+	for _, line := range []string{"scp -f *", "scp -f ~/*", "scp -f ../a\\[b]/?"} {
+		told, err := talk(t, f, &server.Policy{Home: "/a[b]"}, line, strings.Repeat("\x00", 10))
+		if want := "C0644 1 x\nX\x00"; told != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", line, told, err, want)
+		}
+	}
+}
+
 // TestNameOfSeveralLines: who chooses a file's name does not choose what its contents are taken for.
 func TestNameOfSeveralLines(t *testing.T) {
 	f := memfs.New(0)

@@ -21,7 +21,7 @@ func (s *session) sink() error {
 		s.failed(word.Literal(), err)
 		return s.giveUp(shown.Message(err))
 	}
-	target, err := s.resolve(word, word.Literal())
+	target, err := s.resolve(word, word.Literal(), asItIs)
 	if err != nil {
 		return s.giveUp(fmt.Sprintf("%s: %s", word.Literal(), shown.Message(err)))
 	}
