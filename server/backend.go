@@ -66,7 +66,8 @@ type Setstater interface {
 	Setstat(ctx context.Context, path string, attrs wire.Attrs) error
 }
 
-// Lsetstater is Setstater for a symbolic link itself. Absent: lsetstat@openssh.com is not offered.
+// Lsetstater is Setstater for a symbolic link itself, and never sets the size. Absent:
+// lsetstat@openssh.com is not offered.
 type Lsetstater interface {
 	Lsetstat(ctx context.Context, path string, attrs wire.Attrs) error
 }

@@ -355,7 +355,14 @@ func testCopyData(t *testing.T, c *raw) {
 	want(t, c.get("/from"), "0123456789456789")
 	c.ok(wire.CopyData{FromHandle: from, FromOffset: 16, ToHandle: appended, ToOffset: 16})
 	c.ok(wire.CopyData{FromHandle: from, FromOffset: 99, ToHandle: appended, ToOffset: 16})
+	// and never reads its own output
+	want(t, c.status(wire.CopyData{FromHandle: from, Length: 10, ToHandle: appended, ToOffset: 3}),
+		wire.Failure)
+	tail := c.open("/from", wire.OpenAppend)
+	want(t, c.status(wire.CopyData{FromHandle: from, Length: 17, ToHandle: tail}), wire.Failure)
 	want(t, c.get("/from"), "0123456789456789")
+	c.ok(wire.CopyData{FromHandle: from, Length: 16, ToHandle: tail})
+	want(t, c.get("/from"), "01234567894567890123456789456789")
 	c.close(from)
 }
 

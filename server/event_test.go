@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"context"
+	"io/fs"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -85,6 +87,74 @@ func TestEvents(t *testing.T) {
 		half.Err == nil || half.Written != 4 || half.Path != "/h" {
 		t.Errorf("a denial and half a file: %+v, %+v", denied, half)
 	}
+}
+
+// TestEventsOfWhatOpenChanges: a file that is made or emptied by being opened was uploaded, even if
+// it was opened to be read.
+func TestEventsOfWhatOpenChanges(t *testing.T) {
+	for name, one := range map[string]struct {
+		flags  uint32
+		upload bool
+	}{
+		"/there": {wire.OpenRead | wire.OpenTruncate, true},
+		"/new":   {wire.OpenRead | wire.OpenCreate, true},
+		"/read":  {wire.OpenRead | wire.OpenCreate, false},
+	} {
+		book := &eventBook{}
+		c := start(t, memfs.New(0), &server.Options{Events: book.note})
+		if name != "/new" {
+			c.put(name, "text")
+		}
+		h := c.open(name, one.flags)
+		if !one.upload {
+			want(t, string(c.do(wire.Read{Handle: h, Length: 9}).data(t)), "text")
+		}
+		c.close(h)
+		if e := book.last(); e.Kind != server.FileClosed || e.Upload != one.upload {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+// ownerless is a tree whose files keep their owner. It sets everything else, as a system does.
+type ownerless struct{ *memfs.FS }
+
+func (o ownerless) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	all := attrs.Flags
+	attrs.Flags &^= wire.AttrUIDGID
+	if err := o.FS.Setstat(ctx, name, attrs); err != nil || attrs.Flags == all {
+		return err
+	}
+	return fs.ErrPermission
+}
+
+// TestEventsOfWhatWasSetInPart: a request that fails is reported for what it has set all the same,
+// and for nothing else.
+func TestEventsOfWhatWasSetInPart(t *testing.T) {
+	book := &eventBook{}
+	c := start(t, ownerless{memfs.New(0)}, &server.Options{Events: book.note})
+	c.put("/f", "text")
+	for _, one := range []struct {
+		asked wire.Attrs
+		set   uint32
+	}{
+		{wire.Attrs{Flags: wire.AttrUIDGID, UID: 1000}, 0},
+		{wire.Attrs{Flags: wire.AttrUIDGID | wire.AttrSize, UID: 1000}, wire.AttrSize},
+		{wire.Attrs{Flags: wire.AttrUIDGID | wire.AttrPermissions, UID: 1000, Permissions: 0o666},
+			wire.AttrPermissions},
+	} {
+		before := len(book.kinds())
+		want(t, c.status(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f", Attrs: one.asked}),
+			wire.PermissionDenied)
+		var set uint32
+		for _, e := range book.events[before:] {
+			if e.Kind == server.TreeChanged && e.Path == "/f" {
+				set |= e.Attrs.Flags
+			}
+		}
+		want(t, set, one.set)
+	}
+	want(t, c.stat("/f").Size, 0)
 }
 
 // TestEventsComeBeforeLimits: whoever counts refusals counts all of them, however few are logged.

@@ -215,7 +215,10 @@ func (w *worker) readRelayed(s *session, r *request) bool {
 	header := wire.AppendDataHeader(w.scratch[:0], r.id, n)
 	r.handle.moved.Add(int64(n), 0)
 	// Nothing else runs, so it is this reply's turn.
-	if err := s.out.sendRelayed(header, s.relay, n); err != nil {
+	s.answering.Add(1)
+	err = s.out.sendRelayed(header, s.relay, n)
+	s.answering.Add(-1)
+	if err != nil {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
 	}
 	s.delivered(r)
@@ -329,7 +332,7 @@ func (s *session) reserveHandle() error {
 }
 
 func (s *session) reportOpened(h *handle) {
-	s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.writerAt != nil,
+	s.reports.Report(Event{Kind: FileOpened, Path: h.path, Upload: h.flags&writing != 0,
 		Transfer: &h.moved})
 }
 
@@ -393,7 +396,8 @@ func (s *session) fsetstat(r *request) error {
 			r.handle.resized.Store(true)
 			r.handle.turns.tell(func(sum *whole.Sum) { sum.Resize(r.attrs.Size) })
 		}
-		return s.view.changed(setstater.Setstat(r.attrs), opFsetstat, r.handle.path, "", &r.attrs)
+		return s.view.set(setstater.Setstat(r.attrs), opFsetstat, r.handle.path, r.attrs,
+			func() (fs.FileInfo, error) { return s.fstat(r.handle) })
 	}
 	if r.handle.dir != nil {
 		return s.view.Setstat(s.ctx, r.handle.path, r.attrs)
@@ -522,18 +526,29 @@ func (s *session) copyData(r *request) error {
 		return errOffset
 	}
 	length := r.length
+	source, err := s.fstat(from)
 	if length == 0 {
 		length = math.MaxInt64
 		// The end is where it is now: the copy may lengthen its own source, through another handle.
 		// A file without a size, as in /proc, is read to its end.
-		if info, err := s.fstat(from); err == nil && info.Size() > 0 {
-			length = uint64(max(0, info.Size()-int64(r.offset)))
+		if err == nil && source.Size() > 0 {
+			length = uint64(max(0, source.Size()-int64(r.offset)))
 		}
 	}
 	length = min(length, math.MaxInt64-r.offset, math.MaxInt64-r.toOffset)
 	// Like OpenSSH's server, refuse to copy within one file if the ranges overlap: it would read
 	// its own output.
-	if from == to && r.offset < r.toOffset+length && r.toOffset < r.offset+length {
+	same, at := from == to, r.toOffset
+	if !same && err == nil {
+		if target, err := s.fstat(to); err == nil {
+			// Files known by their names differ: one may be what is to replace the other.
+			same = identityOf(source, "source") == identityOf(target, "target")
+			if to.flags&wire.OpenAppend != 0 {
+				at = uint64(max(0, target.Size()))
+			}
+		}
+	}
+	if same && r.offset < at+length && at < r.offset+length {
 		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
 	}
 	from.turns.tell((*whole.Sum).Break) // its bytes are not hashed

@@ -385,6 +385,9 @@ func (t *Folders) Open(ctx context.Context, name string, flags uint32,
 	if err == nil && flags&writing != 0 {
 		err = p.accepts(false)
 	}
+	if err == nil && flags&wire.OpenCreate != 0 && t.fixed(p.full) {
+		err = errFolderHere // a file there would be in the way, and could not be removed
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,7 @@ func TestFoldersHold(t *testing.T) {
 			"remove the way to one":     client.RemoveDirectory("/far"),
 			"make the way to one":       client.Mkdir("/far"),
 			"a link in place of one":    client.Symlink("free", "/far"),
+			"a file in place of one":    client.WriteFile("/far", nil, 0o644),
 			"cross folders":             client.Rename("/free/f", "/shared/f"),
 			"link across folders":       client.Link("/free/f", "/shared/f"),
 			"a refused name":            client.WriteFile("/free/A.EXE", nil, 0o644),

@@ -115,13 +115,19 @@ func (r *request) knownHash() (algorithm string, sum []byte, err error) {
 	return "", nil, err
 }
 
+// readable is a file that can be read.
+type readable interface {
+	File
+	io.ReaderAt
+}
+
 // hashSource returns the file to hash.
-func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func(), err error) {
+func (s *session) hashSource(r *request) (source readable, closeSource func(), err error) {
 	if r.handle != nil {
 		if r.handle.readerAt == nil {
 			return nil, nil, errBadHandle
 		}
-		return r.handle.readerAt, func() {}, nil
+		return r.handle.file.(readable), func() {}, nil
 	}
 	end, err := s.beginLong(r)
 	if err != nil {
@@ -132,7 +138,7 @@ func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func()
 	if err != nil {
 		return nil, nil, err
 	}
-	source, ok := file.(io.ReaderAt)
+	source, ok := file.(readable)
 	if err = permitOn(file, opCheckFileName, 0); err == nil && !ok {
 		err = errUnsupported
 	}
@@ -157,19 +163,19 @@ var errManyHashes = &StatusError{Code: wire.Failure, Message: "more hashes than 
 
 // hashBlocks hashes a range block by block, or as one. It reads into the buffer in which the reply
 // is built afterwards.
-func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byte, error) {
+func (s *session) hashBlocks(source readable, h hash.Hash, r *request) ([]byte, error) {
 	left := r.length
 	if left == 0 || left > math.MaxInt64-r.offset {
 		left = math.MaxInt64 - r.offset
 	}
-	if stater, ok := source.(FileStater); ok {
-		if info, err := stater.Stat(); err == nil {
-			left = min(left, uint64(max(0, info.Size()-int64(r.offset)))+1) // to see the end
-		}
+	expected := left
+	if info, err := s.view.statOpen(s.ctx, source, r.about()); err == nil {
+		expected = min(left, uint64(max(0, info.Size()-int64(r.offset))))
 	}
-	if left > maxHashed {
+	if expected > maxHashed {
 		return nil, errLongHash
 	}
+	left = min(left, maxHashed) // more than expected of a file that grows, or has no size, as in /proc
 	block := uint64(r.blockSize)
 	if block == 0 {
 		block = math.MaxInt64

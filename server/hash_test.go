@@ -1,8 +1,14 @@
 package server_test
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io"
+	"io/fs"
 	"testing"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -24,4 +30,49 @@ func TestRangeTooLongToHash(t *testing.T) {
 		Length: 1 << 20})
 	want(t, p.typ, wire.TypeExtendedReply)
 	c.close(h)
+}
+
+// plain is a tree whose files can be read, and nothing else.
+type plain struct{ *memfs.FS }
+
+func (p plain) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	file, err := p.FS.Open(ctx, name, flags, attrs)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		server.File
+		io.ReaderAt
+	}{file, file.(io.ReaderAt)}, nil
+}
+
+// sizeless says that its files have no bytes, as /proc does.
+type sizeless struct{ plain }
+
+type emptyInfo struct{ fs.FileInfo }
+
+func (emptyInfo) Size() int64 { return 0 }
+
+func (s sizeless) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
+	info, err := s.plain.Stat(ctx, name)
+	return emptyInfo{info}, err
+}
+
+// TestHashOfPlainFiles: files are hashed to their end, also if they cannot describe themselves, or
+// have no size.
+func TestHashOfPlainFiles(t *testing.T) {
+	files := memfs.New(0)
+	start(t, files, nil).put("/f", "text")
+	sum := sha256.Sum256([]byte("text"))
+	for _, backend := range []server.FS{plain{files}, sizeless{plain{files}}} {
+		c := start(t, backend, nil)
+		for name, target := range map[string][]byte{wire.ExtCheckFileName: []byte("/f"),
+			wire.ExtCheckFileHandle: c.open("/f", wire.OpenRead)} {
+			p := c.do(wire.CheckFile{Name: name, Target: target, Algorithms: "sha256"})
+			if p.typ != wire.TypeExtendedReply || !bytes.HasSuffix(p.body, sum[:]) {
+				t.Errorf("%T: %s is answered by %v", backend, name, p.describe(t))
+			}
+		}
+	}
 }

@@ -141,3 +141,26 @@ func TestWritesLeaveRoomForAReply(t *testing.T) {
 		}
 	})
 }
+
+// TestWriteAfterReadsThatTookTheRoom: replies to READs that have come together, and take all the
+// memory, are sent before a WRITE waits for some of it.
+func TestWriteAfterReadsThatTookTheRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, memfs.New(0), &server.Options{MaxMemory: 1 << 20})
+		c.put("/f", "text")
+		from, to := c.open("/f", wire.OpenRead), c.open("/g", create)
+		var requests []byte
+		const reads = 4 // more than fit, as each could return MaxData
+		for range reads {
+			requests = wire.Read{Handle: from, Length: wire.MaxData}.Append(requests, 1)
+		}
+		requests = wire.Write{Handle: to, Data: []byte("text")}.Append(requests, 2)
+		go c.conn.Write(requests)
+		c.conn.SetReadDeadline(time.Now().Add(time.Minute))
+		for replies := range reads + 1 {
+			if _, err := c.tryReceive(); err != nil {
+				t.Fatalf("after %d of %d replies: %v", replies, reads+1, err)
+			}
+		}
+	})
+}

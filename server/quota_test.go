@@ -157,6 +157,13 @@ func TestQuotaHasNoWayAround(t *testing.T) {
 			want(t, c.status(wire.Write{Handle: h, Offset: 30, Data: ten}), wire.Failure)
 			c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
 		},
+		"resized as a link": func(t *testing.T, c *raw) {
+			if c.offers[wire.ExtLsetstat] == "" {
+				return
+			}
+			c.put("/f", "")
+			want(t, c.status(wire.Lsetstat{Path: "/f", Attrs: size(101)}), wire.BadMessage)
+		},
 		"removed while open": func(t *testing.T, c *raw) {
 			for range 5 {
 				h := c.open("/f", create)

@@ -93,7 +93,11 @@ func (d *reader) read() {
 		case r != nil && r.bad != nil:
 			d.worker.refuse(s, r)
 		}
-		if !d.in.ready() || s.out.long() {
+		switch {
+		case d.in.ready() && !s.out.long():
+		case inline:
+			s.answer()
+		default:
 			s.flush()
 		}
 		if !d.finishAdmit(r, inline) {

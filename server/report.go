@@ -2,6 +2,8 @@ package server
 
 import (
 	"errors"
+	"io/fs"
+	"math/bits"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -58,6 +60,44 @@ func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attr
 	return err
 }
 
+// set reports the attributes that a request has set, and returns err. After an error these are the
+// ones that the file now has: a backend goes on after what it cannot set, and nobody may change a
+// file unseen by asking for more than is possible. look describes the file.
+func (v *View) set(err error, o operation, name string, attrs wire.Attrs,
+	look func() (fs.FileInfo, error)) error {
+	if err != nil {
+		by := Denier(err)
+		if v.reports == nil || by != "" && by != "backend" || bits.OnesCount32(attrs.Flags) < 2 {
+			return err
+		}
+		info, lookErr := look()
+		if lookErr != nil {
+			return err
+		}
+		if attrs.Flags = inCommon(&attrs, info); attrs.Flags == 0 {
+			return err
+		}
+	}
+	v.reports.Report(treeChanged(o, name, "", &attrs))
+	return err
+}
+
+// inCommon returns the flags of the attributes that a file has.
+func inCommon(attrs *wire.Attrs, info fs.FileInfo) (flags uint32) {
+	now := AttrsOf(info)
+	for flag, same := range map[uint32]bool{
+		wire.AttrSize:        now.Size == attrs.Size,
+		wire.AttrUIDGID:      now.UID == attrs.UID && now.GID == attrs.GID,
+		wire.AttrPermissions: (now.Permissions^attrs.Permissions)&0o7777 == 0,
+		wire.AttrACModTime:   now.MTime == attrs.MTime,
+	} {
+		if same && now.Has(flag) && attrs.Has(flag) {
+			flags |= flag
+		}
+	}
+	return flags
+}
+
 func treeChanged(o operation, name, to string, attrs *wire.Attrs) Event {
 	e := Event{Kind: TreeChanged, Request: o.String(), Path: name, To: to}
 	if attrs != nil {
@@ -79,7 +119,7 @@ func (v *View) Reporting(r *Reporter) *View {
 func (h *handle) closed() Event {
 	e := Event{Kind: FileClosed, Path: h.path, Transfer: &h.moved, Took: time.Since(h.opened)}
 	e.Read, e.Written = h.moved.Moved()
-	e.Upload = e.Written > 0 || h.writerAt != nil &&
+	e.Upload = e.Written > 0 || h.flags&writing != 0 &&
 		(e.Read == 0 || h.resized.Load() || appears(h.file))
 	return e
 }

@@ -108,6 +108,7 @@ type session struct {
 	pending   int          // requests that have arrived and are not done
 	memory    int          // bytes charged
 	short     atomic.Int64 // bytes of short replies that have not been sent
+	answering atomic.Int32 // running requests that are done, but whose replies are being sent
 	workers   int
 	idlers    *worker // workers kept for reuse; none has a goroutine
 	begin     func()  // beginWork; made once, as each go statement with arguments makes garbage
@@ -196,25 +197,20 @@ func bounded(value, standard, least, most int) int {
 // wait waits for the session to end, and cleans up.
 func (s *session) wait() error {
 	s.mu.Lock()
-	for !(s.closed && s.schedule.running == 0 || s.eof && s.pending == 0) {
+	for !s.closed && !(s.eof && s.pending == 0) {
 		s.over.Wait()
 	}
-	closed := s.closed
-	s.mu.Unlock()
-	if !closed {
-		if err := s.out.drain(); err != nil {
-			s.end(fmt.Errorf("sftp server: sending replies: %w", err))
-		}
+	if !s.closed {
+		s.workers++
+		go s.drain()
 	}
-	s.end(nil)
+	for s.schedule.running > int(s.answering.Load()) || !s.ended {
+		s.over.Wait()
+	}
 	s.timer.Stop()
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.schedule.running > 0 || !s.ended {
-		s.over.Wait()
-	}
 	s.awaitWriters()
-	if s.relay != nil && s.workers == 0 {
+	if s.relay != nil && !s.writing() {
 		s.relay.close()
 	}
 	for _, r := range s.schedule.all() {
@@ -234,14 +230,29 @@ func (s *session) wait() error {
 	return s.err
 }
 
+// drain sends the last replies, and ends the session.
+func (s *session) drain() {
+	err := s.out.drain()
+	if err != nil {
+		err = fmt.Errorf("sftp server: sending replies: %w", err)
+	}
+	s.end(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaveWork()
+}
+
 // writerGrace is the time that an ending session waits for a Write to the closed stream. On some
 // streams, including standard output, Close does not interrupt a Write; it is then left alone, and
 // touches nothing when it returns.
 const writerGrace = time.Second
 
-// awaitWriters waits for workers that are still sending; the caller holds the lock.
+// writing reports whether anybody may still be sending; the caller holds the lock.
+func (s *session) writing() bool { return s.workers > 0 || s.schedule.running > 0 }
+
+// awaitWriters waits for those who are still sending; the caller holds the lock.
 func (s *session) awaitWriters() {
-	if s.workers == 0 {
+	if !s.writing() {
 		return
 	}
 	late := false
@@ -252,7 +263,7 @@ func (s *session) awaitWriters() {
 		s.over.Broadcast()
 	})
 	defer timer.Stop()
-	for s.workers > 0 && !late {
+	for s.writing() && !late {
 		s.over.Wait()
 	}
 }
@@ -285,6 +296,13 @@ func (s *session) flush() {
 	}
 }
 
+// answer flushes for a running request, whose reply is among those queued.
+func (s *session) answer() {
+	s.answering.Add(1)
+	defer s.answering.Add(-1)
+	s.flush()
+}
+
 // sent returns a reply's charge to the budget, which may let requests and the reader continue.
 func (s *session) sent(charge, short int) {
 	s.mu.Lock()
@@ -303,7 +321,13 @@ func (s *session) leasePacket(n int) *buffer.Block {
 	charge := bufferSize(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && s.memory+charge > s.maxMem-largeBuffer {
+	full := func() bool { return !s.closed && s.memory+charge > s.maxMem-largeBuffer }
+	if full() { // of replies that the reader has not sent yet, perhaps
+		s.mu.Unlock()
+		s.flush()
+		s.mu.Lock()
+	}
+	for full() {
 		s.room.Wait()
 	}
 	if s.closed {
@@ -379,7 +403,7 @@ func (s *session) startRequest(r *request) {
 func (s *session) work(w *worker, r *request) {
 	for r != nil {
 		w.execute(s, r)
-		s.flush()
+		s.answer()
 		s.mu.Lock()
 		s.schedule.done(r)
 		s.finish(r)

@@ -306,6 +306,50 @@ func TestContextEndsSession(t *testing.T) {
 	})
 }
 
+// stuck is a stream whose Write, after the first, waits until it is released. Close changes nothing
+// about that, as with standard output.
+type stuck struct {
+	net.Conn
+	begun   bool
+	release chan struct{}
+}
+
+func (s *stuck) Write(p []byte) (int, error) {
+	if s.begun {
+		<-s.release
+		return 0, io.ErrClosedPipe
+	}
+	s.begun = true
+	return len(p), nil
+}
+
+// TestWriteThatNothingInterrupts: a session ends although its stream does not take the replies.
+func TestWriteThatNothingInterrupts(t *testing.T) {
+	for _, requests := range []int{1, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			stream := &stuck{Conn: theirs, release: make(chan struct{})}
+			defer close(stream.release)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- server.Serve(ctx, stream, memfs.New(0), nil) }()
+			c := &raw{t: t, conn: ours}
+			c.send(wire.Init{Version: wire.Version}.Append(nil))
+			for range requests {
+				c.ask(stat("/"))
+				time.Sleep(time.Second) // on the fake clock, so that the reader is replaced
+			}
+			cancel()
+			select {
+			case err := <-done:
+				want(t, err, context.Canceled)
+			case <-time.After(time.Minute):
+				t.Errorf("the session does not end after %d requests", requests)
+			}
+		})
+	}
+}
+
 func TestEndInOrder(t *testing.T) {
 	g := newGated()
 	bubble(t, g, nil, func(t *testing.T, c *raw) {

@@ -227,10 +227,10 @@ func (t *step) open(ctx context.Context) error {
 	return nil
 }
 
-// close closes the file.
-func (t *step) close() error {
+// close closes the file, or abandons it for a reason.
+func (t *step) close(reason error) error {
 	defer t.unreserve()
-	return t.s.closeHandle(t.handle, nil)
+	return t.s.closeHandle(t.handle, reason)
 }
 
 func (t *step) unreserve() {
@@ -266,7 +266,7 @@ func (s *session) putFile(ctx context.Context, f *wire.PutFile) error {
 		if err = t.fill(f); err != nil {
 			t.handle.failWrites(err)
 		}
-		if failed := t.close(); err == nil {
+		if failed := t.close(nil); err == nil {
 			err = failed
 		}
 		if err == nil && renamed {
@@ -337,7 +337,7 @@ func (s *session) getFile(ctx context.Context, name string, memory []byte) (answ
 		if err == nil {
 			err = t.stat(&answer.Attrs)
 		}
-		t.close()
+		t.close(err) // of a file that cannot be sent whole nothing is sent
 	}
 	if err != nil {
 		s.refused(&t.request, err)
@@ -355,17 +355,16 @@ func (t *step) readWhole(p []byte) ([]byte, error) {
 		return nil, errUnsupported
 	}
 	n, err := t.handle.readerAt.ReadAt(p, 0)
-	if moved := moves(t.s.ctx, t.s.view.downloads, n); moved != nil {
-		return nil, moved
-	}
 	switch {
 	case err != nil && err != io.EOF:
 		return nil, err
 	case err == nil || n != len(p)-1:
 		return nil, errOtherSize
 	}
+	if err := moves(t.s.ctx, t.s.view.downloads, n); err != nil {
+		return nil, err
+	}
 	t.handle.moved.Add(int64(n), 0)
-	t.handle.sawEnd.Store(true)
 	t.handle.turns.tell(func(sum *whole.Sum) {
 		sum.Pass(p[:n], 0)
 		sum.End(uint64(n))

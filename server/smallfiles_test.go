@@ -300,3 +300,20 @@ func TestEventsOfSmallFiles(t *testing.T) {
 		t.Errorf("the hashes are %q", hashes[0])
 	}
 }
+
+// TestSmallFileThatIsNotSent: what has another size than the client expects is not sent, does not
+// count as a download, and takes nothing of what the client may fetch.
+func TestSmallFileThatIsNotSent(t *testing.T) {
+	book, fetched := &eventBook{}, server.NewAccount(0, 0)
+	c := start(t, memfs.New(0), &server.Options{Events: book.note,
+		Policy: server.Policy{Downloads: fetched}})
+	c.put("/f", "text")
+	for _, size := range []uint32{2, 9} {
+		want(t, c.got(getFiles{{Path: "/f", Size: size}}), []string{"the file has another size"})
+		want(t, book.last().Kind, server.FileAbandoned)
+		want(t, fetched.Usage().Bytes, 0)
+	}
+	want(t, c.got(getFiles{{Path: "/f", Size: 4}}), []string{"text"})
+	want(t, book.last().Kind, server.FileClosed)
+	want(t, fetched.Usage().Bytes, 4)
+}

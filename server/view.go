@@ -141,13 +141,17 @@ func (v *View) open(ctx context.Context, name string, flags uint32,
 
 // openFlags completes the flags of OPEN. Appending implies writing: OpenSSH's server does not
 // support one without the other, though draft-02, section 6.3, does not forbid it. Neither read nor
-// write means read, as with OpenSSH's server.
+// write means read, as with OpenSSH's server. Truncating implies writing, so that the file is an
+// upload like any other that changes.
 func openFlags(flags uint32) uint32 {
 	if flags&wire.OpenAppend != 0 {
 		flags |= wire.OpenWrite
 	}
 	if flags&wire.OpenWrite == 0 {
 		flags |= wire.OpenRead
+	}
+	if flags&wire.OpenTruncate != 0 {
+		flags |= wire.OpenWrite
 	}
 	return flags
 }
@@ -271,7 +275,8 @@ func (v *View) Setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	if err := v.permitTo(opSetstat, sizeDoes(&attrs)); err != nil {
 		return err
 	}
-	return v.changed(v.setstat(ctx, name, attrs), opSetstat, name, "", &attrs)
+	return v.set(v.setstat(ctx, name, attrs), opSetstat, name, attrs,
+		func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) })
 }
 
 func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error {
@@ -289,13 +294,18 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	return setstater.Setstat(ctx, name, attrs)
 }
 
-// Lsetstat changes attributes of a file or link.
+// Lsetstat changes attributes of a file or link. The size is not among them, as with OpenSSH's
+// server: SETSTAT sets it, within the limits.
 func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	backend, err := method[Lsetstater](v, opLsetstat)
+	if err == nil && attrs.Has(wire.AttrSize) {
+		err = fs.ErrInvalid
+	}
 	if err == nil {
 		err = backend.Lsetstat(ctx, name, attrs)
 	}
-	return v.changed(err, opLsetstat, name, "", &attrs)
+	return v.set(err, opLsetstat, name, attrs,
+		func() (fs.FileInfo, error) { return v.lstat(ctx, name) })
 }
 
 // Rename renames a file. The new name must not exist.
@@ -588,7 +598,8 @@ func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 			return err
 		}
 	}
-	return f.view.changed(f.setstat(attrs), opFsetstat, f.name, "", &attrs)
+	return f.view.set(f.setstat(attrs), opFsetstat, f.name, attrs,
+		func() (fs.FileInfo, error) { return f.view.statOpen(f.ctx, f.file, f.name) })
 }
 
 // Truncate removes the contents beyond size, as opening the file with wire.OpenTruncate would have;

@@ -44,7 +44,7 @@ func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	file := &file{File: opened, fs: f, name: name}
 	if attrs.Flags &^= wire.AttrPermissions; created && attrs.Flags != 0 {
 		if err := file.Setstat(attrs); err != nil {
-			opened.Close()
+			f.unmake(ctx, file)
 			return nil, err
 		}
 	}
@@ -99,6 +99,21 @@ func (f *FS) openOrCreate(ctx context.Context, name string, flag int,
 	}
 	opened, err = f.tree.open(ctx, name, flag, perm)
 	return opened, false, err
+}
+
+// unmake closes a file that was just created, and removes it unless its name is another one's now.
+func (f *FS) unmake(ctx context.Context, made *file) {
+	was, err := made.Stat()
+	made.Close()
+	now, nowErr := f.Lstat(ctx, made.name)
+	if err != nil || nowErr != nil {
+		return
+	}
+	one, known := was.(server.Linked)
+	other, nowKnown := now.(server.Linked)
+	if known && nowKnown && one.FileIdentity() == other.FileIdentity() {
+		f.tree.unlink(ctx, made.name)
+	}
 }
 
 // Stat implements server.FileStater.

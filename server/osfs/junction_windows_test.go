@@ -43,3 +43,36 @@ func TestMarkJunction(t *testing.T) {
 		}
 	}
 }
+
+// leading is a directory in which j leads to another drive.
+type leading struct {
+	system
+	dir fs.FileInfo
+}
+
+func (l leading) Lstat(name string) (fs.FileInfo, error) {
+	if name == "j" {
+		return found{l.dir, fs.ModeSymlink, 0}, nil
+	}
+	return l.system.Lstat(name)
+}
+
+func (leading) Readlink(string) (string, error) { return `D:\secret`, nil }
+
+// TestLinkToADrive: a link that may not be followed stays as written.
+func TestLinkToADrive(t *testing.T) {
+	dir := t.TempDir()
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	got, err := tree{leading{root, info}}.realPath(t.Context(), "/j/f")
+	if err != nil || got != "/j/f" {
+		t.Errorf("/j/f is %s, %v", got, err)
+	}
+}

@@ -84,6 +84,26 @@ func TestJunctionsLeadNowhere(t *testing.T) {
 	}
 }
 
+// TestRealPathOfJunctions: what leads to another drive or directory is resolved where the whole
+// system is served, and stays as written where one directory is.
+func TestRealPathOfJunctions(t *testing.T) {
+	f, dir, outside := served(t)
+	testenv.Junction(t, outside, filepath.Join(dir, "j"))
+	client := func(name string) string { return "/" + filepath.ToSlash(name) }
+	for _, c := range []struct {
+		f          *osfs.FS
+		name, want string
+	}{
+		{osfs.Host(), client(filepath.Join(dir, "j", "f")), client(filepath.Join(outside, "f"))},
+		{osfs.Host(), client(filepath.Join(dir, "j")), client(outside)},
+		{f, "/j/f", "/j/f"},
+	} {
+		if got, err := c.f.RealPath(t.Context(), c.name); err != nil || got != c.want {
+			t.Errorf("%s is %s, %v, want %s", c.name, got, err, c.want)
+		}
+	}
+}
+
 // changes tries every change of what has a name, or of what would get it.
 func changes(f *osfs.FS, name string) map[string]error {
 	ctx := context.Background()

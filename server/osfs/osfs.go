@@ -148,7 +148,11 @@ func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 		return err
 	}
 	attrs.Flags &^= wire.AttrPermissions | wire.AttrSize
-	return f.Setstat(ctx, name, attrs)
+	err := f.Setstat(ctx, name, attrs)
+	if err != nil { // the client is told that there is no directory, and quotas do not count it
+		f.tree.rmdir(ctx, name)
+	}
+	return err
 }
 
 // Remove implements server.Remover.

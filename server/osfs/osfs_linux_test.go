@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -37,6 +39,45 @@ func TestPipeDoesNotHang(t *testing.T) {
 		wire.Attrs{Flags: wire.AttrSize}); err == nil {
 		t.Error("truncated a pipe")
 	}
+}
+
+// TestNothingIsMadeInPart: a file or directory that cannot be made as asked is not left behind.
+func TestNothingIsMadeInPart(t *testing.T) {
+	for _, serve := range []func(string) (*osfs.FS, error){osfs.New, osfs.NewAtomic} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		f, err := serve(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		attrs := wire.Attrs{Flags: wire.AttrPermissions | wire.AttrUIDGID, Permissions: 0o755}
+		asNobody(func() {
+			if err := f.Mkdir(t.Context(), "/d", attrs); err == nil {
+				t.Error("a directory of root was made")
+			}
+			if _, err := f.Open(t.Context(), "/f", wire.OpenWrite|wire.OpenCreate,
+				attrs); err == nil {
+				t.Error("a file of root was made")
+			}
+		})
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%v are left, %v", left, err)
+		}
+	}
+}
+
+// asNobody does something with the rights of a user who may not give files away.
+func asNobody(do func()) {
+	if os.Getuid() == 0 {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		unix.Setfsuid(nobody)
+		defer unix.Setfsuid(0)
+	}
+	do()
 }
 
 func TestKernelCopies(t *testing.T) {

@@ -101,9 +101,11 @@ func (t tree) local(name string) string {
 
 // isDrive reports whether a path begins with a drive letter.
 func isDrive(name string) bool {
+	if len(name) < 2 || name[1] != ':' || len(name) > 2 && name[2] != '/' {
+		return false
+	}
 	letter := name[0] | 0x20
-	return letter >= 'a' && letter <= 'z' && len(name) >= 2 && name[1] == ':' &&
-		(len(name) == 2 || name[2] == '/')
+	return letter >= 'a' && letter <= 'z'
 }
 
 func (t tree) open(_ context.Context, name string, flag int, perm uint32) (*os.File, error) {
@@ -301,7 +303,9 @@ func (t tree) realPath(ctx context.Context, name string) (string, error) {
 			continue
 		}
 		target, err := t.Readlink(t.local(next))
-		target = filepath.ToSlash(target)
+		if target = filepath.ToSlash(target); runtime.GOOS == "windows" && isDrive(target) {
+			target = "/" + target // as clients write it
+		}
 		if links++; err != nil || links > maxLinks || path.IsAbs(target) && !t.isHost() {
 			return path.Join(next, rest), nil
 		}

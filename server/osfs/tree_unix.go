@@ -233,10 +233,13 @@ func control(file *os.File, op func(fd int) error) error {
 		return err
 	}
 	var failed error
-	err = raw.Control(func(fd uintptr) {
+	closed := raw.Control(func(fd uintptr) {
 		failed = retry(func() error { return op(int(fd)) })
 	})
-	return cmp.Or(err, failed)
+	if closed != nil {
+		return os.ErrClosed // it is another error, which package os translates elsewhere
+	}
+	return failed
 }
 
 // readDir describes the next entries of an open directory, relative to that directory. It leaves

@@ -1,6 +1,7 @@
 package scp
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -16,16 +17,22 @@ const maxMatches = 100_000
 // stands for itself.
 func (s *session) expand(w Word) ([]string, error) {
 	if !w.Glob {
-		name, err := s.resolve(w, w.Literal())
+		name, err := s.resolve(w, w.Literal(), asItIs)
 		return []string{name}, err
 	}
-	pattern, err := s.resolve(w, w.Pattern)
+	pattern, err := s.resolve(w, w.Pattern, quoted.Replace)
 	if err != nil {
 		return nil, err
 	}
-	found := []string{"/"}
+	found, matched := []string{"/"}, false
 	for element := range strings.SplitSeq(strings.TrimPrefix(pattern, "/"), "/") {
-		if found, err = s.expandElement(found, element); err != nil {
+		if isPattern(element) {
+			matched = true
+			found, err = s.expandElement(found, element)
+		} else {
+			found = s.enter(found, Word{Pattern: element}.Literal(), matched)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -35,14 +42,39 @@ func (s *session) expand(w Word) ([]string, error) {
 	return found, nil
 }
 
+// quoted escapes what is special in a pattern.
+var quoted = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// isPattern reports whether an element has special characters that are not escaped.
+func isPattern(element string) bool {
+	for i := 0; i < len(element); i++ {
+		switch element[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return true
+		}
+	}
+	return false
+}
+
+// enter appends an element to each of the directories. As in a shell, a directory that a pattern
+// has matched is left out if it does not have the element.
+func (s *session) enter(dirs []string, element string, matched bool) (found []string) {
+	for _, dir := range dirs {
+		name := join(dir, element)
+		if matched {
+			if _, err := s.view.Lstat(s.ctx, name); err != nil && !errors.Is(err, fs.ErrPermission) {
+				continue
+			}
+		}
+		found = append(found, name)
+	}
+	return found
+}
+
 // expandElement expands one element of a pattern in each of the directories.
 func (s *session) expandElement(dirs []string, element string) (found []string, err error) {
-	if !strings.ContainsAny(element, `*?[`) {
-		for _, dir := range dirs {
-			found = append(found, join(dir, Word{Pattern: element}.Literal()))
-		}
-		return found, nil
-	}
 	element = protocol.PathPattern(element)
 	for _, dir := range dirs {
 		var names []string

@@ -246,18 +246,24 @@ func (t *transfer) hash(file *server.ViewFile) {
 	})
 }
 
-// resolve turns an argument into a path in the view.
-func (s *session) resolve(w Word, name string) (string, error) {
-	if w.Tilde {
+// resolve turns an argument into a path in the view. quote is what a home needs in front of it.
+func (s *session) resolve(w Word, name string, quote func(home string) string) (string, error) {
+	switch {
+	case w.Tilde:
 		user, rest, _ := strings.Cut(name[1:], "/")
 		home, err := s.view.HomeDir(s.ctx, user)
 		if err != nil {
 			return "", err
 		}
-		name = home + "/" + rest
+		name = quote(home) + "/" + rest
+	case !strings.HasPrefix(name, "/"):
+		name = join(quote(s.view.Path("")), cmp.Or(name, "."))
 	}
-	return s.view.Path(cmp.Or(name, ".")), nil
+	return s.view.Path(name), nil
 }
+
+// asItIs quotes nothing.
+func asItIs(home string) string { return home }
 
 // join appends a name to a path without cleaning it: the backend gives ".." its meaning.
 func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }

@@ -138,6 +138,73 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+// TestOneAnswerToTheEnd: a client reads one answer to the end of a directory, also if its mode and
+// times could not be set. It would take a second one for the answer to what it sends next.
+func TestOneAnswerToTheEnd(t *testing.T) {
+	f := memfs.New(0)
+	told, err := talk(t, f, &server.Policy{Denied: []string{"setstat"}}, "scp -r -p -t /",
+		"T1 0 1 0\nD0700 0 d\nE\nD0700 0 e\nE\n")
+	const denied = ": the operation is not allowed here\n"
+	if want := "\x00\x00\x00\x01scp: /d" + denied + "\x00\x01scp: /e" + denied; told != want ||
+		!errors.Is(err, scp.ErrFailed) {
+		t.Errorf("the client is told %q, %v, want %q", told, err, want)
+	}
+}
+
+// TestModeOfADirectory: without -p the umask applies to all that is made, also to a directory that
+// its owner may not write to in the end.
+func TestModeOfADirectory(t *testing.T) {
+	for preserve, modes := range map[string][2]fs.FileMode{"": {0o550, 0o750}, "-p": {0o555, 0o777}} {
+		f := memfs.New(0)
+		told, err := talk(t, f, &server.Policy{Umask: 0o027}, "scp -r -t "+preserve+" /",
+			"D0555 0 d\nC0644 2 f\nhi\x00E\nD0777 0 e\nE\n")
+		if err != nil {
+			t.Fatalf("%q, %v", told, err)
+		}
+		for i, name := range []string{"/d", "/e"} {
+			info, err := f.Stat(t.Context(), name)
+			if err != nil || info.Mode().Perm() != modes[i] {
+				t.Errorf("%q: the mode of %s is %v, %v, want %v", preserve, name, info.Mode(), err,
+					modes[i])
+			}
+		}
+	}
+}
+
+// TestPatternsWithinPaths: as in a shell, what a pattern stands for exists.
+func TestPatternsWithinPaths(t *testing.T) {
+	f := memfs.New(0)
+	if told, err := talk(t, f, nil, "scp -r -t /",
+		"D0755 0 a\nC0644 1 x\nA\x00E\nD0755 0 b\nE\nC0644 1 c\nC\x00"); err != nil {
+		t.Fatalf("%q, %v", told, err)
+	}
+	for line, want := range map[string]string{
+		"scp -f /*/x": "C0644 1 x\nA\x00",
+		"scp -f /?/x": "C0644 1 x\nA\x00",
+		"scp -f /*/y": "\x01scp: /*/y: file does not exist\n",
+	} {
+		told, err := talk(t, f, nil, line, strings.Repeat("\x00", 10))
+		if told != want || (err != nil) != strings.HasPrefix(want, "\x01") {
+			t.Errorf("%s: %q, %v, want %q", line, told, err, want)
+		}
+	}
+}
+
+// TestPatternsInAHome: a home is no part of a pattern, whatever its name.
+func TestPatternsInAHome(t *testing.T) {
+	f := memfs.New(0)
+	if told, err := talk(t, f, nil, "scp -r -t /", "D0755 0 a[b]\nC0644 1 x\nX\x00E\n"+
+		"D0755 0 ab\nC0644 1 y\nY\x00E\n"); err != nil {
+		t.Fatalf("%q, %v", told, err)
+	}
+	for _, line := range []string{"scp -f *", "scp -f ~/*", "scp -f ../a\\[b]/?"} {
+		told, err := talk(t, f, &server.Policy{Home: "/a[b]"}, line, strings.Repeat("\x00", 10))
+		if want := "C0644 1 x\nX\x00"; told != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", line, told, err, want)
+		}
+	}
+}
+
 // TestNameOfSeveralLines: who chooses a file's name does not choose what its contents are taken for.
 func TestNameOfSeveralLines(t *testing.T) {
 	f := memfs.New(0)

@@ -21,7 +21,7 @@ func (s *session) sink() error {
 		s.failed(word.Literal(), err)
 		return s.giveUp(shown.Message(err))
 	}
-	target, err := s.resolve(word, word.Literal())
+	target, err := s.resolve(word, word.Literal(), asItIs)
 	if err != nil {
 		return s.giveUp(fmt.Sprintf("%s: %s", word.Literal(), shown.Message(err)))
 	}
@@ -51,7 +51,8 @@ func (h *header) attrs(mode bool) wire.Attrs {
 	return attrs
 }
 
-// receive receives files into target until the directory, or the session, ends.
+// receive receives files into target until the directory, whose end it leaves to be answered, or
+// the session, ends.
 func (s *session) receive(target string, isDir bool, depth int) error {
 	var times wire.Attrs
 	for {
@@ -64,7 +65,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 			if depth == 0 {
 				return s.giveUp("the end of a directory without its beginning")
 			}
-			return s.ok()
+			return nil
 		case 'T':
 			if times, err = parseTimes(line); err != nil {
 				return s.giveUp(err.Error())
@@ -140,14 +141,30 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 	if err := s.receive(name, true, depth+1); err != nil {
 		return err
 	}
-	attrs := head.attrs(s.command.Preserve || made && head.Mode&0o700 != 0o700)
-	if attrs.Flags == 0 {
-		return nil
+	// One answer to the end: with a second one the client would take every answer after it for the
+	// one before, and send contents as lines, and lines as contents.
+	attrs := head.attrs(s.command.Preserve)
+	if made && !s.command.Preserve && head.Mode&0o700 != 0o700 {
+		err = s.takeBack(name, head.Mode, &attrs)
 	}
-	if err := s.view.Setstat(s.ctx, name, attrs); err != nil {
+	if err == nil && attrs.Flags != 0 {
+		err = s.view.Setstat(s.ctx, name, attrs)
+	}
+	if err != nil {
 		return s.fail(name, err)
 	}
-	return nil
+	return s.ok()
+}
+
+// takeBack sets the mode in attrs to that of a directory without what only its making needed. The
+// umasks, which apply to what is made, have been applied to it.
+func (s *session) takeBack(name string, mode uint32, attrs *wire.Attrs) error {
+	info, err := s.view.Stat(s.ctx, name)
+	if err == nil {
+		attrs.Flags |= wire.AttrPermissions
+		attrs.Permissions = server.AttrsOf(info).Permissions & 0o7777 &^ (0o700 &^ mode)
+	}
+	return err
 }
 
 func (s *session) receiveFile(name string, head *header) error {
