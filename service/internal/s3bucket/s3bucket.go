@@ -2,11 +2,13 @@
 package s3bucket
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -342,7 +344,36 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Header.Set("If-Match", etag)
 	}
-	return c.RoundTripper.RoundTrip(r)
+	answer, err := c.RoundTripper.RoundTrip(r)
+	if err == nil && answer.StatusCode == http.StatusOK && r.Header.Get("X-Amz-Copy-Source") != "" {
+		revealError(answer)
+	}
+	return answer, err
+}
+
+// revealError gives the answer to a copy the status of a failure if its body is an error. The
+// storage begins to answer before it has copied a long object, and minio-go looks only at the
+// status.
+func revealError(answer *http.Response) {
+	var seen bytes.Buffer
+	decoder := xml.NewDecoder(io.TeeReader(answer.Body, &seen))
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			break
+		}
+		if start, ok := token.(xml.StartElement); ok {
+			if start.Name.Local == "Error" {
+				answer.StatusCode = http.StatusInternalServerError
+				answer.Status = http.StatusText(answer.StatusCode)
+			}
+			break
+		}
+	}
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(&seen, answer.Body), answer.Body}
 }
 
 // List implements [objectfs.Bucket].

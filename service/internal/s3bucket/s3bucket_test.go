@@ -3,6 +3,7 @@ package s3bucket
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -423,5 +425,39 @@ func TestAnotherIsSent(t *testing.T) {
 		}
 		f.Close()
 		server.Close()
+	}
+}
+
+// TestFailedCopy: storage begins to answer a copy well, and then an error comes. The file keeps the
+// name that it has.
+func TestFailedCopy(t *testing.T) {
+	var removed atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("X-Amz-Copy-Source") != "":
+			io.WriteString(w, xml.Header+"\n\n<Error><Code>InternalError</Code></Error>")
+		case r.Method == http.MethodDelete:
+			removed.Store(true)
+		case r.Method == http.MethodGet:
+			io.WriteString(w, xml.Header+"<ListBucketResult/>")
+		case r.URL.Path == "/bucket/f":
+			w.Header().Set("ETag", `"old"`)
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(server.Close)
+	impatient := config(server.URL)
+	impatient.Patience = time.Millisecond
+	b, err := New("bucket", impatient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := objectfs.New(b, nil).Rename(t.Context(), "/f", "/g"); err == nil || removed.Load() {
+		t.Errorf("renamed: %v; the old name is removed: %t", err, removed.Load())
+	}
+	if p, err := b.CopyPart(t.Context(), "g", "id", 1, "f", "old", 0, 3); err == nil {
+		t.Errorf("copied as a part: %+v", p)
 	}
 }
