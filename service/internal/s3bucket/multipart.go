@@ -24,9 +24,10 @@ func (b *Bucket) UploadPart(ctx context.Context, key, id string, number int,
 	if err != nil {
 		return objectfs.Part{}, err
 	}
+	lent := lend(body)
+	defer lent.giveBack()
 	p, err := repeat(ctx, b, func() (minio.ObjectPart, error) {
-		return b.core.PutObjectPart(ctx, b.name, key, id, number,
-			io.NewSectionReader(body.Outer()), body.Size(),
+		return b.core.PutObjectPart(ctx, b.name, key, id, number, lent.reader(), body.Size(),
 			minio.PutObjectPartOptions{DisableContentSha256: true, Sha256Hex: sum})
 	})
 	return objectfs.Part{Number: number, Size: body.Size(), ETag: p.ETag}, err

@@ -279,9 +279,11 @@ func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
 	if err != nil {
 		return objectfs.Object{}, err
 	}
+	lent := lend(body)
+	defer lent.giveBack()
 	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
-		return b.core.PutObject(ctx, b.name, key, io.NewSectionReader(body.Outer()), body.Size(),
-			"", sum, b.options(when))
+		return b.core.PutObject(ctx, b.name, key, lent.reader(), body.Size(), "", sum,
+			b.options(when))
 	})
 	return objectfs.Object{Key: key, Size: body.Size(), ETag: made.ETag, Modified: time.Now()},
 		err

@@ -1,6 +1,7 @@
 package s3bucket
 
 import (
+	"bufio"
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/xml"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -460,4 +462,59 @@ func TestFailedCopy(t *testing.T) {
 	if p, err := b.CopyPart(t.Context(), "g", "id", 1, "f", "old", 0, 3); err == nil {
 		t.Errorf("copied as a part: %+v", p)
 	}
+}
+
+// TestBodiesAreGivenBack: storage answers before it has read what it is sent, and then reads on. The
+// owner of the body has it back with the answer.
+func TestBodiesAreGivenBack(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{}, 1)
+	address := testenv.Listen(t, func(conn net.Conn) {
+		defer func() { ended <- struct{}{} }()
+		defer conn.Close()
+		r := bufio.NewReader(conn)
+		if _, err := http.ReadRequest(r); err != nil {
+			return
+		}
+		const denied = "<Error><Code>AccessDenied</Code></Error>"
+		fmt.Fprintf(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n%s", len(denied),
+			denied)
+		io.Copy(io.Discard, r)
+	})
+	unsigned := config("http://" + address.String())
+	unsigned.Unsigned = true
+	b, err := New("bucket", unsigned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, send := range map[string]func(body *io.SectionReader) error{
+		"Put": func(body *io.SectionReader) error {
+			_, err := b.Put(t.Context(), "key", body, objectfs.Condition{})
+			return err
+		},
+		"UploadPart": func(body *io.SectionReader) error {
+			_, err := b.UploadPart(t.Context(), "key", "id", 1, body)
+			return err
+		},
+	} {
+		var body owned
+		if err := send(io.NewSectionReader(&body, 0, 1<<32)); !errors.Is(err, fs.ErrPermission) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		body.back.Store(true)
+		<-ended
+		if body.late.Load() {
+			t.Errorf("%s: the body is read after the answer", name)
+		}
+	}
+}
+
+// owned is a long body that notices when it is read after it was given back.
+type owned struct{ back, late atomic.Bool }
+
+func (o *owned) ReadAt(p []byte, _ int64) (int, error) {
+	if o.back.Load() {
+		o.late.Store(true)
+	}
+	return len(p), nil
 }
