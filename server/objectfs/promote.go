@@ -64,6 +64,9 @@ func (f *FS) finish(ctx context.Context, found Upload, base *Object,
 	if !u.Closed || u.ID != found.ID {
 		return Object{}, errUnfinished
 	}
+	if err := f.holds(ctx, u, server.Condition(ctx)); err != nil {
+		return Object{}, err
+	}
 	parts, err := f.allParts(ctx, u)
 	if err != nil {
 		return Object{}, err
