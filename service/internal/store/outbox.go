@@ -35,6 +35,9 @@ const (
 	// mostUnsent is how many messages a node keeps in memory while the store is down.
 	mostUnsent = 10_000
 
+	// endedAtOnce is how many outcomes a transaction stores, with a statement or more for each.
+	endedAtOnce = 100
+
 	// mostDead is how many dead letters are kept, and longestDead how long.
 	mostDead    = 100_000
 	longestDead = 30 * 24 * time.Hour
@@ -106,14 +109,12 @@ func (o *outbox) room(messages []Message) error {
 
 // insert puts messages into the outbox. node is the node that announces them, or "".
 func insert(t tx, node string, messages []Message) error {
-	for _, m := range messages {
-		if _, err := t.exec(`INSERT INTO outbox (id, made, until, event, hook, node)
-			VALUES ($1, @now, @now, $2, $3, $4) ON CONFLICT (id) DO NOTHING`, m.ID, m.Event, m.Hook,
-			node); err != nil {
-			return err
-		}
+	rows := make([][]any, len(messages))
+	for i, m := range messages {
+		rows[i] = []any{m.ID, m.Event, m.Hook, node}
 	}
-	return nil
+	return t.insert(`outbox (id, made, until, event, hook, node)`, `(?, @now, @now, ?, ?, ?)`,
+		`ON CONFLICT (id) DO NOTHING`, rows)
 }
 
 // Post puts events that have happened into the outbox. While the store is down they wait in the
@@ -205,20 +206,22 @@ func again(t tx, m Message) error {
 	return insert(t, "", []Message{m})
 }
 
-// flush writes the messages and outcomes that the store missed while it was down.
+// flush writes the messages and outcomes that the store missed while it was down, some in each
+// transaction: one with all of them may not end in time.
 func (o *outbox) flush(ctx context.Context, s *Store) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.unsent)+len(o.ended) == 0 {
-		return
-	}
-	if s.do(ctx, func(t tx) error {
-		if err := s.settle(t, o.ended); err != nil {
-			return err
+	for len(o.unsent)+len(o.ended) > 0 {
+		unsent, ended := min(len(o.unsent), rowsAtOnce), min(len(o.ended), endedAtOnce)
+		if s.do(ctx, func(t tx) error {
+			if err := s.settle(t, o.ended[:ended]); err != nil {
+				return err
+			}
+			return insert(t, "", o.unsent[:unsent])
+		}) != nil {
+			return
 		}
-		return insert(t, "", o.unsent)
-	}) == nil {
-		o.unsent, o.ended = nil, nil
+		o.unsent, o.ended = slices.Delete(o.unsent, 0, unsent), slices.Delete(o.ended, 0, ended)
 		o.wake()
 	}
 }
