@@ -111,10 +111,10 @@ func (o *outbox) room(messages []Message) error {
 func insert(t tx, node string, messages []Message) error {
 	rows := make([][]any, len(messages))
 	for i, m := range messages {
-		rows[i] = []any{m.ID, m.Event, m.Hook, node}
+		rows[i] = []any{m.ID, m.Event, m.Hook, node, number(m.Unsure)}
 	}
-	return t.insert(`outbox (id, made, until, event, hook, node)`, `(?, @now, @now, ?, ?, ?)`,
-		`ON CONFLICT (id) DO NOTHING`, rows)
+	return t.insert(`outbox (id, made, until, event, hook, node, unsure)`,
+		`(?, @now, @now, ?, ?, ?, ?)`, `ON CONFLICT (id) DO NOTHING`, rows)
 }
 
 // Post puts events that have happened into the outbox. While the store is down they wait in the
@@ -163,13 +163,18 @@ func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(Out
 			parts[i].outcome = outcome
 		}
 		if s.do(context.WithoutCancel(ctx), func(t tx) error { return s.settle(t, parts) }) != nil {
-			s.outbox.mu.Lock()
-			defer s.outbox.mu.Unlock()
-			s.outbox.ended = append(s.outbox.ended, parts...)
+			s.outbox.missed(parts)
 			return
 		}
 		s.outbox.wake()
 	}, nil
+}
+
+// missed keeps outcomes that the store has not heard of.
+func (o *outbox) missed(parts []endedPart) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = append(o.ended, parts...)
 }
 
 // settle stores the outcomes of announced changes. If others took this node for dead meanwhile, a
@@ -185,7 +190,7 @@ func (s *Store) settle(t tx, parts []endedPart) error {
 		rows, err := t.exec(`UPDATE outbox SET node = '', until = @now, unsure = $3
 			WHERE id = $1 AND node = $2`, p.ID, s.node, number(p.outcome == Unsure))
 		if err == nil && rows == 0 {
-			err = again(t, p.Message)
+			err = again(t, p)
 		}
 		if err != nil {
 			return err
@@ -196,13 +201,14 @@ func (s *Store) settle(t tx, parts []endedPart) error {
 
 // again posts a message once more that others took for a dead node's, unless the store has already
 // heard that its change was made.
-func again(t tx, m Message) error {
+func again(t tx, p endedPart) error {
 	unsure := int64(1)
-	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{m.ID},
+	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{p.ID},
 		&unsure); err != nil || unsure == 0 {
 		return err
 	}
-	m.ID += "-2"
+	m := p.Message
+	m.ID, m.Unsure = m.ID+"-2", p.outcome == Unsure
 	return insert(t, "", []Message{m})
 }
 

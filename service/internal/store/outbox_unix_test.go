@@ -170,21 +170,23 @@ func testAnnounced(t *testing.T, name string) {
 	}
 
 	// A node that is only taken for dead makes the change later: then it is told again.
-	slow := announce("slow")
-	must(t, two.do(t.Context(), func(t tx) error {
-		if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, one.node); err != nil {
-			return err
+	for outcome, unsure := range map[Outcome]bool{Made: false, Unsure: true} {
+		slow := announce("slow")
+		must(t, two.do(t.Context(), func(t tx) error {
+			if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, one.node); err != nil {
+				return err
+			}
+			return adopt(t)
+		}))
+		early := take(t, two, "h")
+		if early.Event != "slow" || !early.Unsure {
+			t.Errorf("early: %+v", early)
 		}
-		return adopt(t)
-	}))
-	early := take(t, two, "h")
-	if early.Event != "slow" || !early.Unsure {
-		t.Errorf("early: %+v", early)
-	}
-	must(t, two.Delivered(t.Context(), early))
-	slow(Made)
-	if m := take(t, two, "h"); m.Event != "slow" || m.Unsure || m.ID == early.ID {
-		t.Errorf("late: %+v", m)
+		must(t, two.Delivered(t.Context(), early))
+		slow(outcome)
+		if m := take(t, two, "h"); m.Event != "slow" || m.Unsure != unsure || m.ID == early.ID {
+			t.Errorf("late: %+v, want unsure: %t", m, unsure)
+		}
 	}
 	eventually(t, "the node is back", func() bool {
 		found := false
