@@ -156,6 +156,9 @@ func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(Out
 		parts[i].Message = named[i]
 	}
 	if err := s.do(ctx, func(t tx) error { return insert(t, s.node, named) }); err != nil {
+		if err != ErrDown { // they may be there all the same
+			s.outbox.missed(parts)
+		}
 		return nil, err
 	}
 	return func(outcome Outcome) {

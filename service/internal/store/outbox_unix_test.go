@@ -3,8 +3,12 @@
 package store
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -245,5 +249,52 @@ func testOutboxInAnOutage(t *testing.T, name string) {
 	err = s.Post(t.Context(), Message{Hook: "h"})
 	if _, also := s.Announce(t.Context(), Message{Hook: "h"}); err != ErrFull || also != ErrFull {
 		t.Errorf("one more than may wait: %v, %v", err, also)
+	}
+}
+
+// lossy is a database whose answer to a COMMIT is lost.
+type lossy struct {
+	database driver.Driver
+	name     string
+}
+
+func (l *lossy) Driver() driver.Driver { return l.database }
+
+func (l *lossy) Connect(context.Context) (driver.Conn, error) {
+	conn, err := l.database.Open(l.name)
+	return lossyConn{conn}, err
+}
+
+type lossyConn struct{ driver.Conn }
+
+func (c lossyConn) Begin() (driver.Tx, error) {
+	begun, err := c.Conn.Begin()
+	return lossyTx{begun}, err
+}
+
+type lossyTx struct{ driver.Tx }
+
+func (l lossyTx) Commit() error {
+	return errors.Join(l.Tx.Commit(), errors.New("the connection is lost"))
+}
+
+// TestRefusedForALostAnswer: a change that was refused because the store did not answer is not
+// announced in the end, although the store has heard of it.
+func TestRefusedForALostAnswer(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "store.db")
+	s := silentNode(t, name)
+	sound := s.db.DB
+	s.db.DB = sql.OpenDB(&lossy{s.db.Driver(), name})
+	_, err := s.Announce(t.Context(), Message{Hook: "h", Event: "refused"})
+	s.db.DB.Close()
+	s.db.DB = sound
+	s.up()
+	if n := s.count(t, `SELECT count(*) FROM outbox`); err == nil || n != 1 {
+		t.Fatalf("announced: %v; the store has %d", err, n)
+	}
+	s.outbox.flush(t.Context(), s)
+	if n := s.count(t, `SELECT count(*) FROM outbox`); n != 0 {
+		t.Errorf("the store still has %d events that did not happen", n)
 	}
 }
