@@ -431,6 +431,22 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 }
 
+// TestHooksOfDifferentSizes: a file that is too long for the first hook is checked by the second,
+// to which much longer ones may go.
+func TestHooksOfDifferentSizes(t *testing.T) {
+	t.Parallel()
+	scanner := fakeClamd(t, func([]byte) string { return "stream: Usftp.Test FOUND\x00" })
+	h := startHooks(t, openStore(t, filepath.Join(t.TempDir(), "store.db")),
+		&Hook{Name: "short", On: []Kind{Accept}, Clamd: "/none", MaxSize: 10, AcceptUnchecked: true},
+		&Hook{Name: "long", On: []Kind{Accept}, Clamd: scanner, MaxSize: 1 << 20})
+	s := serveObjects(t, h)
+	err := s.put(s.client(), "f", make([]byte, 1000))
+	if err == nil || !strings.Contains(err.Error(), "refused by long: Usftp.Test") {
+		t.Errorf("1000 bytes, of which the first hook checks 10: %v", err)
+	}
+	s.absent("f")
+}
+
 // TestGuardNeedsHiding: where files are seen while they are written, nothing could be promised.
 func TestGuardNeedsHiding(t *testing.T) {
 	t.Parallel()

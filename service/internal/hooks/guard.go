@@ -100,9 +100,10 @@ func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 	if err != nil || flags&wire.OpenWrite == 0 {
 		return file, err
 	}
+	longest := g.guard.longest()
 	w := &guardedObject{objectWriter: file.(objectWriter), all: g, session: ctx, name: name,
 		appends: flags&wire.OpenAppend != 0,
-		spool:   &spool{budget: &g.guard.gates[0].spooled, most: g.guard.most()}}
+		spool:   &spool{budget: &longest.spooled, most: longest.MaxSize}}
 	info, err := w.Stat()
 	if err == nil && info.Size() > 0 {
 		err = errInPlace // it is stored, or was closed before, or would be resumed
@@ -113,12 +114,11 @@ func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 	return w, nil
 }
 
-// most returns the size of the largest file that any of the hooks checks.
-func (g *guard) most() (most int64) {
-	for _, one := range g.gates {
-		most = max(most, one.MaxSize)
-	}
-	return most
+// longest returns the hook that checks the longest files.
+func (g *guard) longest() *gatekeeper {
+	return slices.MaxFunc(g.gates, func(a, b *gatekeeper) int {
+		return cmp.Compare(a.MaxSize, b.MaxSize)
+	})
 }
 
 // Setstat implements [server.Setstater]: a checked file keeps its length.
