@@ -309,11 +309,20 @@ func TestGuardedObjects(t *testing.T) {
 	s.absent("long")
 
 	// What was checked is not changed piece by piece.
-	if _, err := client.OpenFile("good", os.O_WRONLY, 0); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("opened to be changed: %v", err)
+	for _, flags := range []int{os.O_WRONLY, os.O_RDONLY | os.O_TRUNC} {
+		if _, err := client.OpenFile("good", flags, 0); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("opened with %x: %v", flags, err)
+		}
 	}
 	if err := client.Truncate("good", 5); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("truncated: %v", err)
+	}
+	if got, err := client.ReadFile("good"); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("after that %d bytes came back, %v", len(got), err)
+	}
+	_, err := client.OpenFile("empty", os.O_RDONLY|os.O_CREATE, 0o644)
+	if s.absent("empty"); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("made without being checked: %v", err)
 	}
 	// Nor is one gone on with that was abandoned.
 	other := s.client()
@@ -520,7 +529,7 @@ func TestGuardedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flags := range []int{os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND,
-		os.O_WRONLY | os.O_TRUNC} {
+		os.O_WRONLY | os.O_TRUNC, os.O_RDONLY | os.O_TRUNC} {
 		if _, err := client.OpenFile("good", flags, 0); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("opened with %x: %v", flags, err)
 		}

@@ -84,6 +84,11 @@ func (g *guard) ask(session context.Context, name string, contents io.ReaderAt, 
 	return nil
 }
 
+// unasked reports whether an OPEN would make or empty a file, and no CLOSE would ask about it.
+func unasked(flags uint32) bool {
+	return flags&wire.OpenWrite == 0 && flags&(wire.OpenCreate|wire.OpenTruncate) != 0
+}
+
 // guardedObjects is guarded object storage.
 type guardedObjects struct {
 	*objectfs.FS
@@ -93,7 +98,7 @@ type guardedObjects struct {
 // Open implements [server.Opener].
 func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
-	if attrs.Has(wire.AttrSize) {
+	if attrs.Has(wire.AttrSize) || unasked(flags) {
 		return nil, errInPlace
 	}
 	file, err := g.FS.Open(ctx, name, flags, attrs)
@@ -202,6 +207,9 @@ type guardedDirectory struct {
 // contents, and is written where nobody sees it.
 func (g *guardedDirectory) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
+	if unasked(flags) {
+		return nil, errInPlace
+	}
 	if flags&wire.OpenWrite == 0 {
 		return g.FS.Open(ctx, name, flags, attrs)
 	}
