@@ -95,10 +95,12 @@ func (o *objects) open(ctx context.Context, root string) (server.FS, error) {
 	if b.failed != nil {
 		return nil, b.failed
 	}
-	files := objectfs.New(b, &objectfs.Options{Prefix: prefix, State: b.state, Memory: o.memory,
-		RefuseModes: o.storage.refuseModes})
-	o.sweeper.add(files)
-	return files, nil
+	options := &objectfs.Options{Prefix: prefix, State: b.state, Memory: o.memory,
+		RefuseModes: o.storage.refuseModes}
+	o.sweeper.add(root, func(ctx context.Context, age time.Duration) error {
+		return objectfs.New(b, options).Sweep(ctx, age)
+	})
+	return objectfs.New(b, options), nil
 }
 
 // try tests whether a bucket can be used, below a prefix, since keys may be for that only.

@@ -18,11 +18,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/testenv"
@@ -586,6 +588,27 @@ func TestGuardedDirectory(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"good", "link", "slow"}) {
 		t.Errorf("in the directory are %q, %v", names, err)
 	}
+}
+
+// TestGuardKeepsNothingOpen: a directory that nobody uses any more is closed, though its files were
+// checked.
+func TestGuardKeepsNothingOpen(t *testing.T) {
+	t.Parallel()
+	h := New([]*Hook{{Name: "clamd", On: []Kind{Accept}, Clamd: "/none"}}, nil,
+		slog.New(slog.DiscardHandler))
+	files, err := osfs.NewAtomic(t.TempDir())
+	if err == nil {
+		_, err = h.Guard("ann", "/", files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := weak.Make(files)
+	until(t, "the directory is free", func() bool {
+		runtime.GC()
+		return at.Value() == nil
+	})
+	runtime.KeepAlive(h)
 }
 
 // until waits for what a server does soon.

@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
@@ -322,17 +324,26 @@ type openFiles struct {
 	all []*guardedFile
 }
 
-// openIn returns the open files of a directory, which all users who see it share.
+// openIn returns the open files of a directory, which all users who see it share. It keeps no
+// directory open.
 func (h *Hooks) openIn(files *osfs.FS) *openFiles {
 	h.guarding.Lock()
 	defer h.guarding.Unlock()
 	if h.open == nil {
-		h.open = map[*osfs.FS]*openFiles{}
+		h.open = map[weak.Pointer[osfs.FS]]*openFiles{}
 	}
-	if h.open[files] == nil {
-		h.open[files] = &openFiles{}
+	at := weak.Make(files)
+	if h.open[at] == nil {
+		h.open[at] = &openFiles{}
+		runtime.AddCleanup(files, h.forget, at)
 	}
-	return h.open[files]
+	return h.open[at]
+}
+
+func (h *Hooks) forget(at weak.Pointer[osfs.FS]) {
+	h.guarding.Lock()
+	defer h.guarding.Unlock()
+	delete(h.open, at)
 }
 
 // add makes w the only writer of its file, if it has none.
