@@ -249,7 +249,7 @@ func (u *newUser) checkWith(groups map[string]*groupTable) (err error) {
 			return err
 		}
 	}
-	one, err := storedUser(&u.User, groups)
+	one, err := storedUser(&u.User, groups, canBeAtomic)
 	if errors.Is(err, errNoRoot) {
 		return errors.New("--root DIRECTORY is missing, or --group of one that has a root")
 	}
