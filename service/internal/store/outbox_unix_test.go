@@ -267,8 +267,8 @@ func (l *lossy) Connect(context.Context) (driver.Conn, error) {
 
 type lossyConn struct{ driver.Conn }
 
-func (c lossyConn) Begin() (driver.Tx, error) {
-	begun, err := c.Conn.Begin()
+func (c lossyConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	begun, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
 	return lossyTx{begun}, err
 }
 
