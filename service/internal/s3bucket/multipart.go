@@ -63,10 +63,13 @@ func (b *Bucket) Complete(ctx context.Context, key, id string, parts []objectfs.
 	for i, p := range parts {
 		list[i] = minio.CompletePart{PartNumber: p.Number, ETag: p.ETag}
 	}
-	options := b.options(when)
-	options.ServerSideEncryption = nil // set when the upload began
-	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
-		return b.core.CompleteMultipartUpload(ctx, b.name, key, id, list, options)
+	made, err := known(&b.lacks.completions, when, func(when objectfs.Condition) (minio.UploadInfo,
+		error) {
+		options := b.options(when)
+		options.ServerSideEncryption = nil // set when the upload began
+		return repeat(ctx, b, func() (minio.UploadInfo, error) {
+			return b.core.CompleteMultipartUpload(ctx, b.name, key, id, list, options)
+		})
 	})
 	return objectfs.Object{Key: key, ETag: strings.Trim(made.ETag, `"`),
 		Modified: made.LastModified}, err

@@ -64,6 +64,8 @@ type Bucket struct {
 	patience time.Duration
 
 	misjudges struct{ puts, deletes atomic.Bool } // it refuses If-Match with the right ETag
+
+	lacks struct{ puts, copies, completions atomic.Bool } // conditions
 }
 
 var _ objectfs.Bucket = (*Bucket)(nil)
@@ -241,12 +243,31 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 		return objectfs.Object{}, err
 	}
 	if when.ETag == "" {
-		return b.put(ctx, key, body, when)
+		return known(&b.lacks.puts, when, func(when objectfs.Condition) (objectfs.Object, error) {
+			return b.put(ctx, key, body, when)
+		})
 	}
 	return matching(ctx, b, &b.misjudges.puts, key, when.ETag,
 		func(when objectfs.Condition) (objectfs.Object, error) {
 			return b.put(ctx, key, body, when)
 		})
+}
+
+// known makes a change, without its condition if the storage says that it has no implementation of
+// that.
+func known[T any](lacks *atomic.Bool, when objectfs.Condition,
+	change func(when objectfs.Condition) (T, error)) (made T, err error) {
+	if !lacks.Load() {
+		made, err = change(when)
+		if failed, ok := errors.AsType[*explained](err); !ok || failed.code != "NotImplemented" ||
+			when == (objectfs.Condition{}) {
+			return made, err
+		}
+	}
+	if made, err = change(objectfs.Condition{}); err == nil {
+		lacks.Store(true)
+	}
+	return made, err
 }
 
 // matching makes a change if the object has this ETag. Ceph's gateway refuses If-Match of PUT with
@@ -442,17 +463,20 @@ func (b *Bucket) conditions(etag string, when objectfs.Condition) map[string]str
 // Copy implements [objectfs.Bucket].
 func (b *Bucket) Copy(ctx context.Context, from, etag, to string,
 	when objectfs.Condition) (objectfs.Object, error) {
-	headers := b.conditions(etag, when)
+	sse := http.Header{}
 	if b.sse != nil {
-		header := http.Header{}
-		b.sse.Marshal(header)
-		for name := range header {
-			headers[name] = header.Get(name)
-		}
+		b.sse.Marshal(sse)
 	}
-	made, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
-		return b.core.CopyObject(ctx, b.name, from, b.name, to, headers, minio.CopySrcOptions{},
-			minio.PutObjectOptions{})
+	made, err := known(&b.lacks.copies, when, func(when objectfs.Condition) (minio.ObjectInfo,
+		error) {
+		headers := b.conditions(etag, when)
+		for name := range sse {
+			headers[name] = sse.Get(name)
+		}
+		return repeat(ctx, b, func() (minio.ObjectInfo, error) {
+			return b.core.CopyObject(ctx, b.name, from, b.name, to, headers,
+				minio.CopySrcOptions{}, minio.PutObjectOptions{})
+		})
 	})
 	if err != nil {
 		return objectfs.Object{}, err

@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -464,8 +466,8 @@ func TestFailedCopy(t *testing.T) {
 	}
 }
 
-// TestBodiesAreGivenBack: storage answers before it has read what it is sent, and then reads on. The
-// owner of the body has it back with the answer.
+// TestBodiesAreGivenBack: storage answers before it has read what it is sent, and then reads on.
+// The owner of the body has it back with the answer.
 func TestBodiesAreGivenBack(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{}, 1)
@@ -517,4 +519,46 @@ func (o *owned) ReadAt(p []byte, _ int64) (int, error) {
 		o.late.Store(true)
 	}
 	return len(p), nil
+}
+
+// TestConditionsNotImplemented: storage that has no conditions for what makes an object, and says
+// so, is used as storage that ignores them.
+func TestConditionsNotImplemented(t *testing.T) {
+	t.Parallel()
+	target, err := url.Parse(s3test.Storage(t, "bucket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host // which is signed
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-None-Match") != "" || r.Header.Get("If-Match") != "" &&
+			r.Method != http.MethodGet {
+			io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusNotImplemented)
+			io.WriteString(w, "<Error><Code>NotImplemented</Code></Error>")
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	b, err := New("bucket", config(server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unchecked, err := objectfs.Probe(t.Context(), b, "")
+	if err != nil || len(unchecked) == 0 {
+		t.Errorf("unchecked: %q, %v", unchecked, err)
+	}
+	u := &user{t, objectfs.New(b, nil)}
+	for _, size := range []int{10, 6 << 20} {
+		for range 2 {
+			u.put("/f", text(size))
+		}
+		u.must(u.fs.Rename(t.Context(), "/f", "/g"))
+		u.holds("/g", text(size))
+		u.must(u.fs.Remove(t.Context(), "/g"))
+	}
 }
