@@ -79,13 +79,14 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 
 // empty returns an error if a directory holds anything but its marker.
 func (f *FS) empty(ctx context.Context, dir string) error {
-	page, err := f.bucket.List(ctx, Query{Prefix: dir, Max: 2})
-	if err != nil {
-		return err
-	}
-	for _, o := range page.Objects {
-		if o.Key != dir {
-			return errNotEmpty
+	for page, err := range f.pages(ctx, Query{Prefix: dir, Max: 2}) {
+		if err != nil {
+			return err
+		}
+		for _, o := range page.Objects {
+			if o.Key != dir {
+				return errNotEmpty
+			}
 		}
 	}
 	waiting, err := f.uploads(ctx, dir, false)
