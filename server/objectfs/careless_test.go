@@ -3,6 +3,7 @@ package objectfs_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"sync"
 	"testing"
 
@@ -79,6 +80,21 @@ func TestOneOfTwo(t *testing.T) {
 		b.holds("/f", "new")
 		b.holds("/g", "old")
 	})
+}
+
+// TestOtherNameOfAnUpload: an upload under a temporary name that is renamed to another than its own
+// replaces no file of that, although the storage checks no conditions.
+func TestOtherNameOfAnUpload(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", "old")
+	b.put("/f.filepart", text(5*partSize))
+	f := b.serve(careless{Bucket: b.bucket})
+	b.is(f.Rename(t.Context(), "/f.filepart", "/g"), fs.ErrExist)
+	b.is(f.PosixRename(t.Context(), "/f.filepart", "/g"), fs.ErrExist)
+	b.holds("/f", "old")
+	b.missing("/g")
+	b.must(f.PosixRename(t.Context(), "/f.filepart", "/f"))
+	b.holds("/f", text(5*partSize))
 }
 
 // lateFound is a bucket where a file comes just after it was looked for.

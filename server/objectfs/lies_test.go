@@ -64,3 +64,48 @@ func TestLies(t *testing.T) {
 		t.Error("a listing that repeats itself has no error")
 	}
 }
+
+// gappy is a bucket whose listings have an empty page before each other one, as some storage does
+// when it has looked for the next key for long.
+type gappy struct{ objectfs.Bucket }
+
+func (g gappy) List(ctx context.Context, q objectfs.Query) (objectfs.Page, error) {
+	token, filled := strings.CutPrefix(q.Token, "filled ")
+	if !filled {
+		return objectfs.Page{Next: "filled " + strings.TrimPrefix(q.Token, "empty ")}, nil
+	}
+	q.Token = token
+	page, err := g.Bucket.List(ctx, q)
+	if page.Next != "" {
+		page.Next = "empty " + page.Next
+	}
+	return page, err
+}
+
+// TestEmptyPages: an empty page is not the end of a listing.
+func TestEmptyPages(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	for _, dir := range []string{"/d", "/e"} {
+		b.must(b.fs.Mkdir(ctx, dir, wire.Attrs{}))
+		b.put(dir+"/f", dir)
+	}
+	b.fs = b.serve(gappy{b.bucket})
+	if info, err := b.fs.Stat(ctx, "/d"); err != nil || !info.IsDir() {
+		t.Errorf("the directory is %+v, %v", info, err)
+	}
+	b.missing("/none")
+	for dir, want := range map[string]string{"/": "d/ e/", "/d": "f"} {
+		if got := strings.Join(b.list(dir), " "); got != want {
+			t.Errorf("%s holds %q, want %q", dir, got, want)
+		}
+	}
+	if err := b.fs.Rmdir(ctx, "/d"); err == nil {
+		t.Error("a directory with a file is empty")
+	}
+	if err := b.fs.PosixRename(ctx, "/e", "/d"); err == nil {
+		t.Error("a directory with a file is replaced")
+	}
+	b.holds("/d/f", "/d")
+	b.holds("/e/f", "/e")
+}

@@ -51,7 +51,7 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 			return err
 		}
 		exists = exists || len(page.Objects)+len(page.Prefixes) > 0
-		if !exists {
+		if !exists && page.Next == "" {
 			return fs.ErrNotExist
 		}
 		entries, err := f.entries(ctx, dir, page)
@@ -78,7 +78,8 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 
 var errNoProgress = errors.New("the storage repeats the page of a listing")
 
-// pages returns the pages of a listing.
+// pages returns the pages of a listing. Any of them may be empty: some storage gives up looking for
+// the next key after a while.
 func (f *FS) pages(ctx context.Context, q Query) iter.Seq2[Page, error] {
 	return func(yield func(Page, error) bool) {
 		for {

@@ -29,7 +29,11 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 		return err
 	}
 	return f.locked(ctx, found.Target, func(u Upload) error {
-		made, err := f.finish(ctx, found, nil, Condition{Absent: true})
+		var made Object
+		err := f.vacant(ctx, found.Target)
+		if err == nil {
+			made, err = f.finish(ctx, found, nil, Condition{Absent: true})
+		}
 		if errors.Is(err, ErrLocked) || errors.Is(err, errUnfinished) {
 			return err
 		}
@@ -59,6 +63,9 @@ func (f *FS) finish(ctx context.Context, found Upload, base *Object,
 	}()
 	if !u.Closed || u.ID != found.ID {
 		return Object{}, errUnfinished
+	}
+	if err := f.holds(ctx, u, server.Condition(ctx)); err != nil {
+		return Object{}, err
 	}
 	parts, err := f.allParts(ctx, u)
 	if err != nil {

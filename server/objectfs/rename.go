@@ -74,9 +74,8 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		err = do(Upload{})
 	} else {
 		err = f.locked(ctx, to, func(u Upload) error {
-			// Not all storage checks Condition.Absent.
-			if _, err := f.findObject(ctx, to); !absent(err) {
-				return orExists(err)
+			if err := f.vacant(ctx, to); err != nil {
+				return err
 			}
 			return do(u)
 		})
@@ -90,6 +89,15 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		}
 	}
 	return err
+}
+
+// vacant returns an error unless there is no object at a key: not all storage checks
+// Condition.Absent.
+func (f *FS) vacant(ctx context.Context, key string) error {
+	if _, err := f.findObject(ctx, key); !absent(err) {
+		return orExists(err)
+	}
+	return nil
 }
 
 // unlessRefused says that a change may have been made, unless the storage has checked and refused

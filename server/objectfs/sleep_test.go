@@ -93,52 +93,58 @@ func TestSleep(t *testing.T) {
 // TestSleepBeforeRemoval: a server that removes or moves a file because it is old sleeps at any
 // moment until another one has stored a newer file there. That stays.
 func TestSleepBeforeRemoval(t *testing.T) {
-	long := text(3 * partSize)
-	errNewer := errors.New("it is a newer one")
-	for _, one := range []struct {
-		name string
-		do   func(ctx context.Context, asleep *objectfs.FS) error
-	}{
-		{"removed", func(ctx context.Context, asleep *objectfs.FS) error {
-			return asleep.Remove(ctx, "/f")
-		}},
-		{"moved", func(ctx context.Context, asleep *objectfs.FS) error {
-			return asleep.Rename(ctx, "/f", "/g")
-		}},
+	for _, one := range []struct{ name, old string }{
+		{"/f", "old"},
+		{"/f.filepart", text(3 * partSize)}, // a finished upload
 	} {
-		for _, newer := range []string{"newer", long} {
-			for call, reached := 1, true; reached; call++ {
-				for _, after := range []bool{false, true} {
-					b := newBench(t)
-					b.put("/f", "old")
-					old, err := b.fs.Stat(t.Context(), "/f")
-					b.must(err)
-					ctx := server.WithCondition(t.Context(), func(now fs.FileInfo) error {
-						if now.Size() != old.Size() {
-							return errNewer
-						}
-						return nil
-					})
-					bucket := &faulty{Bucket: b.bucket, broken: call, after: after, sleep: func() {
-						if u, err := b.state.Find(ctx, "f"); err == nil {
-							b.must(b.state.Unlock(ctx, u, false)) // as others do with a dead one's
-						}
-						b.put("/f", newer)
-					}}
-					said := one.do(ctx, b.serve(bucket))
-					if reached = bucket.name != ""; !reached {
-						b.must(said)
-						b.missing("/f")
-						continue
-					}
-					if got, err := b.get("/f"); got != newer {
-						t.Errorf("%s, asleep at call %d, %s (after: %v): %d bytes are there, %v; it "+
-							"says %v", one.name, call, bucket.name, after, len(got), err, said)
+		for _, newer := range []string{"newer", text(4 * partSize)} {
+			for _, moved := range []bool{false, true} {
+				for call, reached := 1, true; reached; call++ {
+					for _, after := range []bool{false, true} {
+						reached = sleepBeforeRemoval(t, one.name, one.old, newer, moved, call, after)
 					}
 				}
 			}
 		}
 	}
+}
+
+// sleepBeforeRemoval has the server sleep at a call of the bucket, before it or after it, and
+// reports whether there is such a call.
+func sleepBeforeRemoval(t *testing.T, name, old, newer string, moved bool, call int,
+	after bool) (reached bool) {
+	b := newBench(t)
+	b.put(name, old)
+	ctx := server.WithCondition(t.Context(), func(now fs.FileInfo) error {
+		if now.Size() != int64(len(old)) {
+			return errors.New("it is a newer one")
+		}
+		return nil
+	})
+	bucket := &faulty{Bucket: b.bucket, broken: call, after: after, sleep: func() {
+		if u, err := b.state.Find(ctx, name[1:]); err == nil {
+			b.must(b.state.Unlock(ctx, u, u.ID != "")) // as others do with a dead one's
+		}
+		b.put(name, newer)
+	}}
+	asleep := b.serve(bucket)
+	var said error
+	if moved {
+		said = asleep.Rename(ctx, name, "/g")
+	} else {
+		said = asleep.Remove(ctx, name)
+	}
+	if bucket.name == "" {
+		b.must(said)
+		b.missing(name)
+		return false
+	}
+	err := b.fs.PosixRename(t.Context(), name, "/f") // a finished upload cannot be read before
+	if got, _ := b.get("/f"); err != nil || got != newer {
+		t.Errorf("%s, moved: %t, asleep at call %d, %s (after: %t): %d bytes are there, %v; it says "+
+			"%v", name, moved, call, bucket.name, after, len(got), err, said)
+	}
+	return true
 }
 
 // TestHeldUpRemoval: the request that deletes a file is held up until somebody else has been given

@@ -112,11 +112,16 @@ func (f *FS) findDirectory(ctx context.Context, key string) error {
 	if key == f.prefix {
 		return nil
 	}
-	page, err := f.bucket.List(ctx, Query{Prefix: strings.TrimSuffix(key, "/") + "/", Max: 1})
-	if err == nil && len(page.Objects) == 0 {
-		err = fs.ErrNotExist
+	below := Query{Prefix: strings.TrimSuffix(key, "/") + "/", Max: 1}
+	for page, err := range f.pages(ctx, below) {
+		if err == errNoProgress {
+			break
+		}
+		if err != nil || len(page.Objects) > 0 {
+			return err
+		}
 	}
-	return err
+	return fs.ErrNotExist
 }
 
 // statFinished describes an object, a directory, or an upload that its client has closed.

@@ -79,13 +79,14 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 
 // empty returns an error if a directory holds anything but its marker.
 func (f *FS) empty(ctx context.Context, dir string) error {
-	page, err := f.bucket.List(ctx, Query{Prefix: dir, Max: 2})
-	if err != nil {
-		return err
-	}
-	for _, o := range page.Objects {
-		if o.Key != dir {
-			return errNotEmpty
+	for page, err := range f.pages(ctx, Query{Prefix: dir, Max: 2}) {
+		if err != nil {
+			return err
+		}
+		for _, o := range page.Objects {
+			if o.Key != dir {
+				return errNotEmpty
+			}
 		}
 	}
 	waiting, err := f.uploads(ctx, dir, false)
@@ -102,7 +103,7 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 	i, err := f.findStored(ctx, key)
 	switch {
 	case absent(err):
-		return f.removeUpload(ctx, key)
+		return f.removeUpload(ctx, key, server.Condition(ctx))
 	case err != nil:
 		return err
 	case i.dir:
@@ -148,15 +149,15 @@ func (f *FS) statIf(ctx context.Context, key string) (*info, error) {
 // dropUpload removes the upload pending at a name, if there is one that no session writes to: the
 // name was removed, or given to another file.
 func (f *FS) dropUpload(ctx context.Context, key string) error {
-	err := f.removeUpload(ctx, key)
+	err := f.removeUpload(ctx, key, nil)
 	if absent(err) || errors.Is(err, ErrLocked) {
 		return nil
 	}
 	return err
 }
 
-// removeUpload removes a pending upload.
-func (f *FS) removeUpload(ctx context.Context, key string) error {
+// removeUpload removes a pending upload, if a condition holds for it.
+func (f *FS) removeUpload(ctx context.Context, key string, when func(fs.FileInfo) error) error {
 	if _, err := f.state.Find(ctx, key); err != nil {
 		return err
 	}
@@ -164,7 +165,22 @@ func (f *FS) removeUpload(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.holds(ctx, u, when); err != nil {
+		return errors.Join(err, f.state.Unlock(ctx, u, u.ID != ""))
+	}
 	return f.dropLocked(ctx, u)
+}
+
+// holds returns an error if there is a condition, and it does not hold for an upload.
+func (f *FS) holds(ctx context.Context, u Upload, when func(fs.FileInfo) error) error {
+	if when == nil {
+		return nil
+	}
+	i, err := f.describeUpload(ctx, u)
+	if err == nil {
+		err = when(i)
+	}
+	return err
 }
 
 // dropLocked removes a pending upload whose lock it releases.

@@ -18,6 +18,7 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/retention"
+	"github.com/usftp/usftp/service/internal/store"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -430,5 +431,13 @@ func TestRulesNeedASystem(t *testing.T) {
 	objects.Folders = append(objects.Folders, site.Folder{Path: "/d", Root: "/srv/d"})
 	if key, _ := keptIn(&objects, false); key != "folders" {
 		t.Errorf("a directory in object storage: %q", key)
+	}
+	groups := map[string]*groupTable{"g": {Root: "/srv/%u", Folders: []folderTable{
+		{Path: pathText{checked{"/in"}}}}}}
+	for _, can := range []bool{true, false} {
+		_, err := storedUser(&store.User{Name: "ann", Group: "g"}, groups, can)
+		if (err == nil) != can {
+			t.Errorf("a user of the store, links are kept in: %t: %v", can, err)
+		}
 	}
 }

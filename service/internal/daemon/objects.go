@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"time"
@@ -52,7 +54,7 @@ type objects struct {
 	memory  *objectfs.Memory
 	log     *slog.Logger
 	sweeper *sweeper
-	buckets map[string]*bucket
+	buckets map[string]*bucket // by names, and by roots that the keys are not for
 }
 
 // bucket is a bucket that was tried.
@@ -87,18 +89,23 @@ func (o *objects) open(ctx context.Context, root string) (server.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := o.buckets[name]
+	b := cmp.Or(o.buckets[name], o.buckets[root])
 	if b == nil || b.failed != nil && time.Since(b.tried) > tryAgain {
 		b = o.try(ctx, name, prefix)
+		if errors.Is(b.failed, fs.ErrPermission) {
+			name = root // the keys may be for other prefixes
+		}
 		o.buckets[name] = b
 	}
 	if b.failed != nil {
 		return nil, b.failed
 	}
-	files := objectfs.New(b, &objectfs.Options{Prefix: prefix, State: b.state, Memory: o.memory,
-		RefuseModes: o.storage.refuseModes})
-	o.sweeper.add(files)
-	return files, nil
+	options := &objectfs.Options{Prefix: prefix, State: b.state, Memory: o.memory,
+		RefuseModes: o.storage.refuseModes}
+	o.sweeper.add(root, func(ctx context.Context, age time.Duration) error {
+		return objectfs.New(b, options).Sweep(ctx, age)
+	})
+	return objectfs.New(b, options), nil
 }
 
 // try tests whether a bucket can be used, below a prefix, since keys may be for that only.

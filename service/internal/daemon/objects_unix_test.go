@@ -6,8 +6,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -349,5 +354,37 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 			t.Errorf("%d bytes were gone on from, %v", r.Resumed, err)
 		}
 		whole(other, data)
+	}
+}
+
+// TestKeysForAPrefix: a root that the keys are not for keeps nobody from another one in the same
+// bucket.
+func TestKeysForAPrefix(t *testing.T) {
+	t.Parallel()
+	endpoint := s3test.Storage(t, "bucket")
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host // which is signed
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.String(), "refused") {
+			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, "<Error><Code>AccessDenied</Code></Error>")
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	o := newObjects(storage{Config: s3bucket.Config{Endpoint: server.URL, Region: "us-east-1",
+		PathStyle: true, AccessKey: s3test.AccessKey, SecretKey: s3test.SecretKey}}, nil,
+		&sweeper{log: slog.New(slog.DiscardHandler)})
+	for _, root := range []string{"s3://bucket/refused", "s3://bucket/ours"} {
+		if _, err := o.open(t.Context(), root); (err == nil) != (root == "s3://bucket/ours") {
+			t.Errorf("%s: %v", root, err)
+		}
 	}
 }

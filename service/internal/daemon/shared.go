@@ -138,7 +138,7 @@ func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
 func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 	groups, _ := made.Templates.(map[string]*groupTable)
 	for _, u := range s.store.Users() {
-		one, err := storedUser(&u, groups)
+		one, err := storedUser(&u, groups, canBeAtomic)
 		for _, root := range one.Roots() {
 			if err == nil && below(root, s.storeName) {
 				err = errServed(s.storeName, root)

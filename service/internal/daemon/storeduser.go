@@ -13,8 +13,10 @@ import (
 	"github.com/usftp/usftp/service/internal/store"
 )
 
-// storedUser returns a user of the store, who may be of a group of the configuration.
-func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account, err error) {
+// storedUser returns a user of the store, who may be of a group of the configuration. can says
+// whether links can be kept in, see keptIn.
+func storedUser(u *store.User, groups map[string]*groupTable, can bool) (one site.Account,
+	err error) {
 	if u.Outsider() {
 		one.Name, one.Admission.Disabled = u.Name, true
 		return one, nil
@@ -54,7 +56,10 @@ func storedUser(u *store.User, groups map[string]*groupTable) (one site.Account,
 	if t.Root == "" {
 		return one, errNoRoot
 	}
-	if one, _, err = t.account(); err != nil {
+	if one, _, err = t.account(); err == nil {
+		_, err = keptIn(&one, can)
+	}
+	if err != nil {
 		return one, err
 	}
 	usePassword(&one, u.Password)

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
-	"slices"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,27 +23,43 @@ type sweeper struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	roots []swept
+	roots map[string]sweep
 }
 
-// swept is a root that keeps abandoned uploads.
-type swept interface {
-	Sweep(ctx context.Context, age time.Duration) error
-}
+// sweep removes the leftovers that are so old from a root.
+type sweep func(ctx context.Context, age time.Duration) error
 
-func (s *sweeper) add(root swept) {
+// add adds a root. Nothing of it may stay open for the sweep: its users may be forgotten.
+func (s *sweeper) add(root string, one sweep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.roots = append(s.roots, root)
+	if s.roots == nil {
+		s.roots = map[string]sweep{}
+	}
+	s.roots[root] = one
 }
 
 // directory opens a root that is a directory, in which uploads appear when they are complete.
 func (s *sweeper) directory(root string) (*osfs.FS, error) {
 	files, err := osfs.NewAtomic(root)
 	if err == nil {
-		s.add(files)
+		s.add(root, func(ctx context.Context, age time.Duration) error {
+			return sweepDirectory(ctx, root, age)
+		})
 	}
 	return files, err
+}
+
+func sweepDirectory(ctx context.Context, root string, age time.Duration) error {
+	files, err := osfs.NewAtomic(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	return files.Sweep(ctx, age)
 }
 
 // run sweeps until ctx ends.
@@ -60,11 +78,11 @@ func (s *sweeper) run(ctx context.Context) {
 
 func (s *sweeper) once(ctx context.Context, age time.Duration) {
 	s.mu.Lock()
-	roots := slices.Clone(s.roots)
+	roots := maps.Clone(s.roots)
 	s.mu.Unlock()
-	for _, root := range roots {
-		if err := root.Sweep(ctx, age); err != nil && ctx.Err() == nil {
-			s.log.Warn("old uploads are not removed", "error", err)
+	for root, one := range roots {
+		if err := one(ctx, age); err != nil && ctx.Err() == nil {
+			s.log.Warn("old uploads are not removed", "root", root, "error", err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -186,7 +187,8 @@ func (u *newUser) complete(ctx context.Context, a *ui.App,
 	if err := checkName(u.Name); err != nil {
 		return err
 	}
-	if u.QuotaFiles < 0 || u.Sessions < 0 || u.Sessions > 1<<31-1 {
+	if u.QuotaFiles < 0 || u.QuotaFiles > math.MaxUint32 || u.Sessions < 0 ||
+		u.Sessions > math.MaxInt32 {
 		return errors.New("a number cannot be negative, nor that large")
 	}
 	for _, size := range []struct {
@@ -249,7 +251,7 @@ func (u *newUser) checkWith(groups map[string]*groupTable) (err error) {
 			return err
 		}
 	}
-	one, err := storedUser(&u.User, groups)
+	one, err := storedUser(&u.User, groups, canBeAtomic)
 	if errors.Is(err, errNoRoot) {
 		return errors.New("--root DIRECTORY is missing, or --group of one that has a root")
 	}

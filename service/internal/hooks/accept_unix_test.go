@@ -18,11 +18,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/testenv"
@@ -309,11 +311,20 @@ func TestGuardedObjects(t *testing.T) {
 	s.absent("long")
 
 	// What was checked is not changed piece by piece.
-	if _, err := client.OpenFile("good", os.O_WRONLY, 0); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("opened to be changed: %v", err)
+	for _, flags := range []int{os.O_WRONLY, os.O_RDONLY | os.O_TRUNC} {
+		if _, err := client.OpenFile("good", flags, 0); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("opened with %x: %v", flags, err)
+		}
 	}
 	if err := client.Truncate("good", 5); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("truncated: %v", err)
+	}
+	if got, err := client.ReadFile("good"); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("after that %d bytes came back, %v", len(got), err)
+	}
+	_, err := client.OpenFile("empty", os.O_RDONLY|os.O_CREATE, 0o644)
+	if s.absent("empty"); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("made without being checked: %v", err)
 	}
 	// Nor is one gone on with that was abandoned.
 	other := s.client()
@@ -431,6 +442,22 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 }
 
+// TestHooksOfDifferentSizes: a file that is too long for the first hook is checked by the second,
+// to which much longer ones may go.
+func TestHooksOfDifferentSizes(t *testing.T) {
+	t.Parallel()
+	scanner := fakeClamd(t, func([]byte) string { return "stream: Usftp.Test FOUND\x00" })
+	h := startHooks(t, openStore(t, filepath.Join(t.TempDir(), "store.db")),
+		&Hook{Name: "short", On: []Kind{Accept}, Clamd: "/none", MaxSize: 10, AcceptUnchecked: true},
+		&Hook{Name: "long", On: []Kind{Accept}, Clamd: scanner, MaxSize: 1 << 20})
+	s := serveObjects(t, h)
+	err := s.put(s.client(), "f", make([]byte, 1000))
+	if err == nil || !strings.Contains(err.Error(), "refused by long: Usftp.Test") {
+		t.Errorf("1000 bytes, of which the first hook checks 10: %v", err)
+	}
+	s.absent("f")
+}
+
 // TestGuardNeedsHiding: where files are seen while they are written, nothing could be promised.
 func TestGuardNeedsHiding(t *testing.T) {
 	t.Parallel()
@@ -504,7 +531,7 @@ func TestGuardedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flags := range []int{os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND,
-		os.O_WRONLY | os.O_TRUNC} {
+		os.O_WRONLY | os.O_TRUNC, os.O_RDONLY | os.O_TRUNC} {
 		if _, err := client.OpenFile("good", flags, 0); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("opened with %x: %v", flags, err)
 		}
@@ -561,6 +588,27 @@ func TestGuardedDirectory(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"good", "link", "slow"}) {
 		t.Errorf("in the directory are %q, %v", names, err)
 	}
+}
+
+// TestGuardKeepsNothingOpen: a directory that nobody uses any more is closed, though its files were
+// checked.
+func TestGuardKeepsNothingOpen(t *testing.T) {
+	t.Parallel()
+	h := New([]*Hook{{Name: "clamd", On: []Kind{Accept}, Clamd: "/none"}}, nil,
+		slog.New(slog.DiscardHandler))
+	files, err := osfs.NewAtomic(t.TempDir())
+	if err == nil {
+		_, err = h.Guard("ann", "/", files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := weak.Make(files)
+	until(t, "the directory is free", func() bool {
+		runtime.GC()
+		return at.Value() == nil
+	})
+	runtime.KeepAlive(h)
 }
 
 // until waits for what a server does soon.

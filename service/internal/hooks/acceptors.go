@@ -54,7 +54,7 @@ func (c *acceptCommander) check(ctx context.Context, e *Event, contents *io.Sect
 	cmd.Stdin = contents
 	var said start
 	cmd.Stdout, cmd.Stderr = &said, &said
-	err := cmd.Run()
+	err := run(cmd)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
 		return &refusal{firstLine(said)}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,7 +25,7 @@ func (c *commander) send(ctx context.Context, e *Event) error {
 	cmd.Stdin = bytes.NewReader(append(body, '\n'))
 	var said start
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Run(); err != nil {
+	if err := run(cmd); err != nil {
 		return fmt.Errorf("%s: %w: %q", c.hook.Command[0], err, bytes.TrimSpace(said))
 	}
 	return nil
@@ -34,9 +35,19 @@ func (c *commander) send(ctx context.Context, e *Event) error {
 func command(ctx context.Context, words, environment []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env, cmd.Dir = environment, os.TempDir()
-	cmd.WaitDelay = time.Second // for processes that left the group and keep its output open
+	cmd.WaitDelay = time.Second // for processes that it leaves behind, which keep its output open
 	killGroup(cmd)
 	return cmd
+}
+
+// run runs a command. It has succeeded with exit status 0, also if something that it leaves behind
+// keeps its output open.
+func run(cmd *exec.Cmd) error {
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil
+	}
+	return err
 }
 
 // inherited returns the few variables of the server's own environment that a command gets. The rest

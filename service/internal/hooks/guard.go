@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
@@ -84,6 +86,11 @@ func (g *guard) ask(session context.Context, name string, contents io.ReaderAt, 
 	return nil
 }
 
+// unasked reports whether an OPEN would make or empty a file, and no CLOSE would ask about it.
+func unasked(flags uint32) bool {
+	return flags&wire.OpenWrite == 0 && flags&(wire.OpenCreate|wire.OpenTruncate) != 0
+}
+
 // guardedObjects is guarded object storage.
 type guardedObjects struct {
 	*objectfs.FS
@@ -93,16 +100,17 @@ type guardedObjects struct {
 // Open implements [server.Opener].
 func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
-	if attrs.Has(wire.AttrSize) {
+	if attrs.Has(wire.AttrSize) || unasked(flags) {
 		return nil, errInPlace
 	}
 	file, err := g.FS.Open(ctx, name, flags, attrs)
 	if err != nil || flags&wire.OpenWrite == 0 {
 		return file, err
 	}
+	longest := g.guard.longest()
 	w := &guardedObject{objectWriter: file.(objectWriter), all: g, session: ctx, name: name,
 		appends: flags&wire.OpenAppend != 0,
-		spool:   &spool{budget: &g.guard.gates[0].spooled, most: g.guard.most()}}
+		spool:   &spool{budget: &longest.spooled, most: longest.MaxSize}}
 	info, err := w.Stat()
 	if err == nil && info.Size() > 0 {
 		err = errInPlace // it is stored, or was closed before, or would be resumed
@@ -113,12 +121,11 @@ func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 	return w, nil
 }
 
-// most returns the size of the largest file that any of the hooks checks.
-func (g *guard) most() (most int64) {
-	for _, one := range g.gates {
-		most = max(most, one.MaxSize)
-	}
-	return most
+// longest returns the hook that checks the longest files.
+func (g *guard) longest() *gatekeeper {
+	return slices.MaxFunc(g.gates, func(a, b *gatekeeper) int {
+		return cmp.Compare(a.MaxSize, b.MaxSize)
+	})
 }
 
 // Setstat implements [server.Setstater]: a checked file keeps its length.
@@ -202,6 +209,9 @@ type guardedDirectory struct {
 // contents, and is written where nobody sees it.
 func (g *guardedDirectory) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
+	if unasked(flags) {
+		return nil, errInPlace
+	}
 	if flags&wire.OpenWrite == 0 {
 		return g.FS.Open(ctx, name, flags, attrs)
 	}
@@ -314,17 +324,26 @@ type openFiles struct {
 	all []*guardedFile
 }
 
-// openIn returns the open files of a directory, which all users who see it share.
+// openIn returns the open files of a directory, which all users who see it share. It keeps no
+// directory open.
 func (h *Hooks) openIn(files *osfs.FS) *openFiles {
 	h.guarding.Lock()
 	defer h.guarding.Unlock()
 	if h.open == nil {
-		h.open = map[*osfs.FS]*openFiles{}
+		h.open = map[weak.Pointer[osfs.FS]]*openFiles{}
 	}
-	if h.open[files] == nil {
-		h.open[files] = &openFiles{}
+	at := weak.Make(files)
+	if h.open[at] == nil {
+		h.open[at] = &openFiles{}
+		runtime.AddCleanup(files, h.forget, at)
 	}
-	return h.open[files]
+	return h.open[at]
+}
+
+func (h *Hooks) forget(at weak.Pointer[osfs.FS]) {
+	h.guarding.Lock()
+	defer h.guarding.Unlock()
+	delete(h.open, at)
 }
 
 // add makes w the only writer of its file, if it has none.

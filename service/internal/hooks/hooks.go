@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -57,7 +58,7 @@ type Hooks struct {
 	lost  limited
 
 	guarding sync.Mutex
-	open     map[*osfs.FS]*openFiles
+	open     map[weak.Pointer[osfs.FS]]*openFiles
 
 	// Root returns the root that holds a path of a user, and the path of the folder whose root that
 	// is. It may be changed before Run.

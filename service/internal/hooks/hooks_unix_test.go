@@ -321,6 +321,16 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// TestCommandGoesOn: a command that ends well has been told, although something that it has started
+// goes on.
+func TestCommandGoesOn(t *testing.T) {
+	t.Parallel()
+	c := &commander{&Hook{Command: []string{script(t, "sleep 5 & exit 0")}}}
+	if err := c.send(t.Context(), &Event{ID: "1", Kind: Uploaded}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCommandFails: a command that fails is shown with the start of what it says; one that takes
 // too long is killed with all that it has started.
 func TestCommandFails(t *testing.T) {

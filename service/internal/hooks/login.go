@@ -108,7 +108,7 @@ func (l *LoginHook) run(ctx context.Context, _ string, body []byte) ([]byte, err
 	var said start
 	var answer longest
 	cmd.Stdout, cmd.Stderr = &answer, &said
-	if err := cmd.Run(); err != nil {
+	if err := run(cmd); err != nil {
 		switch {
 		case ctx.Err() != nil:
 			err = ctx.Err()

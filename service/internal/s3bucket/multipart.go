@@ -24,9 +24,10 @@ func (b *Bucket) UploadPart(ctx context.Context, key, id string, number int,
 	if err != nil {
 		return objectfs.Part{}, err
 	}
+	lent := lend(body)
+	defer lent.giveBack()
 	p, err := repeat(ctx, b, func() (minio.ObjectPart, error) {
-		return b.core.PutObjectPart(ctx, b.name, key, id, number,
-			io.NewSectionReader(body.Outer()), body.Size(),
+		return b.core.PutObjectPart(ctx, b.name, key, id, number, lent.reader(), body.Size(),
 			minio.PutObjectPartOptions{DisableContentSha256: true, Sha256Hex: sum})
 	})
 	return objectfs.Part{Number: number, Size: body.Size(), ETag: p.ETag}, err
@@ -62,10 +63,13 @@ func (b *Bucket) Complete(ctx context.Context, key, id string, parts []objectfs.
 	for i, p := range parts {
 		list[i] = minio.CompletePart{PartNumber: p.Number, ETag: p.ETag}
 	}
-	options := b.options(when)
-	options.ServerSideEncryption = nil // set when the upload began
-	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
-		return b.core.CompleteMultipartUpload(ctx, b.name, key, id, list, options)
+	made, err := known(&b.lacks.completions, when, func(when objectfs.Condition) (minio.UploadInfo,
+		error) {
+		options := b.options(when)
+		options.ServerSideEncryption = nil // set when the upload began
+		return repeat(ctx, b, func() (minio.UploadInfo, error) {
+			return b.core.CompleteMultipartUpload(ctx, b.name, key, id, list, options)
+		})
 	})
 	return objectfs.Object{Key: key, ETag: strings.Trim(made.ETag, `"`),
 		Modified: made.LastModified}, err

@@ -2,11 +2,13 @@
 package s3bucket
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -62,6 +64,8 @@ type Bucket struct {
 	patience time.Duration
 
 	misjudges struct{ puts, deletes atomic.Bool } // it refuses If-Match with the right ETag
+
+	lacks struct{ puts, copies, completions atomic.Bool } // conditions
 }
 
 var _ objectfs.Bucket = (*Bucket)(nil)
@@ -239,12 +243,31 @@ func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 		return objectfs.Object{}, err
 	}
 	if when.ETag == "" {
-		return b.put(ctx, key, body, when)
+		return known(&b.lacks.puts, when, func(when objectfs.Condition) (objectfs.Object, error) {
+			return b.put(ctx, key, body, when)
+		})
 	}
 	return matching(ctx, b, &b.misjudges.puts, key, when.ETag,
 		func(when objectfs.Condition) (objectfs.Object, error) {
 			return b.put(ctx, key, body, when)
 		})
+}
+
+// known makes a change, without its condition if the storage says that it has no implementation of
+// that.
+func known[T any](lacks *atomic.Bool, when objectfs.Condition,
+	change func(when objectfs.Condition) (T, error)) (made T, err error) {
+	if !lacks.Load() {
+		made, err = change(when)
+		if failed, ok := errors.AsType[*explained](err); !ok || failed.code != "NotImplemented" ||
+			when == (objectfs.Condition{}) {
+			return made, err
+		}
+	}
+	if made, err = change(objectfs.Condition{}); err == nil {
+		lacks.Store(true)
+	}
+	return made, err
 }
 
 // matching makes a change if the object has this ETag. Ceph's gateway refuses If-Match of PUT with
@@ -277,9 +300,11 @@ func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
 	if err != nil {
 		return objectfs.Object{}, err
 	}
+	lent := lend(body)
+	defer lent.giveBack()
 	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
-		return b.core.PutObject(ctx, b.name, key, io.NewSectionReader(body.Outer()), body.Size(),
-			"", sum, b.options(when))
+		return b.core.PutObject(ctx, b.name, key, lent.reader(), body.Size(), "", sum,
+			b.options(when))
 	})
 	return objectfs.Object{Key: key, Size: body.Size(), ETag: made.ETag, Modified: time.Now()},
 		err
@@ -342,7 +367,36 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Header.Set("If-Match", etag)
 	}
-	return c.RoundTripper.RoundTrip(r)
+	answer, err := c.RoundTripper.RoundTrip(r)
+	if err == nil && answer.StatusCode == http.StatusOK && r.Header.Get("X-Amz-Copy-Source") != "" {
+		revealError(answer)
+	}
+	return answer, err
+}
+
+// revealError gives the answer to a copy the status of a failure if its body is an error. The
+// storage begins to answer before it has copied a long object, and minio-go looks only at the
+// status.
+func revealError(answer *http.Response) {
+	var seen bytes.Buffer
+	decoder := xml.NewDecoder(io.TeeReader(answer.Body, &seen))
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			break
+		}
+		if start, ok := token.(xml.StartElement); ok {
+			if start.Name.Local == "Error" {
+				answer.StatusCode = http.StatusInternalServerError
+				answer.Status = http.StatusText(answer.StatusCode)
+			}
+			break
+		}
+	}
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(&seen, answer.Body), answer.Body}
 }
 
 // List implements [objectfs.Bucket].
@@ -409,17 +463,20 @@ func (b *Bucket) conditions(etag string, when objectfs.Condition) map[string]str
 // Copy implements [objectfs.Bucket].
 func (b *Bucket) Copy(ctx context.Context, from, etag, to string,
 	when objectfs.Condition) (objectfs.Object, error) {
-	headers := b.conditions(etag, when)
+	sse := http.Header{}
 	if b.sse != nil {
-		header := http.Header{}
-		b.sse.Marshal(header)
-		for name := range header {
-			headers[name] = header.Get(name)
-		}
+		b.sse.Marshal(sse)
 	}
-	made, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
-		return b.core.CopyObject(ctx, b.name, from, b.name, to, headers, minio.CopySrcOptions{},
-			minio.PutObjectOptions{})
+	made, err := known(&b.lacks.copies, when, func(when objectfs.Condition) (minio.ObjectInfo,
+		error) {
+		headers := b.conditions(etag, when)
+		for name := range sse {
+			headers[name] = sse.Get(name)
+		}
+		return repeat(ctx, b, func() (minio.ObjectInfo, error) {
+			return b.core.CopyObject(ctx, b.name, from, b.name, to, headers,
+				minio.CopySrcOptions{}, minio.PutObjectOptions{})
+		})
 	})
 	if err != nil {
 		return objectfs.Object{}, err

@@ -1,20 +1,26 @@
 package s3bucket
 
 import (
+	"bufio"
 	"crypto/aes"
 	"crypto/cipher"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -423,5 +429,136 @@ func TestAnotherIsSent(t *testing.T) {
 		}
 		f.Close()
 		server.Close()
+	}
+}
+
+// TestFailedCopy: storage begins to answer a copy well, and then an error comes. The file keeps the
+// name that it has.
+func TestFailedCopy(t *testing.T) {
+	var removed atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("X-Amz-Copy-Source") != "":
+			io.WriteString(w, xml.Header+"\n\n<Error><Code>InternalError</Code></Error>")
+		case r.Method == http.MethodDelete:
+			removed.Store(true)
+		case r.Method == http.MethodGet:
+			io.WriteString(w, xml.Header+"<ListBucketResult/>")
+		case r.URL.Path == "/bucket/f":
+			w.Header().Set("ETag", `"old"`)
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(server.Close)
+	impatient := config(server.URL)
+	impatient.Patience = time.Millisecond
+	b, err := New("bucket", impatient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := objectfs.New(b, nil).Rename(t.Context(), "/f", "/g"); err == nil || removed.Load() {
+		t.Errorf("renamed: %v; the old name is removed: %t", err, removed.Load())
+	}
+	if p, err := b.CopyPart(t.Context(), "g", "id", 1, "f", "old", 0, 3); err == nil {
+		t.Errorf("copied as a part: %+v", p)
+	}
+}
+
+// TestBodiesAreGivenBack: storage answers before it has read what it is sent, and then reads on.
+// The owner of the body has it back with the answer.
+func TestBodiesAreGivenBack(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{}, 1)
+	address := testenv.Listen(t, func(conn net.Conn) {
+		defer func() { ended <- struct{}{} }()
+		defer conn.Close()
+		r := bufio.NewReader(conn)
+		if _, err := http.ReadRequest(r); err != nil {
+			return
+		}
+		const denied = "<Error><Code>AccessDenied</Code></Error>"
+		fmt.Fprintf(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n%s", len(denied),
+			denied)
+		io.Copy(io.Discard, r)
+	})
+	unsigned := config("http://" + address.String())
+	unsigned.Unsigned = true
+	b, err := New("bucket", unsigned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, send := range map[string]func(body *io.SectionReader) error{
+		"Put": func(body *io.SectionReader) error {
+			_, err := b.Put(t.Context(), "key", body, objectfs.Condition{})
+			return err
+		},
+		"UploadPart": func(body *io.SectionReader) error {
+			_, err := b.UploadPart(t.Context(), "key", "id", 1, body)
+			return err
+		},
+	} {
+		var body owned
+		if err := send(io.NewSectionReader(&body, 0, 1<<32)); !errors.Is(err, fs.ErrPermission) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		body.back.Store(true)
+		<-ended
+		if body.late.Load() {
+			t.Errorf("%s: the body is read after the answer", name)
+		}
+	}
+}
+
+// owned is a long body that notices when it is read after it was given back.
+type owned struct{ back, late atomic.Bool }
+
+func (o *owned) ReadAt(p []byte, _ int64) (int, error) {
+	if o.back.Load() {
+		o.late.Store(true)
+	}
+	return len(p), nil
+}
+
+// TestConditionsNotImplemented: storage that has no conditions for what makes an object, and says
+// so, is used as storage that ignores them.
+func TestConditionsNotImplemented(t *testing.T) {
+	t.Parallel()
+	target, err := url.Parse(s3test.Storage(t, "bucket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host // which is signed
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-None-Match") != "" || r.Header.Get("If-Match") != "" &&
+			r.Method != http.MethodGet {
+			io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusNotImplemented)
+			io.WriteString(w, "<Error><Code>NotImplemented</Code></Error>")
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	b, err := New("bucket", config(server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unchecked, err := objectfs.Probe(t.Context(), b, "")
+	if err != nil || len(unchecked) == 0 {
+		t.Errorf("unchecked: %q, %v", unchecked, err)
+	}
+	u := &user{t, objectfs.New(b, nil)}
+	for _, size := range []int{10, 6 << 20} {
+		for range 2 {
+			u.put("/f", text(size))
+		}
+		u.must(u.fs.Rename(t.Context(), "/f", "/g"))
+		u.holds("/g", text(size))
+		u.must(u.fs.Remove(t.Context(), "/g"))
 	}
 }

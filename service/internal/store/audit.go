@@ -48,7 +48,7 @@ const (
 
 	// recordsAtOnce is how many records a statement reads or writes; it writes fewer if they have
 	// bytesAtOnce.
-	recordsAtOnce = 500
+	recordsAtOnce = rowsAtOnce
 	bytesAtOnce   = 256 << 10
 
 	// removedAtOnce is how many old records a statement removes, and mostRemoved how many such
@@ -234,21 +234,13 @@ func (r *trail) write(ctx context.Context, s *Store, records []unwritten) error 
 	if err := r.clock.keep(ctx, s); err != nil {
 		return err
 	}
-	var b strings.Builder
-	b.WriteString(`INSERT INTO audit (id, made, name, record) VALUES `)
-	args := make([]any, 0, 4*len(records))
+	rows := make([][]any, len(records))
 	for i, one := range records {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		n := 4 * i
-		fmt.Fprintf(&b, "($%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4)
-		args = append(args, one.id, r.clock.at(one.made), one.user, one.text)
+		rows[i] = []any{one.id, r.clock.at(one.made), one.user, one.text}
 	}
-	b.WriteString(` ON CONFLICT (id) DO NOTHING`)
 	return s.doOne(ctx, func(t tx) error {
-		_, err := t.exec(b.String(), args...)
-		return err
+		return t.insert(`audit (id, made, name, record)`, `(?, ?, ?, ?)`,
+			`ON CONFLICT (id) DO NOTHING`, rows)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -169,6 +170,36 @@ func (t tx) exec(statement string, args ...any) (rows int64, err error) {
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+// rowsAtOnce is how many rows a statement inserts. With a statement for each row, a transaction
+// about thousands would not end in time.
+const rowsAtOnce = 500
+
+// insert inserts rows. row has their values, with a ? for each argument.
+func (t tx) insert(into, row, onConflict string, rows [][]any) error {
+	for some := range slices.Chunk(rows, rowsAtOnce) {
+		var values strings.Builder
+		var args []any
+		for i, one := range some {
+			if i > 0 {
+				values.WriteString(", ")
+			}
+			next := len(args)
+			args = append(args, one...)
+			for j, text := range strings.Split(row, "?") {
+				if j > 0 {
+					fmt.Fprintf(&values, "$%d", next+j)
+				}
+				values.WriteString(text)
+			}
+		}
+		if _, err := t.exec(`INSERT INTO `+into+` VALUES `+values.String()+` `+onConflict,
+			args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // one reads a row; found is false if there is none.

@@ -73,12 +73,13 @@ func (m *movers) share(ctx context.Context) {
 	}
 	nodes := map[string]int64{}
 	err := m.store.do(ctx, func(t tx) error {
+		var rows [][]any
 		for _, name := range slices.Sorted(maps.Keys(moving)) {
-			if _, err := t.exec(`INSERT INTO movers (name, node, seen) VALUES ($1, $2, @now)
-				ON CONFLICT (name, node) DO UPDATE SET seen = @now`, name,
-				m.store.node); err != nil {
-				return err
-			}
+			rows = append(rows, []any{name, m.store.node})
+		}
+		if err := t.insert(`movers (name, node, seen)`, `(?, ?, @now)`,
+			`ON CONFLICT (name, node) DO UPDATE SET seen = excluded.seen`, rows); err != nil {
+			return err
 		}
 		var name string
 		var count int64

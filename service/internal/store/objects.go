@@ -30,10 +30,16 @@ func (s *Store) Objects(bucket string) objectfs.State { return objects{s, bucket
 type rights struct {
 	mu    sync.Mutex
 	held  map[right]int
-	since map[right]int // the life of this node in which the store gave them
+	since map[right]grant // the last that the store gave
 }
 
 type right struct{ bucket, name string }
+
+// grant is the fencing number of a lock, and the life of this node in which the store gave it.
+type grant struct {
+	fence int64
+	life  int
+}
 
 func (r *rights) add(one right, n int) {
 	r.mu.Lock()
@@ -47,22 +53,23 @@ func (r *rights) add(one right, n int) {
 	}
 }
 
-// got records that the store has given a lock, in a life of this node.
-func (r *rights) got(one right, life int) {
+// got records that the store has given a lock.
+func (r *rights) got(one right, given grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.since == nil {
-		r.since = map[right]int{}
+		r.since = map[right]grant{}
 	}
-	r.since[one] = life
+	r.since[one] = given
 }
 
-// life returns the life of this node in which the store gave a lock.
-func (r *rights) life(one right) (life int, ok bool) {
+// life returns the life of this node in which the store gave a lock, unless it has given another
+// one since.
+func (r *rights) life(one right, fence int64) (life int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	life, ok = r.since[one]
-	return life, ok
+	given, ok := r.since[one]
+	return given.life, ok && given.fence == fence
 }
 
 func (r *rights) has(one right) bool {
@@ -142,7 +149,7 @@ func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error)
 		o.store.rights.add(one, -1)
 		return objectfs.Upload{}, refused(err)
 	}
-	o.store.rights.got(one, life)
+	o.store.rights.got(one, grant{r.Fence, life})
 	return r.upload(name), nil
 }
 
@@ -179,7 +186,7 @@ func (o objects) write(t tx, u objectfs.Upload, node string) (rows int64, err er
 // Confirm implements [objectfs.State]. Others can take a lock of this node only if they have heard
 // no sign of life for long; the store need not be asked if they have heard one lately.
 func (o objects) Confirm(ctx context.Context, u objectfs.Upload) error {
-	life, ok := o.store.rights.life(right{o.bucket, u.Name})
+	life, ok := o.store.rights.life(right{o.bucket, u.Name}, u.Fence)
 	if ok && o.store.signs.still(life, o.store.times.dead) && !o.store.Down() {
 		return nil
 	}

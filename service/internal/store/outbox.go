@@ -35,6 +35,9 @@ const (
 	// mostUnsent is how many messages a node keeps in memory while the store is down.
 	mostUnsent = 10_000
 
+	// endedAtOnce is how many outcomes a transaction stores, with a statement or more for each.
+	endedAtOnce = 100
+
 	// mostDead is how many dead letters are kept, and longestDead how long.
 	mostDead    = 100_000
 	longestDead = 30 * 24 * time.Hour
@@ -106,14 +109,12 @@ func (o *outbox) room(messages []Message) error {
 
 // insert puts messages into the outbox. node is the node that announces them, or "".
 func insert(t tx, node string, messages []Message) error {
-	for _, m := range messages {
-		if _, err := t.exec(`INSERT INTO outbox (id, made, until, event, hook, node)
-			VALUES ($1, @now, @now, $2, $3, $4) ON CONFLICT (id) DO NOTHING`, m.ID, m.Event, m.Hook,
-			node); err != nil {
-			return err
-		}
+	rows := make([][]any, len(messages))
+	for i, m := range messages {
+		rows[i] = []any{m.ID, m.Event, m.Hook, node, number(m.Unsure)}
 	}
-	return nil
+	return t.insert(`outbox (id, made, until, event, hook, node, unsure)`,
+		`(?, @now, @now, ?, ?, ?, ?)`, `ON CONFLICT (id) DO NOTHING`, rows)
 }
 
 // Post puts events that have happened into the outbox. While the store is down they wait in the
@@ -155,6 +156,9 @@ func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(Out
 		parts[i].Message = named[i]
 	}
 	if err := s.do(ctx, func(t tx) error { return insert(t, s.node, named) }); err != nil {
+		if err != ErrDown { // they may be there all the same
+			s.outbox.missed(parts)
+		}
 		return nil, err
 	}
 	return func(outcome Outcome) {
@@ -162,13 +166,18 @@ func (s *Store) Announce(ctx context.Context, messages ...Message) (end func(Out
 			parts[i].outcome = outcome
 		}
 		if s.do(context.WithoutCancel(ctx), func(t tx) error { return s.settle(t, parts) }) != nil {
-			s.outbox.mu.Lock()
-			defer s.outbox.mu.Unlock()
-			s.outbox.ended = append(s.outbox.ended, parts...)
+			s.outbox.missed(parts)
 			return
 		}
 		s.outbox.wake()
 	}, nil
+}
+
+// missed keeps outcomes that the store has not heard of.
+func (o *outbox) missed(parts []endedPart) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = append(o.ended, parts...)
 }
 
 // settle stores the outcomes of announced changes. If others took this node for dead meanwhile, a
@@ -184,7 +193,7 @@ func (s *Store) settle(t tx, parts []endedPart) error {
 		rows, err := t.exec(`UPDATE outbox SET node = '', until = @now, unsure = $3
 			WHERE id = $1 AND node = $2`, p.ID, s.node, number(p.outcome == Unsure))
 		if err == nil && rows == 0 {
-			err = again(t, p.Message)
+			err = again(t, p)
 		}
 		if err != nil {
 			return err
@@ -195,30 +204,33 @@ func (s *Store) settle(t tx, parts []endedPart) error {
 
 // again posts a message once more that others took for a dead node's, unless the store has already
 // heard that its change was made.
-func again(t tx, m Message) error {
+func again(t tx, p endedPart) error {
 	unsure := int64(1)
-	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{m.ID},
+	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{p.ID},
 		&unsure); err != nil || unsure == 0 {
 		return err
 	}
-	m.ID += "-2"
+	m := p.Message
+	m.ID, m.Unsure = m.ID+"-2", p.outcome == Unsure
 	return insert(t, "", []Message{m})
 }
 
-// flush writes the messages and outcomes that the store missed while it was down.
+// flush writes the messages and outcomes that the store missed while it was down, some in each
+// transaction: one with all of them may not end in time.
 func (o *outbox) flush(ctx context.Context, s *Store) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.unsent)+len(o.ended) == 0 {
-		return
-	}
-	if s.do(ctx, func(t tx) error {
-		if err := s.settle(t, o.ended); err != nil {
-			return err
+	for len(o.unsent)+len(o.ended) > 0 {
+		unsent, ended := min(len(o.unsent), rowsAtOnce), min(len(o.ended), endedAtOnce)
+		if s.do(ctx, func(t tx) error {
+			if err := s.settle(t, o.ended[:ended]); err != nil {
+				return err
+			}
+			return insert(t, "", o.unsent[:unsent])
+		}) != nil {
+			return
 		}
-		return insert(t, "", o.unsent)
-	}) == nil {
-		o.unsent, o.ended = nil, nil
+		o.unsent, o.ended = slices.Delete(o.unsent, 0, unsent), slices.Delete(o.ended, 0, ended)
 		o.wake()
 	}
 }

@@ -3,8 +3,12 @@
 package store
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -170,21 +174,23 @@ func testAnnounced(t *testing.T, name string) {
 	}
 
 	// A node that is only taken for dead makes the change later: then it is told again.
-	slow := announce("slow")
-	must(t, two.do(t.Context(), func(t tx) error {
-		if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, one.node); err != nil {
-			return err
+	for outcome, unsure := range map[Outcome]bool{Made: false, Unsure: true} {
+		slow := announce("slow")
+		must(t, two.do(t.Context(), func(t tx) error {
+			if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, one.node); err != nil {
+				return err
+			}
+			return adopt(t)
+		}))
+		early := take(t, two, "h")
+		if early.Event != "slow" || !early.Unsure {
+			t.Errorf("early: %+v", early)
 		}
-		return adopt(t)
-	}))
-	early := take(t, two, "h")
-	if early.Event != "slow" || !early.Unsure {
-		t.Errorf("early: %+v", early)
-	}
-	must(t, two.Delivered(t.Context(), early))
-	slow(Made)
-	if m := take(t, two, "h"); m.Event != "slow" || m.Unsure || m.ID == early.ID {
-		t.Errorf("late: %+v", m)
+		must(t, two.Delivered(t.Context(), early))
+		slow(outcome)
+		if m := take(t, two, "h"); m.Event != "slow" || m.Unsure != unsure || m.ID == early.ID {
+			t.Errorf("late: %+v, want unsure: %t", m, unsure)
+		}
 	}
 	eventually(t, "the node is back", func() bool {
 		found := false
@@ -243,5 +249,52 @@ func testOutboxInAnOutage(t *testing.T, name string) {
 	err = s.Post(t.Context(), Message{Hook: "h"})
 	if _, also := s.Announce(t.Context(), Message{Hook: "h"}); err != ErrFull || also != ErrFull {
 		t.Errorf("one more than may wait: %v, %v", err, also)
+	}
+}
+
+// lossy is a database whose answer to a COMMIT is lost.
+type lossy struct {
+	database driver.Driver
+	name     string
+}
+
+func (l *lossy) Driver() driver.Driver { return l.database }
+
+func (l *lossy) Connect(context.Context) (driver.Conn, error) {
+	conn, err := l.database.Open(l.name)
+	return lossyConn{conn}, err
+}
+
+type lossyConn struct{ driver.Conn }
+
+func (c lossyConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	begun, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+	return lossyTx{begun}, err
+}
+
+type lossyTx struct{ driver.Tx }
+
+func (l lossyTx) Commit() error {
+	return errors.Join(l.Tx.Commit(), errors.New("the connection is lost"))
+}
+
+// TestRefusedForALostAnswer: a change that was refused because the store did not answer is not
+// announced in the end, although the store has heard of it.
+func TestRefusedForALostAnswer(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "store.db")
+	s := silentNode(t, name)
+	sound := s.db.DB
+	s.db.DB = sql.OpenDB(&lossy{s.db.Driver(), name})
+	_, err := s.Announce(t.Context(), Message{Hook: "h", Event: "refused"})
+	s.db.DB.Close()
+	s.db.DB = sound
+	s.up()
+	if n := s.count(t, `SELECT count(*) FROM outbox`); err == nil || n != 1 {
+		t.Fatalf("announced: %v; the store has %d", err, n)
+	}
+	s.outbox.flush(t.Context(), s)
+	if n := s.count(t, `SELECT count(*) FROM outbox`); n != 0 {
+		t.Errorf("the store still has %d events that did not happen", n)
 	}
 }

@@ -328,36 +328,37 @@ func (q *quotas) read(t tx) error {
 	return err
 }
 
-// write stores this node's leases: others may have taken it for dead, and ended them.
+// write stores this node's leases: others may have taken it for dead, and ended them. Where it
+// holds nothing it needs none.
 func (q *quotas) write(t tx) error {
+	var rows [][]any
 	for _, a := range q.list() {
 		a.mu.Lock()
-		leased := a.leased
+		if a.leased = a.leased && (a.uncertain() || len(a.asking) > 0); a.leased {
+			rows = append(rows, []any{a.tree, q.store.node})
+		}
 		a.mu.Unlock()
-		if !leased {
-			continue
-		}
-		if _, err := t.exec(`INSERT INTO leases (tree, node) VALUES ($1, $2)
-			ON CONFLICT (tree, node) DO NOTHING`, a.tree, q.store.node); err != nil {
-			return err
-		}
 	}
-	return nil
+	return t.insert(`leases (tree, node)`, `(?, ?)`, `ON CONFLICT (tree, node) DO NOTHING`, rows)
 }
+
+// uncertain reports whether the store's total would be wrong if this node ended now. The caller
+// holds the lock.
+func (a *Account) uncertain() bool { return a.doubt || a.spare != (amount{}) }
 
 // end gives the leases back. Trees whose count may be wrong are counted again.
 func (q *quotas) end(t tx) error {
 	for _, a := range q.list() {
 		a.mu.Lock()
-		leased := a.leased && !a.doubt && a.spare == (amount{})
+		uncertain := a.uncertain()
 		a.mu.Unlock()
-		if !leased {
+		if !uncertain {
 			continue
 		}
-		if _, err := t.exec(`DELETE FROM leases WHERE tree = $1 AND node = $2`, a.tree,
-			q.store.node); err != nil {
+		if _, err := t.exec(`UPDATE quotas SET counted = 0 WHERE tree = $1`, a.tree); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := t.exec(`DELETE FROM leases WHERE node = $1`, q.store.node)
+	return err
 }

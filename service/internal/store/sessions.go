@@ -194,33 +194,34 @@ func (s *sessions) write(t tx) error {
 		}
 	}
 	s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(used)) { // in one order everywhere, against deadlocks
-		if _, err := t.exec(`INSERT INTO places (name, used) VALUES ($1, $2)
-			ON CONFLICT (name) DO UPDATE SET used = places.used + $2`, name,
-			used[name]); err != nil {
-			return err
-		}
-		if _, err := t.exec(`INSERT INTO sessions (name, node, used) VALUES ($1, $2, $3)`, name,
-			s.store.node, used[name]); err != nil {
-			return err
-		}
+	if err := changePlaces(t, used); err != nil {
+		return err
 	}
-	return nil
+	var rows [][]any
+	for name, n := range used {
+		rows = append(rows, []any{name, s.store.node, n})
+	}
+	return t.insert(`sessions (name, node, used)`, `(?, ?, ?)`, ``, rows)
+}
+
+// changePlaces changes the counts of all sessions of users, in one order everywhere, against
+// deadlocks.
+func changePlaces(t tx, more map[string]int64) error {
+	var rows [][]any
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		rows = append(rows, []any{name, more[name]})
+	}
+	return t.insert(`places (name, used)`, `(?, ?)`,
+		`ON CONFLICT (name) DO UPDATE SET used = places.used + excluded.used`, rows)
 }
 
 // forgetSessions frees the places of a node. It frees the rows that it has deleted, not rows read
 // before: the node may be alive, and one of its sessions may end meanwhile.
 func forgetSessions(t tx, node string) error {
-	freed, name, used := map[string]int64{}, "", int64(0)
+	more, name, used := map[string]int64{}, "", int64(0)
 	if err := t.each(`DELETE FROM sessions WHERE node = $1 RETURNING name, used`, []any{node},
-		[]any{&name, &used}, func() { freed[name] = used }); err != nil {
+		[]any{&name, &used}, func() { more[name] = -used }); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(freed)) {
-		if _, err := t.exec(`UPDATE places SET used = used - $2 WHERE name = $1`, name,
-			freed[name]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return changePlaces(t, more)
 }

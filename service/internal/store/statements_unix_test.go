@@ -132,11 +132,16 @@ func testConfirm(t *testing.T, name string) {
 	mine := lock(t, one.Objects("b"), "f")
 	must(t, one.Objects("b").Confirm(ctx, mine))
 	two := node(t, name)
+	var theirs objectfs.Upload
 	eventually(t, "the silent node is dead", func() bool {
-		_, err := two.Objects("b").Lock(ctx, "f")
+		theirs, err = two.Objects("b").Lock(ctx, "f")
 		return err == nil
 	})
 	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
 	must(t, one.live(ctx, one.do))
+	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
+	// Nor does it have the right again that another of its sessions gets.
+	must(t, two.Objects("b").Unlock(ctx, theirs, false))
+	must(t, one.Objects("b").Confirm(ctx, lock(t, one.Objects("b"), "f")))
 	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
 }

@@ -65,6 +65,8 @@ var suite = map[string]func(t *testing.T, name string){
 	"audit trail in an outage": testTrailInAnOutage,
 	"rights are confirmed":     testConfirm,
 	"a node that hangs":        testHungNode,
+	"many users":               testManyUsers,
+	"many missed events":       testManyMissed,
 	"outage":                   testOutage,
 	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,
@@ -674,6 +676,18 @@ func testTransfers(t *testing.T, name string) {
 	if kept = append(kept, "/srv/a"); !slices.Equal(found, sorted(kept)) ||
 		len(s.quotas.list()) != 3 {
 		t.Errorf("there are %q and %d accounts, want %q", found, len(s.quotas.list()), kept)
+	}
+	// What thousands of users have moved in a month goes some at a time.
+	old := make([][]any, removedAtOnce+10)
+	for i := range old {
+		old[i] = []any{fmt.Sprint(site.TransferTree, "2020-01-01/up/u", i)}
+	}
+	must(t, s.do(t.Context(), func(t tx) error {
+		return t.insert(`quotas (tree, bytes, files, counted)`, `(?, 0, 0, 0)`, ``, old)
+	}))
+	must(t, s.do(t.Context(), s.quotas.cleanTransfers))
+	if n := s.count(t, `SELECT count(*) FROM quotas WHERE tree LIKE '%2020%'`); n != 10 {
+		t.Errorf("%d of %d are left", n, len(old))
 	}
 }
 
