@@ -2,6 +2,7 @@ package dial
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -161,6 +162,7 @@ func (l *login) awaitSession(conn *own.Conn) (*firstSession, error) {
 	if !l.flight.asked {
 		return nil, nil
 	}
+	l.watch.resume(cmp.Or(l.s.connectTimeout, loginStall), "asking for sftp")
 	limit := max(flightLimit, 10*l.roundTrip)
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)

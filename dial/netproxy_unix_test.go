@@ -98,8 +98,12 @@ func TestProxyFails(t *testing.T) {
 		{"http://me:secret@" + says(""), "no answer within 1s"},
 		{"socks5://me:secret@" + says(""), "no answer within 1s"},
 	} {
+		limit := "ConnectTimeout=60"
+		if strings.HasPrefix(test.why, "no answer within") {
+			limit = "ConnectTimeout=1"
+		}
 		err := dialError(t, Target{Host: "127.0.0.1", Port: testenv.RefusedPort(t)},
-			&Config{ConfigFile: "none", Proxy: test.proxy, Options: []string{"ConnectTimeout=1"}})
+			&Config{ConfigFile: "none", Proxy: test.proxy, Options: []string{limit}})
 		var failed *ProxyError
 		if !errors.As(err, &failed) || !strings.Contains(err.Error(), test.why) ||
 			!strings.Contains(err.Error(), test.proxy[strings.LastIndex(test.proxy, "@")+1:]) ||

@@ -213,6 +213,7 @@ func TestSmallFilesCut(t *testing.T) {
 			redialed := func(most int) pool.Host {
 				host := h.connect(most)
 				host.Redial = func(context.Context) (pool.Host, error) {
+					<-h.ended // otherwise it could still create a temporary file that is removed now
 					most := 0
 					if cuts.Add(1) < 4 {
 						most = 100_000

@@ -30,7 +30,7 @@ func TestKilled(t *testing.T) {
 			if name == "upload" {
 				from, to = big, "testhost:"+target
 			}
-			cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "200000", from, to)
+			cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "100000", from, to)
 			home := ""
 			for _, v := range cmd.Env {
 				if value, ok := strings.CutPrefix(v, "HOME="); ok {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -20,12 +22,17 @@ import (
 // lock nor a temporary file of the killed run is in its way, and none is left behind.
 func TestKilledSync(t *testing.T) {
 	t.Parallel()
-	sshd := opensshd.Start(t, opensshd.Options{})
+	server := opensshd.Find(t, "sftp-server")
 	for _, direction := range []string{"upload", "download"} {
 		t.Run(direction, func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(9, uint64(len(direction))))
 			dir, home := t.TempDir(), t.TempDir()
+			begun, ended := filepath.Join(home, "begun"), filepath.Join(home, "ended")
+			writeFile(t, begun, nil)
+			writeFile(t, ended, nil)
+			sshd := opensshd.Start(t, opensshd.Options{Config: []string{fmt.Sprintf(
+				"Subsystem sftp echo >>%s; %s; echo >>%s", begun, server, ended)}})
 			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 			from, to := src, "testhost:"+dst
 			if direction == "download" {
@@ -49,6 +56,14 @@ func TestKilledSync(t *testing.T) {
 				cmd.Wait()
 				if cmd.ProcessState.ExitCode() < 0 {
 					killed++
+				}
+				// The host still does what the killed run asked for, such as making a file, and the
+				// next run could only remove what there is by then.
+				for since := time.Now(); !bytes.Equal(readFile(t, begun), readFile(t, ended)); {
+					if time.Since(since) > time.Minute {
+						t.Fatal("the killed run's server does not end")
+					}
+					time.Sleep(10 * time.Millisecond) // another process: nothing else shows its end
 				}
 				again := command(t, dir, sync()...)
 				again.Env = append(again.Env, "XDG_STATE_HOME="+home)

@@ -32,7 +32,7 @@ func TestSourceThatChanges(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBigCopy(t, data, c.upload)
-			cmd := command(t, b.dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "20000", b.from, b.to)
+			cmd := command(t, b.dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "5000", b.from, b.to)
 			events, stderr := started(t, cmd)
 			until(t, events, "progress", 1)
 			f, err := os.OpenFile(b.big, os.O_RDWR, 0)

@@ -146,11 +146,15 @@ func TestWatch(t *testing.T) {
 		}
 		return info.Sys().(*syscall.Stat_t).Ino
 	}
-	writeFile(t, in("big"), randomData(1<<20))
-	os.Chtimes(in("big"), old, old)
+	// They come with their times, as any change of theirs could be seen along with the rename.
+	apart := t.TempDir()
 	os.MkdirAll(in("a/b/c"), 0o755)
-	writeFile(t, in("a/b/c/deep"), []byte("deep"))
-	os.Chtimes(in("a/b/c/deep"), old, old)
+	for name, data := range map[string][]byte{"big": randomData(1 << 20), "a/b/c/deep": []byte("deep")} {
+		from := filepath.Join(apart, filepath.Base(name))
+		writeFile(t, from, data)
+		os.Chtimes(from, old, old)
+		os.Rename(from, in(name))
+	}
 	w.until("new files", w.equal)
 	big, deep := inode("big"), inode("a/b/c/deep")
 	os.Rename(in("big"), in("a/other"))

@@ -45,10 +45,10 @@ const (
 	// mostSources and mostPath keep an entry short.
 	mostSources = 8
 	mostPath    = 1024
-
-	// lockWait is how long other processes may be writing.
-	lockWait = 2 * time.Second
 )
+
+// lockWait is how long other processes may be writing.
+var lockWait = 2 * time.Second
 
 // Off reports whether no history is kept.
 func Off() bool { return os.Getenv("USFTP_HISTORY") == "no" || file() == "" }
