@@ -77,7 +77,7 @@ func testStatements(t *testing.T, name string) {
 func silentNode(t *testing.T, name string) *Store {
 	t.Helper()
 	times := usual
-	times.tick, times.dead = time.Hour, time.Hour
+	times.tick, times.dead, times.patience = time.Hour, time.Hour, quick.patience
 	s, err := open(t.Context(), name, slog.New(slog.DiscardHandler), times)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })

@@ -54,6 +54,8 @@ type times struct {
 	stale  time.Duration // how long the users known before are let in while the store is down
 	active time.Duration // how long a user counts as moving bytes on a node
 	clean  time.Duration // between removals of old rows
+
+	patience time.Duration // with a transaction, if it is longer than the database's
 }
 
 var usual = times{tick: time.Second, beat: 5 * time.Second, dead: 15 * time.Second,
@@ -73,6 +75,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	if err != nil {
 		return nil, err
 	}
+	db.patience = max(db.patience, times.patience)
 	host, _ := os.Hostname()
 	s := &Store{db: db, log: log, times: times, down: true, since: time.Now(),
 		node: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:8])}
