@@ -120,6 +120,26 @@ func testHungNode(t *testing.T, name string) {
 	}
 }
 
+// testPause: a node that is suspended in the middle of a transaction begins it again, and does not
+// take the store for down.
+func testPause(t *testing.T, name string) {
+	s := timedNode(t, name, times{tick: time.Hour, beat: time.Hour, dead: time.Hour})
+	if s.db.postgres == "" {
+		return // a file does not mind
+	}
+	tries := 0
+	must(t, s.do(t.Context(), func(t tx) error {
+		if tries++; tries == 1 {
+			time.Sleep(s.db.mostIdle() * 3 / 2)
+		}
+		_, err := t.exec(`UPDATE nodes SET seen = seen`)
+		return err
+	}))
+	if tries != 2 || s.Down() {
+		t.Errorf("%d tries, and the store is down: %t", tries, s.Down())
+	}
+}
+
 // testConfirm: a node need not ask whether it still has a right while the store has a fresh sign of
 // life of it. If it has given none for long it asks, and also if it was buried and lives again.
 func testConfirm(t *testing.T, name string) {

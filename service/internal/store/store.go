@@ -7,6 +7,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -358,8 +359,10 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 	var refused refusal
 	err := do(ctx, run)
 	for range 3 {
-		// class 40 of PostgreSQL: the transaction conflicted with another
-		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code[:2] != "40" {
+		// Class 40 of PostgreSQL: the transaction conflicted with another. The other: it has ended
+		// the connection in the meantime, as of a node that was suspended for longer than mostIdle.
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) {
 			break
 		}
 		err = do(ctx, run)

@@ -66,6 +66,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"audit trail in an outage": testTrailInAnOutage,
 	"rights are confirmed":     testConfirm,
 	"a node that hangs":        testHungNode,
+	"a node that pauses":       testPause,
 	"outage":                   testOutage,
 	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,
