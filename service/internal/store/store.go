@@ -116,7 +116,14 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 
 // join connects this node, and catches up on changes missed while the store was down.
 func (s *Store) join(ctx context.Context) error {
-	err := s.db.do(ctx, migrate)
+	at := 0
+	err := s.db.do(ctx, func(t tx) (err error) {
+		at, err = version(t)
+		return err
+	})
+	if err == nil && at < len(schema) {
+		err = s.db.doWithin(ctx, migrationPatience, migrate)
+	}
 	if err == nil {
 		err = s.live(ctx, s.db.do)
 	}
