@@ -34,6 +34,7 @@ var quick = times{tick: 20 * time.Millisecond, beat: 100 * time.Millisecond,
 var suite = map[string]func(t *testing.T, name string){
 	"nodes that start at once": startAtOnce,
 	"bans":                     testBans,
+	"bans in between":          testBansInBetween,
 	"sessions":                 testSessions,
 	"sessions of a dead node":  testDeadNode,
 	"a busy node":              testBusyNode,
@@ -45,6 +46,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"quotas":                   testQuotas,
 	"quotas over a restart":    testQuotasOverRestart,
 	"small quotas":             testSmallQuotas,
+	"totals in between":        testTotalsInBetween,
 	"bandwidth":                testBandwidth,
 	"transfers":                testTransfers,
 	"users":                    testUsers,
@@ -269,6 +271,34 @@ func testBans(t *testing.T, name string) {
 	}
 }
 
+// between is what runs a transaction's queries, and does something before a result is read.
+type between struct {
+	queries
+	do func()
+}
+
+func (b between) QueryContext(ctx context.Context, statement string, args ...any) (*sql.Rows,
+	error) {
+	rows, err := b.queries.QueryContext(ctx, statement, args...)
+	b.do()
+	return rows, err
+}
+
+// testBansInBetween: what a node hears of a ban while it reads all of them is not forgotten.
+func testBansInBetween(t *testing.T, name string) {
+	s := silentNode(t, name)
+	for _, ban := range []time.Duration{time.Hour, 0} {
+		must(t, s.do(t.Context(), func(all tx) error {
+			all.queries = between{all.queries, func() { s.bans.set(attacker, ban) }}
+			return s.bans.read(all)
+		}))
+		if s.Bans().Banned(attacker) != (ban > 0) {
+			t.Errorf("a ban for %s: banned is %t", ban, ban == 0)
+		}
+		must(t, s.Bans().Add(t.Context(), attacker, time.Hour)) // which is then lifted
+	}
+}
+
 func testSessions(t *testing.T, name string) {
 	const most = 5
 	nodes := []sshd.Sessions{patient(t, name).Sessions("u", most), patient(t, name).Sessions("u", most)}
@@ -471,6 +501,30 @@ func testSmallQuotas(t *testing.T, name string) {
 		}
 		a.Settle(-1000, -1)
 		must(t, a.Reserve(t.Context(), 1000, 1))
+	}
+}
+
+// testTotalsInBetween: what a node takes while it reads the totals is not forgotten, and counts at
+// once.
+func testTotalsInBetween(t *testing.T, name string) {
+	s := silentNode(t, name)
+	if s.db.postgres == "" {
+		return // transactions do not overlap
+	}
+	account := s.Account(t.Context(), "/srv", 0, 0)
+	count(t, account, 0, 0)
+	taken := make(chan error, 1)
+	must(t, s.do(t.Context(), func(all tx) error {
+		all.queries = between{all.queries, func() {
+			waits := len(account.asking) > 0
+			go func() { taken <- account.Reserve(t.Context(), 100, 1) }()
+			eventually(t, "it is taken, or waits", func() bool { return waits || len(taken) > 0 })
+		}}
+		return s.quotas.read(all)
+	}))
+	must(t, <-taken)
+	if now := account.Usage(); now.Bytes != 100 || now.Files != 1 {
+		t.Errorf("of 100 bytes and a file %+v count", now)
 	}
 }
 
