@@ -157,7 +157,8 @@ func (s *Store) run(ctx context.Context) {
 			}
 			s.users.tell()
 		}
-		s.quotas.flush(ctx, false)
+		// Not cut off at the end, since then the trees would have to be counted again.
+		s.quotas.flush(context.WithoutCancel(ctx), false)
 		s.outbox.flush(ctx, s)
 		s.movers.share(ctx)
 		beats := time.Since(beaten) >= s.times.beat
