@@ -31,6 +31,7 @@ import (
 // the signature, the channel and the subsystem.
 func TestRoundTripsOfALogin(t *testing.T) {
 	t.Run("OpenSSH", func(t *testing.T) {
+		t.Parallel()
 		server, err := sshd.Start(sshd.Config{})
 		if errors.Is(err, sshd.ErrNoServer) {
 			testenv.Unavailable(t, err)
@@ -47,6 +48,7 @@ func TestRoundTripsOfALogin(t *testing.T) {
 		countLogins(t, proxy, access.ClientConfig, 3)
 	})
 	t.Run("usftp", func(t *testing.T) {
+		t.Parallel()
 		key := filepath.Join(t.TempDir(), "key")
 		keys, err := sshdserver.ReadAuthorizedKeys(opensshd.Keygen(t, key) + ".pub")
 		if err != nil {
@@ -82,8 +84,9 @@ func TestRoundTripsOfALogin(t *testing.T) {
 	})
 }
 
+// listenFar starts a proxy whose round trips are longer than a busy machine holds up a process.
 func listenFar(t *testing.T, target string) *turns.Proxy {
-	proxy, err := turns.Listen(turns.Config{Target: target, RTT: 100 * time.Millisecond})
+	proxy, err := turns.Listen(turns.Config{Target: target, RTT: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +97,7 @@ func listenFar(t *testing.T, target string) *turns.Proxy {
 // countLogins logs in three times, through a proxy, and opens the configuration file. further is
 // how many round trips each login but the first takes.
 func countLogins(t *testing.T, proxy *turns.Proxy, config string, further int) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	level, likely := 0, 0

@@ -81,7 +81,7 @@ func TestQuotaWaitsOnlyForTheSameName(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(5 * time.Minute):
 			t.Errorf("changes wait for %s", one.held)
 		}
 		release()

@@ -164,7 +164,7 @@ func (r *Rig) run(s *Server, ready func() error, program string, arguments ...st
 func await(ready func() error) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		err := ready()
 		if err == nil {
 			return nil
@@ -209,7 +209,7 @@ func accepts(address string) func() error {
 // Processor returns the processor time of all that has been served, once the server has come to
 // rest.
 func (s *Server) Processor() (time.Duration, error) {
-	const patience = 20 * time.Second
+	const patience = 2 * time.Minute
 	ticker := time.NewTicker(25 * time.Millisecond)
 	defer ticker.Stop()
 	last := time.Duration(-1)
@@ -251,7 +251,7 @@ func (s *Server) Goroutines() (int, error) {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	last := -1
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		now, err := s.metric("go_goroutines")
 		if err != nil || now == last {
 			return now, err

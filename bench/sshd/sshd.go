@@ -137,7 +137,7 @@ func FreePort(address string) (string, error) {
 
 // awaitListening reads sshd's own words until it says that it listens, then lets the rest go by.
 func (s *Server) awaitListening(output interface{ Read([]byte) (int, error) }) error {
-	timer := time.AfterFunc(20*time.Second, func() { s.cmd.Process.Kill() })
+	timer := time.AfterFunc(2*time.Minute, func() { s.cmd.Process.Kill() })
 	defer timer.Stop()
 	buffer := make([]byte, 4096)
 	for !strings.Contains(s.stderr.String(), "Server listening on") {
@@ -255,7 +255,7 @@ func (a Access) Dial() (*ssh.Client, error) {
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
 		HostKeyCallback:   check,
 		HostKeyAlgorithms: []string{ssh.KeyAlgoED25519},
-		Timeout:           20 * time.Second,
+		Timeout:           2 * time.Minute,
 	})
 }
 
@@ -276,7 +276,7 @@ func writeKey(path string) (ssh.PublicKey, error) {
 
 // Processor waits until no session is left and returns the processor time of all that have ended.
 func (s *Server) Processor() (time.Duration, error) {
-	return measure.SettledProcessor(s.cmd.Process.Pid, 20*time.Second)
+	return measure.SettledProcessor(s.cmd.Process.Pid, 2*time.Minute)
 }
 
 // Process is sshd's.

@@ -112,10 +112,14 @@ func TestLinkTakesItsTime(t *testing.T) {
 	const rtt = 100 * time.Millisecond
 	link := newLink(t, Config{RTT: rtt})
 	_, address := listen(t, link)
-	start := time.Now()
-	dial(t, link, address) // one round trip: SYN, SYN-ACK
-	if took := time.Since(start); took < rtt || took > 2*rtt {
-		t.Errorf("connecting took %s over a round trip of %s", took, rtt)
+	quickest := time.Hour
+	for range 10 { // of which a busy machine holds up some
+		start := time.Now()
+		dial(t, link, address) // one round trip: SYN, SYN-ACK
+		quickest = min(quickest, time.Since(start))
+	}
+	if quickest < rtt || quickest > 2*rtt {
+		t.Errorf("connecting took %s at least over a round trip of %s", quickest, rtt)
 	}
 }
 
@@ -134,7 +138,7 @@ func TestLinkKeepsContent(t *testing.T) {
 				conn.Write(want)
 			}()
 			conn := dial(t, link, address)
-			conn.SetDeadline(time.Now().Add(60 * time.Second))
+			conn.SetDeadline(time.Now().Add(2 * time.Minute))
 			got, err := io.ReadAll(conn)
 			if err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%d of %d bytes arrived (%v)", len(got), len(want), err)
@@ -192,7 +196,7 @@ func TestEndsWithItsProgram(t *testing.T) {
 	}{
 		{"killed", "1m", (*os.Process).Kill},
 		{"interrupted", "1m", func(p *os.Process) error { return p.Signal(os.Interrupt) }},
-		{"out of time", "500ms", func(*os.Process) error { return nil }},
+		{"out of time", "5s", func(*os.Process) error { return nil }}, // to be ready in
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			self, err := os.Executable()
@@ -208,7 +212,7 @@ func TestEndsWithItsProgram(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			output.(*os.File).SetReadDeadline(time.Now().Add(30 * time.Second))
+			output.(*os.File).SetReadDeadline(time.Now().Add(50 * time.Second)) // less than a minute
 			lines := bufio.NewReader(output)
 			if line, err := lines.ReadString('\n'); err != nil || line != "ready\n" {
 				t.Fatalf("the program said %q (%v)", line, err)

@@ -91,17 +91,50 @@ func TestUsftpOfObjects(t *testing.T) {
 	}
 }
 
-// watched is a bucket that tells of each part.
+// watched is a bucket that tells of each part, and stores no more than are let in.
 type watched struct {
 	*membucket.Bucket
-	parts chan struct{}
+	let, parts chan struct{}
 }
+
+// newWatched returns a watched bucket, and its files, which hold far less in memory than the tests
+// send: a client whose parts are not let in does not get to the end of its file.
+func newWatched(bucket *membucket.Bucket, state objectfs.State) (*watched, *objectfs.FS) {
+	b := &watched{bucket, make(chan struct{}, manyParts), make(chan struct{}, manyParts)}
+	return b, objectfs.New(b, &objectfs.Options{State: state, Memory: objectfs.NewMemory(32 << 20)})
+}
+
+const manyParts = 100 // more than all files have
 
 func (b *watched) UploadPart(ctx context.Context, key, id string, number int,
 	body *io.SectionReader) (objectfs.Part, error) {
+	<-b.let
 	part, err := b.Bucket.UploadPart(ctx, key, id, number, body)
 	b.parts <- struct{}{}
 	return part, err
+}
+
+// stores lets only so many parts in, and waits for them.
+func (b *watched) stores(parts int) {
+	for len(b.let) > 0 {
+		<-b.let
+	}
+	for len(b.parts) > 0 {
+		<-b.parts
+	}
+	for range parts {
+		b.let <- struct{}{}
+	}
+	for range parts {
+		<-b.parts
+	}
+}
+
+// goesOn lets all parts in.
+func (b *watched) goesOn() {
+	for len(b.let) < cap(b.let) {
+		b.let <- struct{}{}
+	}
 }
 
 // unlocking is a state that tells when a session is done with a file.
@@ -129,9 +162,9 @@ func TestKilledClientOfObjects(t *testing.T) {
 	t.Parallel()
 	require(t, "sftp")
 	s := &store{}
-	bucket := &watched{&s.bucket, make(chan struct{}, 100)} // more than all files have
 	state := &unlocking{done: make(chan struct{}, 100)}
-	s.fs = objectfs.New(bucket, &objectfs.Options{State: state})
+	var bucket *watched
+	bucket, s.fs = newWatched(&s.bucket, state)
 	s.site = newSiteOf(t, s.fs)
 	const size = 60 << 20
 	data := s.random(s.path("file"), size)
@@ -139,21 +172,17 @@ func TestKilledClientOfObjects(t *testing.T) {
 	openSSHSFTP.put(s.site, s.path("old"), "old")
 	<-state.done
 	for _, name := range []string{"new", "old"} {
-		for len(bucket.parts) > 0 {
-			<-bucket.parts
-		}
-		cmd := exec.Command("sftp", append(s.sshOptions(), "-l", "160000", "-P", s.port, "-b", "-",
+		cmd := exec.Command("sftp", append(s.sshOptions(), "-P", s.port, "-b", "-",
 			"u@127.0.0.1")...)
 		cmd.Dir = s.local
 		cmd.Stdin = strings.NewReader("put file " + name + "\n")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for range 3 {
-			<-bucket.parts
-		}
+		bucket.stores(3)
 		cmd.Process.Kill()
 		cmd.Wait()
+		bucket.goesOn()
 		<-state.done // the server may still have been sending parts
 		if _, ok := s.bucket.Objects()["new"]; ok {
 			t.Error("a file that was never completed is visible")
@@ -176,21 +205,20 @@ func TestKilledUsftpOfObjects(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			s := &store{}
-			bucket := &watched{&s.bucket, make(chan struct{}, 100)}
 			state := &unlocking{done: make(chan struct{}, 100)}
-			s.fs = objectfs.New(bucket, &objectfs.Options{State: state})
+			var bucket *watched
+			bucket, s.fs = newWatched(&s.bucket, state)
 			s.site = newSiteOf(t, s.fs)
 			usftp := s.usftpCommand()
-			const host, parts = "u@127.0.0.1:", 8
+			const host, parts = "u@127.0.0.1:", 12
 			data := s.random(s.path("file"), parts*5<<20-1)
 			cmd := usftp("cp", "--limit", "10MB", "file", host+"/file")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for range 4 {
-				<-bucket.parts
-			}
+			bucket.stores(4)
 			cmd.Process.Signal(signal)
+			bucket.goesOn()
 			cmd.Wait()
 			<-state.done // the server may still have been sending parts
 			if _, ok := s.bucket.Objects()["file"]; ok {

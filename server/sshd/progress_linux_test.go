@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tcpPair makes a loopback connection with small buffers, which fill up soon if the far end does
@@ -63,6 +65,11 @@ func TestSlowLinkIsNoIdleOne(t *testing.T) {
 				}
 			}
 			time.Sleep(timeout * 3 / 4) // on the fake clock: a slow link
+		}
+		for last, now := uint64(0), uint64(1); now != last; { // until nothing moves any more
+			last = now
+			unix.Nanosleep(&unix.Timespec{Nsec: 3e8}, nil) // on the system's clock
+			now, _ = acknowledged(near)
 		}
 		time.Sleep(2 * timeout)
 		synctest.Wait()

@@ -9,7 +9,7 @@ client = paramiko.SSHClient()
 client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
 # A key that is refused comes first, as where ~/.ssh has several.
 client.connect("127.0.0.1", int(port), "u", pkey=paramiko.ECDSAKey.generate(), key_filename=key,
-               allow_agent=False, look_for_keys=False)
+               allow_agent=False, look_for_keys=False, banner_timeout=300, auth_timeout=300)
 if "REKEY_BYTES" in os.environ:
     client.get_transport().packetizer.REKEY_BYTES = int(os.environ["REKEY_BYTES"])
 sftp = client.open_sftp()

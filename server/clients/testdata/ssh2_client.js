@@ -33,7 +33,13 @@ function run([port, key, operation, ...args], ended) {
     }
     fail(new Error('no operation ' + operation));
   }));
-  connection.connect({ host: '127.0.0.1', port: Number(port), username: 'u', privateKey: fs.readFileSync(key) });
+  connection.connect({
+    host: '127.0.0.1',
+    port: Number(port),
+    username: 'u',
+    privateKey: fs.readFileSync(key),
+    readyTimeout: 300_000,
+  });
 }
 
 console.log(); // it is there

@@ -23,6 +23,7 @@ func TestBansOfUsers(t *testing.T) {
 [bans]
 user_failures = 2
 address_failures = 5
+forget = "24h"
 first = "30m"`)
 	wrong := opensshd.Keygen(t, filepath.Join(home, "stranger"))
 	s := servetest.Start(t, home, "usftpd", "--config", file)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/internal/testenv"
 )
 
@@ -153,7 +154,7 @@ func (b *chromium) do(method string, params, to any) {
 				b.t.Fatalf("%s: %v: %s, %v", method, err, result, b.complaints())
 			}
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(servetest.Patience(b.t)):
 		b.t.Fatalf("Chromium does not answer to %s", method)
 	}
 }

@@ -64,6 +64,20 @@ func startHAProxy(t *testing.T, config, bind string, servers map[string]*servete
 	return port
 }
 
+// loggedInOn waits until one of the nodes has logged a client in, and returns it.
+func loggedInOn(t *testing.T, nodes ...*servetest.Server) (on *servetest.Server) {
+	t.Helper()
+	until(t, "a client has logged in", func() bool {
+		for _, s := range nodes {
+			if strings.Contains(s.Log.String(), `"logged in"`) {
+				on = s
+			}
+		}
+		return on != nil
+	})
+	return on
+}
+
 // Two instances share one storage. When one is killed in the middle of an upload, the client
 // continues with the other.
 func TestBehindHAProxy(t *testing.T) {
@@ -95,7 +109,7 @@ func TestBehindHAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost, other := one, two
-	if !strings.Contains(one.Log.String(), `"logged in"`) {
+	if loggedInOn(t, one, two) == two {
 		lost, other = two, one
 	}
 	lost.Wait("logged in", func(f map[string]any) bool {

@@ -170,18 +170,22 @@ give_up = "1ms"
 	if out := do(t, home, file, "", "hooks list"); out != "" {
 		t.Errorf("what is left: %q", out)
 	}
-	response, err := http.Get(s.Greeting["metrics"])
-	if err != nil {
-		t.Fatal(err)
+	metrics := func() string {
+		response, err := http.Get(s.Greeting["metrics"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		return string(text)
 	}
-	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body)
 	for _, line := range []string{`usftp_hooks_total{hook="broken",outcome="dead"} 2`,
 		`usftp_hooks_total{hook="all",outcome="delivered"} `, `usftp_hooks_waiting{hook="all"} `,
 		"usftp_store_statements_total "} {
-		if !strings.Contains(string(text), line) {
-			t.Errorf("the metrics do not have %s:\n%s", line, text)
-		}
+		// The store knows before it is counted.
+		until(t, "the metrics have "+line, func() bool {
+			return strings.Contains(metrics(), line)
+		})
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -48,23 +47,24 @@ deny = ["mkdir"]
 			`.*usftp_read_bytes_total 5000\n.*usftp_requests_denied_total 300\n` +
 			`.*usftp_user_failures_total\{user="u"\} 300\n` +
 			`.*usftp_written_bytes_total 5000\n.*\ngo_goroutines \d`)
-	for began := time.Now(); ; { // the client is gone before the server has counted
+	var text []byte
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the metrics are\n%s", text)
+		}
+	})
+	until(t, "all is counted", func() bool { // the client is gone before the server has counted
 		response, err := http.Get(url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(response.Body)
+		text, err = io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != 200 {
 			t.Fatalf("%s, %v", response.Status, err)
 		}
-		if want.Match(text) {
-			break
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("the metrics are\n%s", text)
-		}
-	}
+		return want.Match(text)
+	})
 	if s.Log.String() != "" {
 		t.Errorf("the log is to be quiet:\n%s", s.Log)
 	}

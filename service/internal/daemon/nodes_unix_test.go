@@ -3,8 +3,10 @@
 package daemon
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,13 +59,8 @@ func TestContainersOfThreeNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := upload(t, &balanced, "files", key, bucket, "files/half")
-	var lost *servetest.Server
-	for _, node := range nodes {
-		if strings.Contains(node.Log.String(), `"logged in"`) {
-			lost = node
-		}
-	}
+	client, _ := upload(t, &balanced, "files", key, bucket, "files/half")
+	lost := loggedInOn(t, slices.Collect(maps.Values(nodes))...)
 	lost.Cmd.Process.Kill()
 	<-lost.Ended
 	if err := client.Wait(); err == nil {

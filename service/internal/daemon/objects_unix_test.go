@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -16,7 +17,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -134,33 +137,70 @@ func TestObjects(t *testing.T) {
 // killHalfWay kills a client that is uploading.
 func killHalfWay(t *testing.T, s *servetest.Server, key string, bucket *s3bucket.Bucket) {
 	t.Helper()
-	client := upload(t, s, "alice", key, bucket, "some/prefix/half")
+	client, hangUp := upload(t, s, "alice", key, bucket, "some/prefix/half")
 	client.Process.Kill()
 	if err := client.Wait(); err == nil {
 		t.Error("the client was done before it was killed")
 	}
+	hangUp()
 	s.Wait("file abandoned", func(f map[string]any) bool { return f["path"] == "/half" })
 }
 
-// upload runs a client that uploads "half", and returns as soon as the storage has its first parts.
+// upload runs a client that uploads "half", 40 MB, and returns as soon as the storage has its first
+// parts. The client does not get to the end. Its server hears that it has gone when hangUp is
+// called.
 func upload(t *testing.T, s *servetest.Server, user, key string, bucket *s3bucket.Bucket,
-	object string) *exec.Cmd {
+	object string) (client *exec.Cmd, hangUp func()) {
 	t.Helper()
+	way, hangUp := heldUp(t, s)
 	cmd := exec.Command(opensshd.Find(t, "sftp"),
-		s.SSHFlags("-i", key, "-l", "80000", "-b", "-", user+"@127.0.0.1")...) // 10 MB/s
+		way.SSHFlags("-i", key, "-b", "-", user+"@127.0.0.1")...)
 	cmd.Dir, cmd.Stdin = s.Cmd.Dir, strings.NewReader("put half\n")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	untilStored(t, bucket, object)
+	return cmd, hangUp
+}
+
+// untilStored waits for the first parts of an upload.
+func untilStored(t *testing.T, bucket *s3bucket.Bucket, prefix string) {
+	t.Helper()
 	until(t, "three parts are stored", func() bool {
-		uploads, _, err := bucket.ListUploads(t.Context(), object, "")
+		uploads, _, err := bucket.ListUploads(t.Context(), prefix, "")
 		if err != nil || len(uploads) != 1 {
 			return false
 		}
 		parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
 		return err == nil && len(parts) >= 3 && parts[2].Number == 3 // they may come in any order
 	})
-	return cmd
+}
+
+// heldUp returns a way to a server that carries 30 MB of what a client sends, and holds back the
+// rest until hangUp ends the connection.
+func heldUp(t *testing.T, s *servetest.Server) (way *servetest.Server, hangUp func()) {
+	t.Helper()
+	over := make(chan struct{})
+	hangUp = sync.OnceFunc(func() { close(over) })
+	address := testenv.Listen(t, func(near net.Conn) {
+		defer near.Close()
+		far, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer far.Close()
+		go io.CopyN(far, near, 30_000_000)
+		go func() {
+			io.Copy(near, far)
+			hangUp()
+		}()
+		<-over
+	})
+	t.Cleanup(hangUp)
+	held := *s
+	held.Port = strconv.Itoa(address.Port)
+	return &held, hangUp
 }
 
 // TestObjectsRefused: storage that cannot be used is one line at the start that says what to do.
@@ -236,7 +276,7 @@ func TestObjectsOnTwoNodes(t *testing.T) {
 	writeFile(t, filepath.Join(home, "half"), data)
 	one := servetest.Start(t, home, "usftpd", "--config", file)
 	two := servetest.Start(t, home, "usftpd", "--config", file)
-	client := upload(t, one, "alice", key, bucket, "some/prefix/half")
+	client, _ := upload(t, one, "alice", key, bucket, "some/prefix/half")
 	if out, err := two.SFTP("alice", key, "put half\n"); err == nil {
 		t.Errorf("two nodes write one file:\n%s", out)
 	}
@@ -283,7 +323,7 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return usftp.NewClient(conn)
 	}
-	send := func(s *servetest.Server, rate int64) (transfer.Result, error) {
+	send := func(s *servetest.Server) (transfer.Result, error) {
 		client, err := connect(s)
 		if err != nil {
 			return transfer.Result{}, err
@@ -291,8 +331,7 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 		return transfer.Copy(t.Context(),
 			transfer.Remote(pool.Host{Client: client, Name: "service"}, "/file"),
 			transfer.Local(local),
-			transfer.Options{Resume: true, Journal: filepath.Join(home, "journal"),
-				RateLimit: rate})
+			transfer.Options{Resume: true, Journal: filepath.Join(home, "journal")})
 	}
 	whole := func(s *servetest.Server, want []byte) {
 		t.Helper()
@@ -324,20 +363,13 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 		}
 		one := servetest.Start(t, home, "usftpd", "--config", file)
 		ended, left := make(chan error, 1), transfer.Result{}
+		way, _ := heldUp(t, one)
 		go func() {
 			var err error
-			left, err = send(one, 10_000_000)
+			left, err = send(way)
 			ended <- err
 		}()
-		until(t, "three parts are stored", func() bool {
-			uploads, _, err := bucket.ListUploads(t.Context(), "some/prefix/", "")
-			if err != nil || len(uploads) != 1 {
-				return false
-			}
-			parts, _, err := bucket.ListParts(t.Context(), uploads[0].Key, uploads[0].ID, 0)
-			return err == nil && len(parts) >= 3 &&
-				parts[2].Number == 3 // they may come in any order
-		})
+		untilStored(t, bucket, "some/prefix/")
 		one.Cmd.Process.Kill()
 		<-one.Ended
 		if err := <-ended; err == nil {
@@ -350,7 +382,7 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 		buried++
 		// and so is the right to write
 		other.WaitFor("a node is dead; its sessions are free", buried)
-		if r, err := send(other, 0); err != nil || r.Resumed < 10<<20 {
+		if r, err := send(other); err != nil || r.Resumed < 10<<20 {
 			t.Errorf("%d bytes were gone on from, %v", r.Resumed, err)
 		}
 		whole(other, data)

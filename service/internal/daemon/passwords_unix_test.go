@@ -100,7 +100,18 @@ func TestExpiredPasswordAndCode(t *testing.T) {
 			}
 		}
 		try(false, old, "000000", fresh, fresh)
-		try(true, old, recovery[0], fresh, fresh)
+		var asked string
+		until(t, "the password that is to be changed is known", func() bool {
+			out, said, err := asker{t: t, server: s, more: more}.run("sftp", "carol", old,
+				recovery[0], fresh, fresh)
+			if asked = said; err != nil {
+				t.Logf("%v\n%s", err, out)
+			}
+			return err == nil
+		})
+		if !strings.Contains(asked, "New password") {
+			t.Errorf("%s: asked:\n%s", order, asked)
+		}
 		recovery = recovery[1:]
 		until(t, "the new password is known", func() bool {
 			_, asked, err := asker{t: t, server: s, more: more}.run("sftp", "carol", fresh,

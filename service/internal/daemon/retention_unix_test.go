@@ -24,7 +24,7 @@ file = "store.db"
 [[retention]]
 users = ["alice"]
 path = "/out"
-age = "1s"
+age = "10s"
 [[retention]]
 users = ["nobody"]
 path = "/"

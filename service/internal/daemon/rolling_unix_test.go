@@ -113,7 +113,7 @@ func (r *rolling) write(user int, stop chan struct{}) {
 			if err == nil {
 				break
 			}
-			if time.Since(began) > time.Minute {
+			if time.Since(began) > servetest.Patience(r.T) {
 				r.Errorf("user %d cannot store file %d on any node: %v", user, n, err)
 				return
 			}
@@ -140,7 +140,7 @@ func (r *rolling) sees(one fault, from int, may [][]byte) {
 		if len(may) == 1 && r.stored[one.number].Load() == 0 { // there may be none yet
 			return
 		}
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > servetest.Patience(r.T) {
 			r.Errorf("%s cannot read the file on any node: %v", one.user(), err)
 			return
 		}

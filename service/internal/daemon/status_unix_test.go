@@ -71,6 +71,7 @@ func TestStatusInBrowser(t *testing.T) {
 
 	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 740,
 		"deviceScaleFactor": 2, "mobile": true}, nil)
+	until(t, "the page is on a phone", func() bool { return b.value("screen.width") == "360" })
 	if width := b.value("document.documentElement.scrollWidth"); width != "360" {
 		t.Errorf("on a phone the page is %s wide", width)
 	}

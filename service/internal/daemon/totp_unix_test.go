@@ -92,7 +92,7 @@ func TestSecondFactor(t *testing.T) {
 func TestGuessedCodes(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)
-	file, _, _ := writeConfig(t, home, key, "[bans]\nuser_failures = 2\nfirst = '30m'")
+	file, _, _ := writeConfig(t, home, key, "[bans]\nuser_failures = 2\nforget = '24h'\nfirst = '30m'")
 	writeFile(t, file, []byte(string(readFile(t, file))+"second_factor = 'totp'\n"))
 	code, _ := newCodes(t, home, file, "bob")
 	s := servetest.Start(t, home, "usftpd", "--config", file)

@@ -150,8 +150,8 @@ func TestUsers(t *testing.T) {
 		!strings.Contains(out, "quota exceeded") && !strings.Contains(out, "Failure") {
 		t.Errorf("more than the quota goes in: %v\n%s", err, out)
 	}
-	if out, err := s.Client("", opensshd.Find(t, "ssh-keyscan"), "-t", "rsa,ecdsa", "-p", s.Port,
-		"127.0.0.1"); err != nil || !strings.Contains(out, " ssh-rsa ") ||
+	if out, err := s.Client("", opensshd.Find(t, "ssh-keyscan"), "-T", "300", "-t", "rsa,ecdsa",
+		"-p", s.Port, "127.0.0.1"); err != nil || !strings.Contains(out, " ssh-rsa ") ||
 		!strings.Contains(out, " ecdsa-sha2-nistp256 ") {
 		t.Errorf("clients without Ed25519 find no key: %v\n%s", err, out)
 	}

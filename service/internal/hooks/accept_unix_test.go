@@ -614,7 +614,7 @@ func TestGuardKeepsNothingOpen(t *testing.T) {
 // until waits for what a server does soon.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline, look := time.After(time.Minute), time.NewTicker(time.Millisecond)
+	deadline, look := time.After(5*time.Minute), time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for !is() {
 		select {

@@ -31,10 +31,12 @@ func TestLoginHook(t *testing.T) {
 	}
 	got := make(chan asked, 1)
 	status, answer := 200, ""
+	var leave context.CancelFunc // ends the question
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got <- asked{r.Header, body}
 		if status == 0 {
+			leave()
 			<-r.Context().Done()
 			return
 		}
@@ -89,11 +91,12 @@ cat `+dir+`/answer
 			}
 		}
 		for how, hook := range map[string]*LoginHook{"url": post, "command": run} {
-			patience := time.Minute
-			if status == 0 {
+			patience := 5 * time.Minute
+			if status == 0 && how == "command" {
 				patience = 300 * time.Millisecond
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			leave = cancel
 			said, err := hook.Ask(ctx, question)
 			cancel()
 			_, refused := errors.AsType[*outside.Refusal](err)

@@ -444,7 +444,7 @@ func TestHistory(t *testing.T) {
 func TestNodes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "store.db")
 	ended := make(chan sshd.Login, 10)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	make := func(user string) *Board {
 		s, err := store.Open(t.Context(), name, slog.New(slog.DiscardHandler))

@@ -17,7 +17,10 @@ type Bans struct {
 
 	mu    sync.Mutex
 	until map[sshd.Source]time.Time
+	news  []func()      // what set has done while the store's bans are read; otherwise nil
 	alone *sshd.BanList // while the store is down
+
+	reading sync.Mutex // one at a time
 }
 
 var _ sshd.Bans = (*Bans)(nil)
@@ -91,12 +94,18 @@ func setBan(t tx, source sshd.Source, ban time.Duration) error {
 func (b *Bans) set(source sshd.Source, ban time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if ban <= 0 {
-		maps.DeleteFunc(b.until, func(other sshd.Source, _ time.Time) bool {
-			return other == source || source.User == "" && other.Network == source.Network
-		})
-	} else if _, known := b.until[source]; known || len(b.until) < mostBans {
-		b.until[source] = time.Now().Add(ban)
+	until := time.Now().Add(ban)
+	set := func() {
+		if ban <= 0 {
+			maps.DeleteFunc(b.until, func(other sshd.Source, _ time.Time) bool {
+				return other == source || source.User == "" && other.Network == source.Network
+			})
+		} else if _, known := b.until[source]; known || len(b.until) < mostBans {
+			b.until[source] = until
+		}
+	}
+	if set(); b.news != nil {
+		b.news = append(b.news, set)
 	}
 }
 
@@ -179,18 +188,29 @@ func (b *Bans) refresh(ctx context.Context) error {
 	return err
 }
 
+// read replaces this node's bans by the store's, apart from what changes while they are read.
 func (b *Bans) read(t tx) error {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	b.mu.Lock()
+	b.news = []func(){}
+	b.mu.Unlock()
 	list, err := listBans(t)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	news := b.news
+	b.news = nil
 	if err != nil {
 		return err
 	}
-	until, now := make(map[sshd.Source]time.Time, len(list)), time.Now()
+	now := time.Now()
+	b.until = make(map[sshd.Source]time.Time, len(list))
 	for _, one := range list {
-		until[one.Source] = now.Add(one.Left)
+		b.until[one.Source] = now.Add(one.Left)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.until = until
+	for _, set := range news {
+		set()
+	}
 	return nil
 }
 

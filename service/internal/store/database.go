@@ -43,7 +43,7 @@ const (
 
 // mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. A node that
 // hangs has rows locked, and others that need them would take the store for down.
-const mostIdle = patience / 2
+func (d *database) mostIdle() time.Duration { return d.patience / 2 }
 
 // connections is how many connections a node has to PostgreSQL.
 const connections = 8
@@ -58,23 +58,23 @@ func openDatabase(text string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the store's URL is not valid: %w", err)
 	}
-	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context,
-		conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, fmt.Sprintf("SET idle_in_transaction_session_timeout = %d",
-			mostIdle.Milliseconds()))
-		return err
-	}))
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
-	db.SetConnMaxLifetime(10 * time.Minute) // so that a new primary is found
-	return &database{
-		DB:       db,
+	d := &database{
 		name:     fmt.Sprintf("PostgreSQL on %s", config.Host),
 		postgres: text,
 		patience: patience,
 		words: strings.NewReplacer("@now", "(extract(epoch from clock_timestamp())*1000)::bigint",
 			"@skip", "FOR UPDATE SKIP LOCKED"),
-	}, nil
+	}
+	d.DB = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context,
+		conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, fmt.Sprintf("SET idle_in_transaction_session_timeout = %d",
+			d.mostIdle().Milliseconds()))
+		return err
+	}))
+	d.SetMaxOpenConns(connections)
+	d.SetMaxIdleConns(connections)
+	d.SetConnMaxLifetime(10 * time.Minute) // so that a new primary is found
+	return d, nil
 }
 
 // openFile opens an SQLite file, or creates one that only its owner can read: it has password

@@ -79,7 +79,7 @@ func testObjects(t *testing.T, name string) {
 	if third.ID != "" || third.Fence <= second.Fence {
 		t.Errorf("what was forgotten: %+v", third)
 	}
-	must(t, one.Unlock(ctx, second, false)) // it is somebody else's now
+	must(t, two.Unlock(ctx, second, false)) // it is somebody else's now
 	_, err = two.Lock(ctx, oddName)
 	is(t, err, objectfs.ErrLocked)
 
@@ -108,19 +108,21 @@ func testObjects(t *testing.T, name string) {
 
 // testObjectsOfADeadNode: others go on with what a node was writing, which has lost the right.
 func testObjectsOfADeadNode(t *testing.T, name string) {
-	dead, other, slow := node(t, name), node(t, name), node(t, name)
+	dead, other, slow := patient(t, name), patient(t, name), patient(t, name)
 	old := lock(t, dead.Objects("b"), "f")
 	begun := time.Now().Add(-time.Minute)
 	old.ID, old.Begun = "id", begun.Add(-time.Hour)
 	must(t, dead.Objects("b").Update(t.Context(), old))
 	lock(t, dead.Objects("b"), "empty")
 	dead.kill()
+	undertaker := node(t, name)
 	var now objectfs.Upload
 	eventually(t, "the right is free", func() (free bool) {
 		var err error
 		now, err = other.Objects("b").Lock(t.Context(), "f")
 		return err == nil
 	})
+	must(t, undertaker.Close()) // before it takes others for dead that are slow
 	if now.ID != "id" || now.Fence <= old.Fence {
 		t.Errorf("resumed: %+v", now)
 	}

@@ -43,14 +43,16 @@ func testOutbox(t *testing.T, name string) {
 	}
 	seen := map[string]int{}
 	var all []Message
-	for range 4 {
-		for _, s := range []*Store{one, two} {
-			taken, err := s.Take(t.Context(), "h", 1, 2*time.Second)
-			must(t, err)
-			for _, m := range taken {
-				seen[m.Event]++
-				all = append(all, m)
-			}
+	for i := range 8 {
+		hold := time.Hour
+		if i == 7 { // this one is to come again, and no other before
+			hold = quick.tick
+		}
+		taken, err := []*Store{one, two}[i%2].Take(t.Context(), "h", 1, hold)
+		must(t, err)
+		for _, m := range taken {
+			seen[m.Event]++
+			all = append(all, m)
 		}
 	}
 	if len(seen) != 8 || len(all) != 8 {
@@ -154,7 +156,7 @@ func testDeadLetters(t *testing.T, name string) {
 }
 
 func testAnnounced(t *testing.T, name string) {
-	one, two := node(t, name), node(t, name)
+	one, two := patient(t, name), patient(t, name)
 	announce := func(event string) func(Outcome) {
 		end, err := one.Announce(t.Context(), Message{Hook: "h", Event: event})
 		must(t, err)
@@ -204,6 +206,7 @@ func testAnnounced(t *testing.T, name string) {
 
 	announce("killed")
 	one.kill()
+	node(t, name) // takes it for dead
 	if m := take(t, two, "h"); m.Event != "killed" || !m.Unsure {
 		t.Errorf("after the node was killed: %+v", m)
 	}

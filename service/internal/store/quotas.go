@@ -309,17 +309,30 @@ func (q *quotas) flush(ctx context.Context, everything bool) {
 	}
 }
 
-// read reads the totals, which other nodes change, too.
+// read reads the totals, which other nodes change, too. It leaves out accounts that ask for theirs
+// at the moment, and those that want to ask wait: what they are told is newer.
 func (q *quotas) read(t tx) error {
-	list := q.list()
+	var list []*Account
+	for _, a := range q.list() {
+		select {
+		case a.asking <- struct{}{}:
+			list = append(list, a)
+		default:
+		}
+	}
 	if len(list) == 0 {
 		return nil
 	}
+	defer func() {
+		for _, a := range list {
+			<-a.asking
+		}
+	}()
 	totals, tree, total := map[string]amount{}, "", amount{}
 	err := t.each(`SELECT tree, bytes, files FROM quotas`, nil,
 		[]any{&tree, &total.bytes, &total.files}, func() { totals[tree] = total })
 	for _, a := range list {
-		if total, ok := totals[a.tree]; ok && len(a.asking) == 0 {
+		if total, ok := totals[a.tree]; ok {
 			a.mu.Lock()
 			a.total = total
 			a.mu.Unlock()

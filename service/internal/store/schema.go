@@ -1,6 +1,9 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // schema is the history of the tables. Versions are only ever added, and add only things that older
 // programs can ignore, since nodes are upgraded one at a time.
@@ -142,19 +145,29 @@ var schema = [][]string{{
 	`UPDATE users SET password_set = @now`,
 }}
 
-// migrate brings the tables up to date. Nodes that start at once take turns.
-func migrate(t tx) error {
+// migrationPatience is how long it may take to bring the tables up to date: new ones on a busy
+// machine, or a new index of a long trail.
+const migrationPatience = 5 * time.Minute
+
+// version returns the version of the tables, which nobody else changes until the transaction ends.
+func version(t tx) (at int, err error) {
 	if t.db.postgres != "" {
 		if _, err := t.exec(`SELECT pg_advisory_xact_lock(7309940311)`); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	_, err := t.exec(`CREATE TABLE IF NOT EXISTS versions (version BIGINT PRIMARY KEY)`)
-	if err != nil {
-		return err
+	if _, err = t.exec(`CREATE TABLE IF NOT EXISTS versions
+		(version BIGINT PRIMARY KEY)`); err != nil {
+		return 0, err
 	}
-	var at int
-	if _, err := t.one(`SELECT coalesce(max(version), 0) FROM versions`, nil, &at); err != nil {
+	_, err = t.one(`SELECT coalesce(max(version), 0) FROM versions`, nil, &at)
+	return at, err
+}
+
+// migrate brings the tables up to date. Nodes that start at once take turns.
+func migrate(t tx) error {
+	at, err := version(t)
+	if err != nil {
 		return err
 	}
 	for ; at < len(schema); at++ {

@@ -5,23 +5,11 @@ package store
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 )
-
-// still opens a store as a node does that does nothing in the background.
-func still(t *testing.T, name string) *Store {
-	t.Helper()
-	times := quick
-	times.tick, times.beat = time.Hour, time.Hour
-	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(t.Output(), nil)), times)
-	must(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s
-}
 
 // used returns how many sessions of a user the store counts.
 func (s *Store) used(t *testing.T, name string) (n int64) {
@@ -36,10 +24,14 @@ func (s *Store) used(t *testing.T, name string) (n int64) {
 // testBusyNode: a node gives signs of life however long what else it asks of the store takes, so
 // that its sessions count.
 func testBusyNode(t *testing.T, name string) {
-	busy, other := node(t, name), still(t, name)
+	times := quick
+	times.dead = 5 * time.Second // of which the machine may be too busy for one
+	busy := timedNode(t, name, times)
 	if busy.db.postgres == "" {
 		return // a file has one node
 	}
+	times.tick, times.beat = time.Hour, time.Hour
+	other := timedNode(t, name, times)
 	_, err := busy.Sessions("u", 1).Begin(t.Context())
 	must(t, err)
 	held, err := other.db.Begin()
@@ -49,7 +41,9 @@ func testBusyNode(t *testing.T, name string) {
 	must(t, err)
 	_, err = held.Exec(`LOCK TABLE outbox IN EXCLUSIVE MODE`) // which each node looks into
 	must(t, err)
-	for began := time.Now(); time.Since(began) < quick.dead*3/2; {
+	look := time.NewTicker(quick.beat)
+	defer look.Stop()
+	for began := time.Now(); time.Since(began) < times.dead*3/2; <-look.C {
 		must(t, other.do(t.Context(), other.bury))
 		if _, err := other.Sessions("u", 1).Begin(t.Context()); err == nil {
 			t.Fatalf("after %s the session of the busy node does not count", time.Since(began))
@@ -144,24 +138,28 @@ func testSessionEndsAtBurial(t *testing.T, name string) {
 // testKilledAfterBurial: what a node takes after others have taken it for dead is free in the end,
 // too, if it is killed before it hears of that.
 func testKilledAfterBurial(t *testing.T, name string) {
-	slow, other := still(t, name), node(t, name)
-	eventually(t, "the slow node is dead", func() bool { return slow.gone(t) })
-	slow.takesAndIsKilled(t, other)
+	slow, other := still(t, name), still(t, name)
+	eventually(t, "the slow node is dead", func() bool {
+		must(t, other.do(t.Context(), other.bury))
+		return slow.gone(t)
+	})
+	slow.takesAndIsKilled(t, name, other)
 }
 
 // testKilledAfterForgotten: the same of a node that comes so late that the others have forgotten
 // it.
 func testKilledAfterForgotten(t *testing.T, name string) {
-	slow, other := still(t, name), node(t, name)
+	slow, other := still(t, name), still(t, name)
 	eventually(t, "the slow node is forgotten", func() bool {
+		must(t, other.do(t.Context(), other.bury))
 		return other.count(t, `SELECT count(*) FROM nodes WHERE node = $1`, slow.node) == 0
 	})
-	slow.takesAndIsKilled(t, other)
+	slow.takesAndIsKilled(t, name, other)
 }
 
 // takesAndIsKilled has a buried node take something of each kind, and then ends it. Nothing of that
 // may stay.
-func (s *Store) takesAndIsKilled(t *testing.T, other *Store) {
+func (s *Store) takesAndIsKilled(t *testing.T, name string, other *Store) {
 	t.Helper()
 	_, err := s.Sessions("u", 1).Begin(t.Context())
 	must(t, err)
@@ -172,6 +170,7 @@ func (s *Store) takesAndIsKilled(t *testing.T, other *Store) {
 		t.Errorf("%d sessions are counted", n)
 	}
 	s.kill()
+	node(t, name) // buries it again
 	eventually(t, "its sessions, leases and rights end", func() bool {
 		return other.used(t, "u") == 0 && other.count(t, `SELECT count(*) FROM leases`) == 0 &&
 			other.count(t, `SELECT count(*) FROM uploads WHERE node <> ''`) == 0
@@ -206,13 +205,17 @@ func (s *Store) gone(t *testing.T) bool {
 // testLeasesOfTheRevived: a node that is buried alive has its leases again with its next sign of
 // life, so that trees are counted again if it is killed later.
 func testLeasesOfTheRevived(t *testing.T, name string) {
-	slow, other := still(t, name), node(t, name)
+	slow, other := still(t, name), still(t, name)
 	must(t, slow.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
-	eventually(t, "the slow node is dead", func() bool { return slow.gone(t) })
+	eventually(t, "the slow node is dead", func() bool {
+		must(t, other.do(t.Context(), other.bury))
+		return slow.gone(t)
+	})
 	must(t, slow.live(t.Context(), slow.do))
 	account := other.Account(t.Context(), "/tree", 1000, 0)
 	count(t, account, 10, 0)
 	slow.kill()
+	node(t, name) // buries it again
 	eventually(t, "the tree is to be counted again", func() bool {
 		counted := int64(0)
 		must(t, other.do(t.Context(), func(t tx) error {

@@ -77,7 +77,7 @@ func testStatements(t *testing.T, name string) {
 func silentNode(t *testing.T, name string) *Store {
 	t.Helper()
 	times := usual
-	times.tick, times.dead = time.Hour, time.Hour
+	times.tick, times.dead, times.patience = time.Hour, time.Hour, quick.patience
 	s, err := open(t.Context(), name, slog.New(slog.DiscardHandler), times)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
@@ -117,6 +117,26 @@ func testHungNode(t *testing.T, name string) {
 	must(t, other.live(t.Context(), other.do))
 	if other.Down() {
 		t.Error("the store is down for others")
+	}
+}
+
+// testPause: a node that is suspended in the middle of a transaction begins it again, and does not
+// take the store for down.
+func testPause(t *testing.T, name string) {
+	s := timedNode(t, name, times{tick: time.Hour, beat: time.Hour, dead: time.Hour})
+	if s.db.postgres == "" {
+		return // a file does not mind
+	}
+	tries := 0
+	must(t, s.do(t.Context(), func(t tx) error {
+		if tries++; tries == 1 {
+			time.Sleep(s.db.mostIdle() * 3 / 2)
+		}
+		_, err := t.exec(`UPDATE nodes SET seen = seen`)
+		return err
+	}))
+	if tries != 2 || s.Down() {
+		t.Errorf("%d tries, and the store is down: %t", tries, s.Down())
 	}
 }
 

@@ -5,21 +5,9 @@ package store
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 )
-
-// patient opens a node that takes nobody for dead.
-func patient(t *testing.T, name string) *Store {
-	t.Helper()
-	times := quick
-	times.dead = time.Minute
-	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(t.Output(), nil)), times)
-	must(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s
-}
 
 // testStatuses: each node tells the others about itself until it ends, and does what it is told to
 // do, once.

@@ -7,6 +7,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,6 +55,8 @@ type times struct {
 	stale  time.Duration // how long the users known before are let in while the store is down
 	active time.Duration // how long a user counts as moving bytes on a node
 	clean  time.Duration // between removals of old rows
+
+	patience time.Duration // with a transaction, if it is longer than the database's
 }
 
 var usual = times{tick: time.Second, beat: 5 * time.Second, dead: 15 * time.Second,
@@ -73,6 +76,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	if err != nil {
 		return nil, err
 	}
+	db.patience = max(db.patience, times.patience)
 	host, _ := os.Hostname()
 	s := &Store{db: db, log: log, times: times, down: true, since: time.Now(),
 		node: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:8])}
@@ -112,7 +116,14 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 
 // join connects this node, and catches up on changes missed while the store was down.
 func (s *Store) join(ctx context.Context) error {
-	err := s.db.do(ctx, migrate)
+	at := 0
+	err := s.db.do(ctx, func(t tx) (err error) {
+		at, err = version(t)
+		return err
+	})
+	if err == nil && at < len(schema) {
+		err = s.db.doWithin(ctx, migrationPatience, migrate)
+	}
 	if err == nil {
 		err = s.live(ctx, s.db.do)
 	}
@@ -146,7 +157,8 @@ func (s *Store) run(ctx context.Context) {
 			}
 			s.users.tell()
 		}
-		s.quotas.flush(ctx, false)
+		// Not cut off at the end, since then the trees would have to be counted again.
+		s.quotas.flush(context.WithoutCancel(ctx), false)
 		s.outbox.flush(ctx, s)
 		s.movers.share(ctx)
 		beats := time.Since(beaten) >= s.times.beat
@@ -355,8 +367,10 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 	var refused refusal
 	err := do(ctx, run)
 	for range 3 {
-		// class 40 of PostgreSQL: the transaction conflicted with another
-		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code[:2] != "40" {
+		// Class 40 of PostgreSQL: the transaction conflicted with another. The other: it has ended
+		// the connection in the meantime, as of a node that was suspended for longer than mostIdle.
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) {
 			break
 		}
 		err = do(ctx, run)

@@ -46,6 +46,8 @@ var ErrNoUser = errors.New("the store has no such user")
 type userList struct {
 	store *Store
 
+	fetching sync.Mutex // one at a time, so that the latest list stays
+
 	mu      sync.Mutex
 	list    []User
 	seen    int64 // the number of the change
@@ -96,6 +98,8 @@ func (u *userList) read(ctx context.Context) error {
 }
 
 func (u *userList) fetch(t tx) (changed bool, err error) {
+	u.fetching.Lock()
+	defer u.fetching.Unlock()
 	var now int64
 	if _, err := t.one(`SELECT n FROM changes WHERE topic = 'users'`, nil, &now); err != nil {
 		return false, err
