@@ -409,7 +409,6 @@ func (a AsyncFile) Close() *Pending[struct{}] {
 
 // Abandon is [File.Abandon]. The file's context does not end it.
 func (a AsyncFile) Abandon() *Pending[struct{}] {
-	a.file.dropAhead()
 	a.file.dropBehind()
 	op, _ := a.file.closeOperation(true)
 	return start(context.Background(), op)

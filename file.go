@@ -415,7 +415,6 @@ func (f *File) Close() error {
 // the extension abandon@usftp. On other servers Abandon does the same as [File.Close]. It drops
 // data that was passed to a [Writer] and not sent yet.
 func (f *File) Abandon() error {
-	f.dropAhead()
 	f.dropBehind()
 	return f.end(true)
 }
@@ -432,12 +431,11 @@ func (f *File) end(giveUp bool) error {
 	return err
 }
 
-// beforeClose finishes writing behind and drops the data read ahead.
+// beforeClose finishes writing behind.
 func (f *File) beforeClose() error {
 	f.mu.Lock()
 	open := f.open
 	f.mu.Unlock()
-	f.dropAhead()
 	return f.endBehind(open)
 }
 
@@ -465,6 +463,7 @@ func (f *File) letGo() *openFile {
 	if open != nil {
 		open.shut(fs.ErrClosed)
 	}
+	f.dropAhead() // a Read that starts to read ahead only now finds the file closed
 	return open
 }
 
