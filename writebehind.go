@@ -72,12 +72,7 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	if endOf(f.offset, len(p))-f.offset < int64(len(p)) {
 		return 0, f.wrap("write", errTooLong)
 	}
-	b := f.writing.Load()
-	if b == nil || b.open != open {
-		b = &behind{open: open, most: most}
-		f.writing.Store(b)
-	}
-	b.mu.Lock()
+	b := f.lockBehind(open, most)
 	defer b.mu.Unlock()
 	n, err := b.write(f, p)
 	f.offset += int64(n)
@@ -85,6 +80,23 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 		f.offset = b.u.ranges.Mark()
 	}
 	return n, f.wrap("write", err)
+}
+
+// lockBehind returns the file's writing behind, locked. Another goroutine may end it before it is
+// locked, and would not look at it again.
+func (f *File) lockBehind(open *openFile, most int64) *behind {
+	for {
+		b := f.writing.Load()
+		if b == nil || b.open != open {
+			b = &behind{open: open, most: most}
+			f.writing.Store(b)
+		}
+		b.mu.Lock()
+		if f.writing.Load() == b {
+			return b
+		}
+		b.mu.Unlock()
+	}
 }
 
 // write collects p. The caller holds the lock.

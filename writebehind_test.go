@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,6 +110,37 @@ func TestWriteErrorsComeLater(t *testing.T) {
 				t.Errorf("%s: %d handles are open", name, n)
 			}
 		})
+	}
+}
+
+// TestWriteWhileOthersFlush: nothing that is written is lost while another goroutine has it sent.
+func TestWriteWhileOthersFlush(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	f := must[*usftp.File](t)(r.Create("/f"))
+	data, written := noise(1<<20), make(chan struct{})
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for {
+				select {
+				case <-written:
+					return
+				default:
+					f.Stat()
+				}
+			}
+		})
+	}
+	w := f.Writer()
+	for rest := data; len(rest) > 0; {
+		n := must[int](t)(w.Write(rest[:min(len(rest), 100)]))
+		rest = rest[n:]
+	}
+	close(written)
+	others.Wait()
+	ok(t, f.Close())
+	if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got, data) {
+		t.Errorf("the file differs, or is too short: %d bytes", len(got))
 	}
 }
 
