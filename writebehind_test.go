@@ -106,6 +106,11 @@ func TestWriteErrorsComeLater(t *testing.T) {
 				!errors.As(err, &named) || named.Path != "/f" {
 				t.Errorf("%s: Close: %v", name, err)
 			}
+			ok(t, f.Open(os.O_WRONLY, 0))
+			if at := must[int64](t)(f.Seek(0, io.SeekCurrent)); at != f.Progress() {
+				t.Errorf("%s: the offset is %d after %d bytes that are safe", name, at, f.Progress())
+			}
+			ok(t, f.Close())
 			if n := r.server.OpenHandles(); n != 0 {
 				t.Errorf("%s: %d handles are open", name, n)
 			}
@@ -141,6 +146,28 @@ func TestWriteWhileOthersFlush(t *testing.T) {
 	ok(t, f.Close())
 	if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got, data) {
 		t.Errorf("the file differs, or is too short: %d bytes", len(got))
+	}
+}
+
+// TestWriterOfALostConnection: data that could not even be sent stays lost, whoever asks how often.
+func TestWriterOfALostConnection(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	f := must[*usftp.File](t)(r.Create("/f"))
+	w := f.Writer()
+	must[int](t)(w.Write([]byte("behind")))
+	r.Close()
+	for _, call := range []func() error{w.Flush, w.Flush, w.Close, f.Close} {
+		if err := call(); !errors.Is(err, usftp.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	link := r.server.Dial(sftptest.LinkConfig{})
+	other := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
+	defer other.Close()
+	ok(t, f.SetClient(other))
+	ok(t, f.Open(os.O_WRONLY, 0))
+	if at := must[int64](t)(f.Seek(0, io.SeekCurrent)); at != 0 {
+		t.Errorf("the offset is %d, and nothing was written", at)
 	}
 }
 
