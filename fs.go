@@ -241,7 +241,7 @@ func (f *FS) Glob(pattern string) ([]string, error) {
 	if pattern == "." {
 		return []string{"."}, nil
 	}
-	names, err := f.client.glob(pattern, func(name string) (string, error) {
+	names, err := f.client.glob(pattern, false, func(name string) (string, error) {
 		return f.full("glob", name)
 	})
 	slices.Sort(names)

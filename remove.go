@@ -128,6 +128,7 @@ func (c *Client) isDirectory(name string) (bool, error) {
 // memory holds little more than the neighbours of one path through the tree.
 type remover struct {
 	client *Client
+	crowd  *crowd
 	work   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -153,7 +154,8 @@ type removal struct {
 const removalSize = 64
 
 func (c *Client) removeTree(name string, keep bool, most int) error {
-	r := &remover{client: c, stack: []*removal{{name: name, keep: keep}}, names: most}
+	r := &remover{client: c, crowd: c.newCrowd(mostRemovers),
+		stack: []*removal{{name: name, keep: keep}}, names: most}
 	r.mu.Lock()
 	r.hire()
 	r.mu.Unlock()
@@ -191,7 +193,12 @@ func (r *remover) run() {
 
 // empty removes the files in a directory and pushes its directories on the stack.
 func (r *remover) empty(dir *removal) {
-	files, dirs, more, err := r.list(dir.name)
+	var files, dirs []string
+	var more bool
+	err := r.crowd.list(func() (err error) {
+		files, dirs, more, err = r.list(dir.name)
+		return err
+	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.failed(dir, err)
 	}

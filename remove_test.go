@@ -98,6 +98,21 @@ func TestRemoveAllFails(t *testing.T) {
 	}
 }
 
+// TestFewHandles: a server that allows few open handles, and does not say so, has all directories
+// listed.
+func TestFewHandles(t *testing.T) {
+	r := newRig(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: 3},
+		Extensions: []wire.ExtensionPair{}}, 0)
+	for i := range 200 {
+		r.server.Files.WriteFile(fmt.Sprintf("/t/%d/x", i), nil)
+	}
+	names, err := r.Glob("/t/*/x")
+	if len(names) != 200 || err != nil {
+		t.Errorf("Glob: %d names, %v", len(names), err)
+	}
+	ok(t, r.RemoveAll("/t"))
+}
+
 func TestRemoveAllPipelines(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	bubble(t, func(t *testing.T) {
