@@ -147,8 +147,7 @@ func (p *Pending[T]) complete(call *conn.Call) {
 			err = next.wrap(failed)
 		}
 	}
-	p.mu.Unlock()
-	p.end(value, err)
+	p.settle(value, err)
 }
 
 // completion is a Pending as its call's Completer.
@@ -163,6 +162,13 @@ func (p *Pending[T]) end(value T, err error) {
 		p.mu.Unlock()
 		return
 	}
+	p.settle(value, err)
+}
+
+// settle completes the pending operation, which has not ended. The caller holds the lock, so that a
+// result that was taken, such as an open file, is not dropped for a context that ends just then;
+// settle unlocks it.
+func (p *Pending[T]) settle(value T, err error) {
 	p.ended, p.value, p.err = true, value, err
 	hooks := p.hooks
 	p.hooks = nil
@@ -645,8 +651,7 @@ func (at *rangeAt) finish() {
 	if err == nil && n < len(at.buf) && !at.write {
 		err = io.EOF
 	}
-	p.mu.Unlock()
-	p.end(n, p.op.wrap(err))
+	p.settle(n, p.op.wrap(err))
 }
 
 // Result is the outcome of one item of a batch.
