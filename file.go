@@ -208,20 +208,27 @@ func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O
 // error if the server sends no attributes. OpenRead fails if they say that the file is a named pipe
 // while the server still waits for a writer of the pipe.
 func (c *Client) OpenRead(name string) (*File, error) {
+	f, stat, err := c.openRead(name)
+	if err != nil {
+		return nil, err
+	}
+	stat.WaitContext(c.ctx)
+	return f, nil
+}
+
+// openRead implements OpenRead, and does not wait for the attributes if the file is opened first.
+func (c *Client) openRead(name string) (f *File, stat *Pending[*FileStat], err error) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
-	f := NewFile(c, name)
-	stat := start(c.ctx, f.statOperation())
+	f = NewFile(c, name)
+	stat = start(c.ctx, f.statOperation())
 	stat.whenEnded(func() {
 		if stat.err == nil && stat.value.FileMode()&fs.ModeNamedPipe != 0 {
 			cancel(errNamedPipe)
 		}
 	})
-	if _, err := run(ctx, f.openWith(os.O_RDONLY, 0)); err != nil {
-		return nil, err
-	}
-	stat.WaitContext(c.ctx)
-	return f, nil
+	_, err = run(ctx, f.openWith(os.O_RDONLY, 0))
+	return f, stat, err
 }
 
 // errNamedPipe says why a named pipe is not opened: READ has an offset, a pipe has none.
