@@ -404,8 +404,9 @@ func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 // server's answer. The file's context does not end it. Close waits for data written behind (see
 // [File.Writer]) before it starts.
 func (a AsyncFile) Close() *Pending[struct{}] {
-	err := a.file.beforeClose()
-	op, _ := a.file.closeOperation(err != nil)
+	open := a.file.letGo()
+	err := a.file.endBehind(open)
+	op := a.file.closeOperation(open, err != nil)
 	if err != nil {
 		op.refused = err
 		op.result = func(*conn.Call) (none, error) { return none{}, err }
@@ -415,9 +416,9 @@ func (a AsyncFile) Close() *Pending[struct{}] {
 
 // Abandon is [File.Abandon]. The file's context does not end it.
 func (a AsyncFile) Abandon() *Pending[struct{}] {
-	a.file.dropBehind()
-	op, _ := a.file.closeOperation(true)
-	return start(context.Background(), op)
+	open := a.file.letGo()
+	a.file.dropBehind(open)
+	return start(context.Background(), a.file.closeOperation(open, true))
 }
 
 // Stat is [File.Stat].

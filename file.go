@@ -410,8 +410,9 @@ func (s *session) closeHandle(handle *conn.Handle) {
 // If data passed to a [Writer] could not be written, Close gives the file up as [File.Abandon]
 // does.
 func (f *File) Close() error {
-	behind := f.beforeClose()
-	err := f.end(behind != nil)
+	open := f.letGo()
+	behind := f.endBehind(open)
+	err := f.end(open, behind != nil)
 	// If data was not written, the result of closing the handle matters less.
 	return cmp.Or(behind, err)
 }
@@ -422,13 +423,14 @@ func (f *File) Close() error {
 // the extension abandon@usftp. On other servers Abandon does the same as [File.Close]. It drops
 // data that was passed to a [Writer] and not sent yet.
 func (f *File) Abandon() error {
-	f.dropBehind()
-	return f.end(true)
+	open := f.letGo()
+	f.dropBehind(open)
+	return f.end(open, true)
 }
 
-// end closes the file or gives it up.
-func (f *File) end(giveUp bool) error {
-	op, open := f.closeOperation(giveUp)
+// end closes what the file has let go, or gives it up.
+func (f *File) end(open *openFile, giveUp bool) error {
+	op := f.closeOperation(open, giveUp)
 	if open != nil && open.flags&wire.OpenWrite == 0 {
 		op.call.Done = discard{open.client}
 		open.client.conn.TryStart(op.call, true)
@@ -438,40 +440,35 @@ func (f *File) end(giveUp bool) error {
 	return err
 }
 
-// beforeClose finishes writing behind.
-func (f *File) beforeClose() error {
-	f.mu.Lock()
-	open := f.open
-	f.mu.Unlock()
-	return f.endBehind(open)
-}
-
-// closeOperation takes the handle from the file and closes it, or gives it up.
-func (f *File) closeOperation(giveUp bool) (operation[none], *openFile) {
-	open := f.letGo()
+// closeOperation closes what the file has let go, or gives it up, and ends its transfers.
+func (f *File) closeOperation(open *openFile, giveUp bool) operation[none] {
 	if open == nil {
-		return failing[none](f, "close", fs.ErrClosed), nil
+		return failing[none](f, "close", fs.ErrClosed)
 	}
+	f.endTransfers(open)
 	op := operation[none]{session: open.client, name: "close", path: f.Name()}
 	if giveUp && open.flags&wire.OpenWrite != 0 && open.client.offered(wire.ExtAbandon) {
 		op.call = open.client.abandonCall(open.handle)
 	} else {
 		op.call = open.closeCall()
 	}
-	return op, open
+	return op
 }
 
-// letGo takes the handle from the file, which closes it. It returns nil if the file was closed.
+// letGo takes the opening from the file, which is closed to further calls then. It returns nil if
+// the file was closed.
 func (f *File) letGo() *openFile {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	open := f.open
 	f.open = nil
-	f.mu.Unlock()
-	if open != nil {
-		open.shut(fs.ErrClosed)
-	}
-	f.dropAhead() // a Read that starts to read ahead only now finds the file closed
 	return open
+}
+
+// endTransfers ends the transfers of an opening that the file has let go.
+func (f *File) endTransfers(open *openFile) {
+	open.shut(fs.ErrClosed)
+	f.dropAhead() // a Read that starts to read ahead only now finds the file closed
 }
 
 // closeCall makes a CLOSE.

@@ -75,6 +75,9 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 		return 0, f.wrap("write", errTooLong)
 	}
 	b := f.lockBehind(open, most)
+	if b == nil {
+		return 0, f.wrap("write", fs.ErrClosed)
+	}
 	defer b.mu.Unlock()
 	n, err := b.write(f, p)
 	f.offset += int64(n)
@@ -84,8 +87,8 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	return n, f.wrap("write", err)
 }
 
-// lockBehind returns the file's writing behind, locked. Another goroutine may end it before it is
-// locked, and would not look at it again.
+// lockBehind returns the file's writing behind, locked, or nil if the file was closed: another
+// goroutine may end it, or close the file, before it is locked, and would not look at it again.
 func (f *File) lockBehind(open *openFile, most int64) *behind {
 	for {
 		b := f.writing.Load()
@@ -94,10 +97,14 @@ func (f *File) lockBehind(open *openFile, most int64) *behind {
 			f.writing.Store(b)
 		}
 		b.mu.Lock()
-		if f.writing.Load() == b {
+		now, _ := f.opening("write")
+		if now == open && f.writing.Load() == b {
 			return b
 		}
 		b.mu.Unlock()
+		if now != open {
+			return nil
+		}
 	}
 }
 
@@ -240,7 +247,7 @@ func (f *File) endWith(b *behind) {
 	}
 }
 
-// endBehind flushes before Close. It interrupts a Write in another goroutine.
+// endBehind flushes before the file is closed. It interrupts a Write in another goroutine.
 func (f *File) endBehind(open *openFile) error {
 	b := f.writing.Load()
 	if b == nil || b.open != open {
@@ -257,13 +264,13 @@ func (f *File) endBehind(open *openFile) error {
 }
 
 // dropBehind gives up data written behind, for Abandon. It interrupts a Write in another goroutine.
-func (f *File) dropBehind() {
+func (f *File) dropBehind(open *openFile) {
 	b := f.writing.Load()
-	if b == nil {
+	if b == nil || b.open != open {
 		return
 	}
 	if !b.mu.TryLock() {
-		b.open.shut(fs.ErrClosed)
+		open.shut(fs.ErrClosed)
 		b.mu.Lock()
 	}
 	defer b.mu.Unlock()

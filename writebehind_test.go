@@ -149,6 +149,35 @@ func TestWriteWhileOthersFlush(t *testing.T) {
 	}
 }
 
+// TestWriteWhileAnotherCloses: whatever a Write has taken is in the file once it is closed well.
+func TestWriteWhileAnotherCloses(t *testing.T) {
+	for range 50 {
+		r := newRig(t, sftptest.Script{}, 0)
+		f := must[*usftp.File](t)(r.Create("/f"))
+		began, taken := make(chan struct{}), make(chan int)
+		go func() {
+			total, w := 0, f.Writer()
+			for {
+				n, err := w.Write(make([]byte, 100))
+				if err != nil {
+					break
+				}
+				if total += n; total == 300 {
+					close(began)
+				}
+			}
+			taken <- total
+		}()
+		<-began
+		err := f.Close()
+		total := <-taken
+		got := must[[]byte](t)(r.server.Files.ReadFile("/f"))
+		if err == nil && len(got) < total {
+			t.Fatalf("%d bytes of %d are in the file", len(got), total)
+		}
+	}
+}
+
 // TestWriterOfALostConnection: data that could not even be sent stays lost, whoever asks how often.
 func TestWriterOfALostConnection(t *testing.T) {
 	r := newRig(t, sftptest.Script{}, 0)
