@@ -147,8 +147,7 @@ func (p *Pending[T]) complete(call *conn.Call) {
 			err = next.wrap(failed)
 		}
 	}
-	p.mu.Unlock()
-	p.end(value, err)
+	p.settle(value, err)
 }
 
 // completion is a Pending as its call's Completer.
@@ -163,6 +162,13 @@ func (p *Pending[T]) end(value T, err error) {
 		p.mu.Unlock()
 		return
 	}
+	p.settle(value, err)
+}
+
+// settle completes the pending operation, which has not ended. The caller holds the lock, so that a
+// result that was taken, such as an open file, is not dropped for a context that ends just then;
+// settle unlocks it.
+func (p *Pending[T]) settle(value T, err error) {
 	p.ended, p.value, p.err = true, value, err
 	hooks := p.hooks
 	p.hooks = nil
@@ -398,8 +404,9 @@ func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 // server's answer. The file's context does not end it. Close waits for data written behind (see
 // [File.Writer]) before it starts.
 func (a AsyncFile) Close() *Pending[struct{}] {
-	err := a.file.beforeClose()
-	op, _ := a.file.closeOperation(err != nil)
+	open := a.file.letGo()
+	err := a.file.endBehind(open)
+	op := a.file.closeOperation(open, err != nil)
 	if err != nil {
 		op.refused = err
 		op.result = func(*conn.Call) (none, error) { return none{}, err }
@@ -409,10 +416,9 @@ func (a AsyncFile) Close() *Pending[struct{}] {
 
 // Abandon is [File.Abandon]. The file's context does not end it.
 func (a AsyncFile) Abandon() *Pending[struct{}] {
-	a.file.dropAhead()
-	a.file.dropBehind()
-	op, _ := a.file.closeOperation(true)
-	return start(context.Background(), op)
+	open := a.file.letGo()
+	a.file.dropBehind(open)
+	return start(context.Background(), a.file.closeOperation(open, true))
 }
 
 // Stat is [File.Stat].
@@ -646,8 +652,7 @@ func (at *rangeAt) finish() {
 	if err == nil && n < len(at.buf) && !at.write {
 		err = io.EOF
 	}
-	p.mu.Unlock()
-	p.end(n, p.op.wrap(err))
+	p.settle(n, p.op.wrap(err))
 }
 
 // Result is the outcome of one item of a batch.

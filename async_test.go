@@ -369,3 +369,32 @@ func TestFullTable(t *testing.T) {
 		}
 	})
 }
+
+// TestCancelledOpenLeavesNoHandle: an OPEN that is cancelled just as it is answered either returns
+// its file or closes it.
+func TestCancelledOpenLeavesNoHandle(t *testing.T) {
+	const most = 100
+	cancels := make(chan context.CancelFunc, most)
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpen,
+		Do: sftptest.Call("cancel", func(sftptest.Request) { go (<-cancels)() })}}}, 0)
+	r.server.Files.WriteFile("/f", nil)
+	for range 100 {
+		var opened []*usftp.Pending[*usftp.File]
+		for range most {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels <- cancel
+			opened = append(opened, r.WithContext(ctx).Async().Open("/f"))
+		}
+		for _, p := range opened {
+			if f, err := p.Wait(); err == nil {
+				ok(t, f.Close())
+			}
+		}
+		for range 2 { // the second follows whatever the answers had closed
+			must[fs.FileInfo](t)(r.Stat("/f"))
+		}
+		if n := r.server.OpenHandles(); n != 0 {
+			t.Fatalf("%d handles are open", n)
+		}
+	}
+}

@@ -123,6 +123,15 @@ type chunkList struct {
 	end    bool // the file ends after them
 }
 
+// to returns where the list ends, or at if it is empty.
+func (l *chunkList) to(at int64) int64 {
+	if len(l.chunks) == 0 {
+		return at
+	}
+	last := l.chunks[len(l.chunks)-1]
+	return last.Offset + int64(last.Length)
+}
+
 // list yields chunks until the end of the requested part, or of the file.
 func (l *chunkLister) list(yield func(Chunk, error) bool) error {
 	for at := l.what.Offset; at < l.end; {
@@ -135,7 +144,7 @@ func (l *chunkLister) list(yield func(Chunk, error) bool) error {
 		i, found := slices.BinarySearchFunc(got.chunks, at, func(c Chunk, at int64) int {
 			return cmp.Compare(c.Offset, at)
 		})
-		if !found && got.end && i == len(got.chunks) {
+		if !found && got.end && at >= got.to(at) {
 			return nil
 		}
 		for _, c := range got.chunks[i:] {

@@ -70,10 +70,18 @@ func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
 		channel.Close()
 		return nil, err
 	}
+	stderr, err := channel.StderrPipe()
+	if err != nil {
+		channel.Close()
+		return nil, err
+	}
 	if err := channel.RequestSubsystem("sftp"); err != nil {
 		channel.Close()
 		return nil, fmt.Errorf("the server does not offer SFTP: %w", err)
 	}
+	// What a server says there, as sftp-server -e does, would fill the channel's window. This ends
+	// with the channel.
+	go io.Copy(io.Discard, stderr)
 	defaults := []ClientOption{
 		WithServerVersion(string(sshClient.ServerVersion())),
 		WithChannelWindow(flow.SSHWindow),

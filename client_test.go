@@ -3,14 +3,18 @@ package usftp_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
@@ -180,4 +184,45 @@ func TestPing(t *testing.T) {
 	if err := c.Ping(t.Context()); err != dead || len(asked) != 1 || asked[0] != nil {
 		t.Errorf("%v, asked %v", err, asked)
 	}
+}
+
+// TestTalkativeServer: what a server writes to its standard error does not take the place of SFTP's
+// data in the channel's window, which is 2 MiB.
+func TestTalkativeServer(t *testing.T) {
+	server := sftptest.NewServer(t, sftptest.Script{})
+	address := testenv.Listen(t, func(conn net.Conn) { talk(conn, server) })
+	conn, err := ssh.Dial("tcp", address.String(), &ssh.ClientConfig{
+		HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	ok(t, err)
+	defer conn.Close()
+	client := must[*usftp.Client](t)(usftp.NewClient(conn, usftp.WithStallTimeout(10*time.Second)))
+	defer client.Close()
+	must[fs.FileInfo](t)(client.Stat("/"))
+}
+
+// talk serves SFTP on the first channel of an SSH connection, after 3 MiB to standard error.
+func talk(stream net.Conn, server *sftptest.Scripted) error {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return err
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		return err
+	}
+	config := &ssh.ServerConfig{NoClientAuth: true}
+	config.AddHostKey(signer)
+	_, channels, requests, err := ssh.NewServerConn(stream, config)
+	if err != nil {
+		return err
+	}
+	go ssh.DiscardRequests(requests)
+	channel, asked, err := (<-channels).Accept()
+	if err != nil {
+		return err
+	}
+	(<-asked).Reply(true, nil) // it asks for the subsystem
+	go ssh.DiscardRequests(asked)
+	channel.Stderr().Write(make([]byte, 3<<20))
+	return server.Serve(channel)
 }

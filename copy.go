@@ -218,13 +218,23 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 		to.progress.Store(n)
 	}
 	// OpenSSH's server reports success if the file was too short for the last piece, so check the
-	// result.
+	// result, and the file too: the target may have been long enough before.
+	left := start(f.ctx, f.statOperation())
 	info, err := to.Stat()
-	if err == nil && info.Sys().(*FileStat).HasSize() && info.Size() < at+n {
-		n = max(info.Size()-at, 0)
+	if err != nil {
+		return n, err
+	}
+	copied := n
+	if info.Sys().(*FileStat).HasSize() {
+		copied = min(copied, max(info.Size()-at, 0))
+	}
+	if stat, err := left.Wait(); err == nil && stat.sized() {
+		copied = min(copied, max(int64(stat.Size)-off, 0))
+	}
+	if copied < n {
 		err = f.wrap("copy", io.ErrUnexpectedEOF)
 	}
-	return n, err
+	return copied, err
 }
 
 // copyData copies part of a file on the server, in one request.

@@ -235,9 +235,11 @@ func TestCopyOnServer(t *testing.T) {
 			t.Errorf("%v: beyond the end: %d bytes, %v", extensions, len(got), err)
 		}
 		ok(t, part.Close())
-		if n, err := from.CopyRange(299_990, 20, to, 300_000); n != 10 ||
-			!errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%v: beyond the end: %d, %v", extensions, n, err)
+		for _, at := range []int64{300_000, 0} {
+			if n, err := from.CopyRange(299_990, 20, to, at); n != 10 ||
+				!errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%v: beyond the end, to %d: %d, %v", extensions, at, n, err)
+			}
 		}
 	}
 }

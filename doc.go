@@ -88,7 +88,8 @@
 // Contents in flight, and data read ahead, stay within [WithMaxInFlight] for the whole client,
 // 32 MiB by default, and one transfer stays within half of it. How much of that is used depends on
 // the link: at most twice its capacity. Memory does not grow with the size of a file, and unused
-// blocks are freed after some seconds. An idle client is two goroutines and some tens of KiB.
+// blocks are freed after some seconds. An idle client is two goroutines, or three if it is
+// [NewClient]'s, and some tens of KiB.
 //
 // The caller may reuse a buffer as soon as the method to which it was passed has returned,
 // cancelled or not; for an operation that was started, when it is complete.

@@ -92,9 +92,11 @@ func TestExtensionsOfOpenSSH(t *testing.T) {
 	}
 	f := must[*usftp.File](t)(client.Open(source))
 	g := must[*usftp.File](t)(client.OpenFile(filepath.Join(dir, "b"), os.O_WRONLY, 0))
-	if n, err := f.CopyRange(1<<20-5, 10, g, 1<<20); n != 5 ||
-		!errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a copy beyond the end: %d, %v", n, err)
+	for _, at := range []int64{1 << 20, 0} {
+		if n, err := f.CopyRange(1<<20-5, 10, g, at); n != 5 ||
+			!errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("a copy beyond the end, to %d: %d, %v", at, n, err)
+		}
 	}
 	if err := g.Sync(); err != nil {
 		t.Error(err)

@@ -208,20 +208,27 @@ func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O
 // error if the server sends no attributes. OpenRead fails if they say that the file is a named pipe
 // while the server still waits for a writer of the pipe.
 func (c *Client) OpenRead(name string) (*File, error) {
+	f, stat, err := c.openRead(name)
+	if err != nil {
+		return nil, err
+	}
+	stat.WaitContext(c.ctx)
+	return f, nil
+}
+
+// openRead implements OpenRead, and does not wait for the attributes if the file is opened first.
+func (c *Client) openRead(name string) (f *File, stat *Pending[*FileStat], err error) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
-	f := NewFile(c, name)
-	stat := start(c.ctx, f.statOperation())
+	f = NewFile(c, name)
+	stat = start(c.ctx, f.statOperation())
 	stat.whenEnded(func() {
 		if stat.err == nil && stat.value.FileMode()&fs.ModeNamedPipe != 0 {
 			cancel(errNamedPipe)
 		}
 	})
-	if _, err := run(ctx, f.openWith(os.O_RDONLY, 0)); err != nil {
-		return nil, err
-	}
-	stat.WaitContext(c.ctx)
-	return f, nil
+	_, err = run(ctx, f.openWith(os.O_RDONLY, 0))
+	return f, stat, err
 }
 
 // errNamedPipe says why a named pipe is not opened: READ has an offset, a pipe has none.
@@ -403,8 +410,9 @@ func (s *session) closeHandle(handle *conn.Handle) {
 // If data passed to a [Writer] could not be written, Close gives the file up as [File.Abandon]
 // does.
 func (f *File) Close() error {
-	behind := f.beforeClose()
-	err := f.end(behind != nil)
+	open := f.letGo()
+	behind := f.endBehind(open)
+	err := f.end(open, behind != nil)
 	// If data was not written, the result of closing the handle matters less.
 	return cmp.Or(behind, err)
 }
@@ -415,14 +423,14 @@ func (f *File) Close() error {
 // the extension abandon@usftp. On other servers Abandon does the same as [File.Close]. It drops
 // data that was passed to a [Writer] and not sent yet.
 func (f *File) Abandon() error {
-	f.dropAhead()
-	f.dropBehind()
-	return f.end(true)
+	open := f.letGo()
+	f.dropBehind(open)
+	return f.end(open, true)
 }
 
-// end closes the file or gives it up.
-func (f *File) end(giveUp bool) error {
-	op, open := f.closeOperation(giveUp)
+// end closes what the file has let go, or gives it up.
+func (f *File) end(open *openFile, giveUp bool) error {
+	op := f.closeOperation(open, giveUp)
 	if open != nil && open.flags&wire.OpenWrite == 0 {
 		op.call.Done = discard{open.client}
 		open.client.conn.TryStart(op.call, true)
@@ -432,40 +440,35 @@ func (f *File) end(giveUp bool) error {
 	return err
 }
 
-// beforeClose finishes writing behind and drops the data read ahead.
-func (f *File) beforeClose() error {
-	f.mu.Lock()
-	open := f.open
-	f.mu.Unlock()
-	f.dropAhead()
-	return f.endBehind(open)
-}
-
-// closeOperation takes the handle from the file and closes it, or gives it up.
-func (f *File) closeOperation(giveUp bool) (operation[none], *openFile) {
-	open := f.letGo()
+// closeOperation closes what the file has let go, or gives it up, and ends its transfers.
+func (f *File) closeOperation(open *openFile, giveUp bool) operation[none] {
 	if open == nil {
-		return failing[none](f, "close", fs.ErrClosed), nil
+		return failing[none](f, "close", fs.ErrClosed)
 	}
+	f.endTransfers(open)
 	op := operation[none]{session: open.client, name: "close", path: f.Name()}
 	if giveUp && open.flags&wire.OpenWrite != 0 && open.client.offered(wire.ExtAbandon) {
 		op.call = open.client.abandonCall(open.handle)
 	} else {
 		op.call = open.closeCall()
 	}
-	return op, open
+	return op
 }
 
-// letGo takes the handle from the file, which closes it. It returns nil if the file was closed.
+// letGo takes the opening from the file, which is closed to further calls then. It returns nil if
+// the file was closed.
 func (f *File) letGo() *openFile {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	open := f.open
 	f.open = nil
-	f.mu.Unlock()
-	if open != nil {
-		open.shut(fs.ErrClosed)
-	}
 	return open
+}
+
+// endTransfers ends the transfers of an opening that the file has let go.
+func (f *File) endTransfers(open *openFile) {
+	open.shut(fs.ErrClosed)
+	f.dropAhead() // a Read that starts to read ahead only now finds the file closed
 }
 
 // closeCall makes a CLOSE.

@@ -55,31 +55,27 @@ func named(err error, op, name string) error {
 	return err
 }
 
-// Open opens a file or directory. It asks for attributes at the same time to tell the two apart.
+// Open opens a file or directory. It asks for attributes at the same time to tell the two apart. It
+// does not wait for the writer of a named pipe; see [Client.OpenRead].
 func (f *FS) Open(name string) (fs.File, error) {
 	full, err := f.full("open", name)
 	if err != nil {
 		return nil, err
 	}
-	c := f.client
-	asked := start(c.ctx, c.stat("open", wire.TypeStat, full))
-	opened := c.Async().Open(full)
-	info, statErr := asked.Wait()
-	file, err := opened.Wait()
-	if statErr != nil || info.IsDir() {
+	file, asked, err := f.client.openRead(full)
+	stat, statErr := asked.Wait()
+	if statErr != nil || stat.FileMode().IsDir() {
 		if err == nil {
 			file.Close()
 		}
 		if statErr != nil {
 			return nil, named(statErr, "open", name)
 		}
-		return &fsDir{info: info, name: name, list: c.list(full)}, nil
+		return &fsDir{stat: stat, name: name, list: f.client.list(full)}, nil
 	}
 	if err != nil {
 		return nil, named(err, "open", name)
 	}
-	stat := info.Sys().(*FileStat)
-	file.remember(stat)
 	return &fsFile{File: file, name: name, fresh: fileInfo{path.Base(name), stat}}, nil
 }
 
@@ -113,7 +109,7 @@ func (f *fsFile) Stat() (fs.FileInfo, error) {
 
 // fsDir is an open directory of an FS. It is opened on the server when its first entry is read.
 type fsDir struct {
-	info   fs.FileInfo
+	stat   *FileStat
 	name   string
 	mu     sync.Mutex
 	list   *listing
@@ -126,7 +122,7 @@ func (d *fsDir) Stat() (fs.FileInfo, error) {
 	if d.closed {
 		return nil, &fs.PathError{Op: "stat", Path: d.name, Err: fs.ErrClosed}
 	}
-	return fileInfo{path.Base(d.name), d.info.Sys().(*FileStat)}, nil
+	return fileInfo{path.Base(d.name), d.stat}, nil
 }
 
 func (d *fsDir) Read([]byte) (int, error) {
@@ -241,7 +237,7 @@ func (f *FS) Glob(pattern string) ([]string, error) {
 	if pattern == "." {
 		return []string{"."}, nil
 	}
-	names, err := f.client.glob(pattern, func(name string) (string, error) {
+	names, err := f.client.glob(pattern, false, func(name string) (string, error) {
 		return f.full("glob", name)
 	})
 	slices.Sort(names)

@@ -1,6 +1,7 @@
 package usftp_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -166,6 +168,32 @@ func TestFSOpenTakesOneRoundTrip(t *testing.T) {
 		}
 		if n := len(r.server.Requests(wire.TypeRead)); n != 0 {
 			t.Errorf("%d READs", n)
+		}
+	})
+}
+
+// TestNamedPipes: a named pipe that nobody writes to keeps nobody waiting.
+func TestNamedPipes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := new(sftptest.Gate)
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpen,
+			Do: sftptest.Hold(gate)}}}, 0)
+		r.server.Files.WriteFile("/pipe", nil)
+		ok(t, r.server.Files.SetMode("/pipe", fs.ModeNamedPipe|0o600))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		client := r.WithContext(ctx)
+		_, read := client.ReadFile("/pipe")
+		_, opened := client.DirFS("/").Open("pipe")
+		for _, err := range []error{read, opened} {
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}
+		gate.Open()
+		synctest.Wait()
+		if n := r.server.OpenHandles(); n != 0 {
+			t.Errorf("%d handles are open", n)
 		}
 	})
 }

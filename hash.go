@@ -123,7 +123,7 @@ const mostBlocks = 2048
 // stat if the length is not known.
 func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
 	ask func(CheckFile) (*FileHashes, error)) (*FileHashes, error) {
-	if what.BlockSize < leastBlock { // all in one, or an error
+	if what.BlockSize < leastBlock || what.Length < 0 { // all in one, or an error
 		return ask(what)
 	}
 	blocks := int64(max(1, min(copyPiece/what.BlockSize, mostBlocks)))
@@ -145,7 +145,7 @@ func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
 		if err != nil {
 			return nil, err
 		}
-		want := (piece.Length + int64(what.BlockSize) - 1) / int64(what.BlockSize)
+		want := piece.blocks()
 		if int64(len(hashes.Hashes)) != want {
 			return nil, &ProtocolError{What: fmt.Sprintf("%d hashes of %d blocks",
 				len(hashes.Hashes), want)}
@@ -157,6 +157,17 @@ func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
 		rest -= piece.Length
 	}
 	return all, nil
+}
+
+// blocks returns how many hashes are wanted, or 0 if that depends on the size of the file.
+func (what CheckFile) blocks() int64 {
+	switch {
+	case what.BlockSize == 0:
+		return 1
+	case what.Length == 0:
+		return 0
+	}
+	return (what.Length-1)/int64(what.BlockSize) + 1
 }
 
 // checkFile returns one request for hashes.
@@ -198,8 +209,8 @@ func splitHashes(reply wire.CheckFileReply, what CheckFile) (*FileHashes, error)
 		size = len(reply.Hashes)
 	}
 	prefix := 0
-	if what.BlockSize == 0 && len(reply.Hashes) == size+4 ||
-		len(reply.Hashes)%max(size, 1) != 0 && len(reply.Hashes)%(size+4) == 0 {
+	if n := what.blocks(); n > 0 && int64(len(reply.Hashes)) == n*int64(size+4) ||
+		n == 0 && len(reply.Hashes)%max(size, 1) != 0 && len(reply.Hashes)%(size+4) == 0 {
 		prefix = 4 // Apache MINA puts the length before each
 	}
 	rest := bytes.Clone(reply.Hashes)

@@ -54,6 +54,10 @@ func TestCheckFile(t *testing.T) {
 				fs.ErrInvalid) {
 				t.Errorf("blocks of 10 bytes: %v", err)
 			}
+			if got, err := r.CheckFile("/f", usftp.CheckFile{BlockSize: 1000,
+				Length: -1}); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("-1 bytes: %v, %v", got, err)
+			}
 			if _, err := r.CheckFile("/none", usftp.CheckFile{}); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("of nothing: %v", err)
 			}
@@ -87,6 +91,8 @@ func TestOddHashes(t *testing.T) {
 			0, true},
 		"with lengths": {wire.CheckFileReply{Algorithm: "md5", Hashes: withLength(3)},
 			3, true},
+		"with lengths, as long as five": {wire.CheckFileReply{Algorithm: "md5",
+			Hashes: withLength(4)}, 4, true},
 		"an algorithm of its own": {wire.CheckFileReply{Algorithm: "tiger", Hashes: sum}, 0, true},
 		"blocks of its own": {wire.CheckFileReply{Algorithm: "tiger", Hashes: sum}, 3,
 			false},

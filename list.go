@@ -517,22 +517,23 @@ func (c *Client) ReadDirLimit(dir string, timeout time.Duration,
 }
 
 // Glob returns the names that match a pattern, sorted, like [path/filepath.Glob] with the syntax of
-// [path.Match]. Directories that cannot be opened are ignored, unless the connection or the context
-// has ended. Other errors are [path.ErrBadPattern], a listing that breaks off, and matching names
-// of more than 256 MiB. A pattern without metacharacters takes one round trip; each directory in
-// which names are matched takes a listing, and many are listed at once.
+// [path.Match]. Directories that the server refuses to list are ignored. Other errors are
+// [path.ErrBadPattern], a listing that breaks off, and matching names of more than 256 MiB. A
+// pattern without metacharacters takes one round trip; each directory in which names are matched
+// takes a listing, and many are listed at once.
 func (c *Client) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, err
 	}
-	names, err := c.glob(pattern, func(name string) (string, error) { return name, nil })
+	names, err := c.glob(pattern, false, func(name string) (string, error) { return name, nil })
 	slices.Sort(names)
 	return names, err
 }
 
-// glob returns the names that match a pattern. at returns a name's path on the server, or an error
-// if nothing can have the name.
-func (c *Client) glob(pattern string, at func(string) (string, error)) ([]string, error) {
+// glob returns the names that match a pattern, with within only those that may be directories'. at
+// returns a name's path on the server, or an error if nothing can have the name.
+func (c *Client) glob(pattern string, within bool,
+	at func(string) (string, error)) ([]string, error) {
 	if !hasMeta(pattern) {
 		full, err := at(pattern)
 		if err != nil {
@@ -547,14 +548,14 @@ func (c *Client) glob(pattern string, at func(string) (string, error)) ([]string
 	dirs := []string{globDir(dir)}
 	if hasMeta(dirs[0]) {
 		var err error
-		if dirs, err = c.glob(dirs[0], at); err != nil {
+		if dirs, err = c.glob(dirs[0], true, at); err != nil {
 			return nil, err
 		}
 	}
 	found := make([][]string, len(dirs))
 	errs := make([]error, len(dirs))
 	var wg sync.WaitGroup
-	turn := make(chan struct{}, mostGlobbed)
+	turn, crowd := make(chan struct{}, mostGlobbed), c.newCrowd(mostGlobbed)
 	var taken atomic.Int64
 	for i, dir := range dirs {
 		full, err := at(dir)
@@ -563,7 +564,14 @@ func (c *Client) glob(pattern string, at func(string) (string, error)) ([]string
 		}
 		turn <- struct{}{}
 		wg.Go(func() {
-			found[i], errs[i] = c.matches(full, dir, last, &taken)
+			listed := false
+			err := crowd.list(func() (err error) {
+				found[i], listed, err = c.matches(full, dir, last, within, &taken)
+				return err
+			})
+			if listed || !refusal(err) {
+				errs[i] = err
+			}
 			<-turn
 		})
 	}
@@ -578,19 +586,16 @@ const mostGlobbed = 32
 const mostGlobBytes = 256 << 20
 
 // matches returns the names in a directory, full on the server, that match a pattern, and counts
-// their bytes. It ignores a directory that cannot be opened, but not a listing that breaks off.
-func (c *Client) matches(full, dir, pattern string,
-	taken *atomic.Int64) (names []string, err error) {
+// their bytes. listed reports whether there were any names.
+func (c *Client) matches(full, dir, pattern string, within bool,
+	taken *atomic.Int64) (names []string, listed bool, err error) {
 	entries := 0
 	for f, err := range c.entries(full, true) {
-		if err != nil && entries == 0 {
-			return names, c.fatal(err)
-		}
 		if err != nil {
-			return names, err
+			return names, entries > 0, err
 		}
 		entries++
-		if ok, _ := path.Match(pattern, f.BaseName()); ok {
+		if ok, _ := path.Match(pattern, f.BaseName()); ok && !(within && f.isPlain()) {
 			name := path.Join(dir, f.BaseName())
 			if strings.Contains(dir, "..") { // after a link it is not the directory before it
 				name = dir + "/" + f.BaseName()
@@ -599,11 +604,15 @@ func (c *Client) matches(full, dir, pattern string,
 			taken.Add(int64(len(name)))
 		}
 		if entries > mostEntries || taken.Load() > mostGlobBytes {
-			return names, &fs.PathError{Op: "glob", Path: dir, Err: errTooMuch}
+			return names, true, &fs.PathError{Op: "glob", Path: dir, Err: errTooMuch}
 		}
 	}
-	return names, nil
+	return names, entries > 0, nil
 }
+
+// isPlain reports whether a listed name is certainly a regular file's. Some servers send
+// permissions without a type.
+func (f *File) isPlain() bool { return f.IsRegular() && f.FileStat().Mode&^0o7777 != 0 }
 
 // fatal returns err if the connection or the context has ended, otherwise nil.
 func (c *Client) fatal(err error) error {

@@ -203,6 +203,10 @@ func TestEvilNames(t *testing.T) {
 		if len(files) != 1 || err == nil {
 			t.Errorf("%q: %v, %v", name, names(files), err)
 		}
+		reply.Names = reply.Names[1:]
+		if found, err := r.Glob("/*"); err == nil {
+			t.Errorf("%q: Glob finds %q", name, found)
+		}
 	}
 }
 

@@ -174,20 +174,16 @@ func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error
 	return err
 }
 
-// ReadFile reads a whole file. It asks for the size while it opens the file, and takes two round
-// trips for any file that the link holds.
+// ReadFile reads a whole file. It opens the file like [Client.OpenRead], and takes two round trips
+// for any file that the link holds.
 func (c *Client) ReadFile(name string) ([]byte, error) {
-	size := start(c.ctx, c.stat("stat", wire.TypeStat, name))
-	f, err := c.Open(name)
+	f, err := c.OpenRead(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	var data bytes.Buffer
-	if info, err := size.Wait(); err == nil {
-		f.remember(info.Sys().(*FileStat)) // only a guess: the file ends at EOF
-		data.Grow(int(min(max(info.Size(), 0), mostTrusted)) + 1)
-	}
+	data.Grow(int(min(max(f.Size(), 0), mostTrusted)) + 1) // only a guess: the file ends at EOF
 	_, err = f.WriteTo(&data)
 	return data.Bytes(), err
 }

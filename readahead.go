@@ -99,7 +99,7 @@ func (f *File) readSlow(p []byte) (int, error) {
 // Most small Reads end here.
 func (a *prefetch) readHere(p []byte, off int64) int {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.unlock()
 	if a.gone || a.stale.Load() || a.given+int64(a.used) != off || !a.ready() ||
 		len(a.parked[0].Body)-a.used <= len(p) {
 		return 0
@@ -161,7 +161,7 @@ func (f *File) aheadAtOffset(open *openFile) (*prefetch, error) {
 // ended reports whether the end of the file, or an error, was met.
 func (a *prefetch) ended() bool {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.unlock()
 	return a.ranges.Err() != nil || a.ranges.End() != flow.Unknown
 }
 
@@ -206,14 +206,14 @@ func (f *File) dropAhead() {
 // offset returns the offset at which the next Read must begin.
 func (a *prefetch) offset() int64 {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.unlock()
 	return a.given + int64(a.used)
 }
 
 // read fills p up to the end of the file, or of the data that can be read.
 func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.unlock()
 	for {
 		if a.stale.Load() {
 			a.drop()
@@ -328,10 +328,21 @@ func (a *prefetch) drop() {
 	a.open.client.ahead.remove(a)
 }
 
-// discard drops the data: now or, if a Read is using it, when that Read notices.
+// discard drops the data: now or, if a Read is using it, when that Read notices or ends.
 func (a *prefetch) discard() {
 	a.stale.Store(true)
-	if a.mu.TryLock() {
+	a.dropStale()
+}
+
+// unlock ends a Read's use of the data.
+func (a *prefetch) unlock() {
+	a.mu.Unlock()
+	a.dropStale()
+}
+
+// dropStale drops data that was discarded, unless it is in use: unlock then drops it.
+func (a *prefetch) dropStale() {
+	if a.stale.Load() && a.mu.TryLock() {
 		a.drop()
 		a.mu.Unlock()
 	}

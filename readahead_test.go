@@ -302,11 +302,13 @@ func TestReadWithLittleBudget(t *testing.T) {
 	}
 }
 
+// TestReadIsCancelledAndClosed: a Read that waits ends with its context and with the file, and what
+// was read ahead does not count any more then.
 func TestReadIsCancelledAndClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		gate := new(sftptest.Gate)
+		gate, budget := new(sftptest.Gate), usftp.NewBudget(64<<20)
 		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, From: 2 << 20,
-			To: 1 << 40, Do: sftptest.Hold(gate)}}}, 0)
+			To: 1 << 40, Do: sftptest.Hold(gate)}}}, 0, usftp.WithBudget(budget))
 		data := noise(3 << 20)
 		r.server.Files.WriteFile("/f", data)
 		f := must[*usftp.File](t)(r.Open("/f"))
@@ -333,6 +335,10 @@ func TestReadIsCancelledAndClosed(t *testing.T) {
 			t.Error(err)
 		}
 		gate.Open()
+		synctest.Wait()
+		if n := budget.InFlight(); n != 0 {
+			t.Errorf("%d bytes still count as in flight", n)
+		}
 	})
 }
 

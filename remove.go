@@ -128,6 +128,7 @@ func (c *Client) isDirectory(name string) (bool, error) {
 // memory holds little more than the neighbours of one path through the tree.
 type remover struct {
 	client *Client
+	crowd  *crowd
 	work   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -145,6 +146,7 @@ type removal struct {
 	parent *removal
 	keep   bool
 	left   int  // directories in it that are not done; guarded by remover.mu
+	gone   int  // names removed of those listed last; guarded by remover.mu
 	stuck  bool // something in it cannot be removed; guarded by remover.mu
 	more   bool // it has more entries than were listed
 }
@@ -153,7 +155,8 @@ type removal struct {
 const removalSize = 64
 
 func (c *Client) removeTree(name string, keep bool, most int) error {
-	r := &remover{client: c, stack: []*removal{{name: name, keep: keep}}, names: most}
+	r := &remover{client: c, crowd: c.newCrowd(mostRemovers),
+		stack: []*removal{{name: name, keep: keep}}, names: most}
 	r.mu.Lock()
 	r.hire()
 	r.mu.Unlock()
@@ -191,7 +194,12 @@ func (r *remover) run() {
 
 // empty removes the files in a directory and pushes its directories on the stack.
 func (r *remover) empty(dir *removal) {
-	files, dirs, more, err := r.list(dir.name)
+	var files, dirs []string
+	var more bool
+	err := r.crowd.list(func() (err error) {
+		files, dirs, more, err = r.list(dir.name)
+		return err
+	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.failed(dir, err)
 	}
@@ -204,8 +212,7 @@ func (r *remover) empty(dir *removal) {
 		}
 	}
 	r.mu.Lock()
-	dir.more = more && !dir.stuck && removed+len(dirs) > 0
-	dir.left = len(dirs)
+	dir.more, dir.gone, dir.left = more, removed, len(dirs)
 	r.names -= len(files) + len(dirs)
 	for _, name := range dirs {
 		r.held += len(name) + removalSize
@@ -252,21 +259,26 @@ func (r *remover) list(dir string) (files, dirs []string, more bool, err error) 
 	return files, dirs, more, err
 }
 
-// emptied removes an empty directory, and its parent if that was the last in it, and so on.
+// emptied removes an empty directory, and its parent if that was the last in it, and so on. A
+// directory with more names is listed again as long as that helps.
 func (r *remover) emptied(dir *removal) {
 	for dir != nil && r.client.ctx.Err() == nil {
 		r.mu.Lock()
 		stuck := dir.stuck
-		if dir.more && !stuck {
+		if dir.more && dir.gone > 0 {
 			r.stack = append(r.stack, dir)
 			r.hire()
 			r.mu.Unlock()
 			return
 		}
 		r.mu.Unlock()
+		gone := 0
 		if !stuck && !dir.keep {
-			if err := r.client.RemoveDirectory(dir.name); err != nil &&
-				!errors.Is(err, fs.ErrNotExist) {
+			err := r.client.RemoveDirectory(dir.name)
+			switch {
+			case err == nil:
+				gone = 1
+			case !errors.Is(err, fs.ErrNotExist):
 				r.failed(dir, err)
 			}
 		}
@@ -275,6 +287,7 @@ func (r *remover) emptied(dir *removal) {
 			return
 		}
 		r.mu.Lock()
+		parent.gone += gone
 		r.held -= len(dir.name) + removalSize
 		parent.stuck = parent.stuck || dir.stuck
 		parent.left--

@@ -98,6 +98,37 @@ func TestRemoveAllFails(t *testing.T) {
 	}
 }
 
+// TestRemoveAllGoesOn: one file that cannot be removed keeps none of the others, however many are
+// listed after it.
+func TestRemoveAllGoesOn(t *testing.T) {
+	r := newRig(t, sftptest.Script{ReaddirNames: 1000, Faults: []sftptest.Fault{{On: wire.TypeRemove,
+		Path: "/t/0", Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, 0)
+	for i := range 25_000 {
+		r.server.Files.WriteFile(fmt.Sprint("/t/", i), nil)
+	}
+	if err := r.RemoveAll("/t"); !errors.Is(err, fs.ErrPermission) {
+		t.Error(err)
+	}
+	if got := r.server.Files.List(); !slices.Equal(got, []string{"/t/", "/t/0"}) {
+		t.Errorf("%d are left", len(got))
+	}
+}
+
+// TestFewHandles: a server that allows few open handles, and does not say so, has all directories
+// listed.
+func TestFewHandles(t *testing.T) {
+	r := newRig(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: 3},
+		Extensions: []wire.ExtensionPair{}}, 0)
+	for i := range 200 {
+		r.server.Files.WriteFile(fmt.Sprintf("/t/%d/x", i), nil)
+	}
+	names, err := r.Glob("/t/*/x")
+	if len(names) != 200 || err != nil {
+		t.Errorf("Glob: %d names, %v", len(names), err)
+	}
+	ok(t, r.RemoveAll("/t"))
+}
+
 func TestRemoveAllPipelines(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	bubble(t, func(t *testing.T) {

@@ -53,6 +53,7 @@ func (b *burst) close() error {
 	if open == nil {
 		return fs.ErrClosed
 	}
+	b.file.endTransfers(open)
 	call := open.closeCall()
 	call.Tag, call.Done = burstClose, b.queue
 	if ok, err := open.client.conn.TryStart(call, true); !ok {

@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
@@ -25,9 +26,9 @@ type Writer struct{ file *File }
 // written data first; the methods of [File.Async] do not. Closing the writer does not close the
 // file.
 //
-// If a server refuses WRITEs while another is in flight, or out of order, the first Writer fails,
-// since its data is gone; from then on Writers of the client send one WRITE at a time.
-// [File.ReadFrom] with a source that can seek finds out and recovers.
+// If a server refuses WRITEs while another is in flight, or out of order, a Writer fails, since its
+// data is gone. [File.ReadFrom] with a source that can seek finds out and recovers; from then on
+// Writers of the client send one WRITE at a time.
 func (f *File) Writer() *Writer { return &Writer{f} }
 
 // Write passes p to the writer. It copies p before it returns.
@@ -58,6 +59,7 @@ type behind struct {
 	block *buffer.Block // being filled, after the room for a header
 	n     int           // bytes in it
 	most  int64
+	lost  error // why data was not sent; of data that was sent, the upload knows
 }
 
 // writeBehind writes at the offset without waiting for the answer. The caller holds the turn.
@@ -72,20 +74,42 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	if endOf(f.offset, len(p))-f.offset < int64(len(p)) {
 		return 0, f.wrap("write", errTooLong)
 	}
-	b := f.writing.Load()
-	if b == nil || b.open != open {
-		b = &behind{open: open, most: most}
-		f.writing.Store(b)
+	b := f.lockBehind(open, most)
+	if b == nil {
+		return 0, f.wrap("write", fs.ErrClosed)
 	}
-	b.mu.Lock()
 	defer b.mu.Unlock()
 	n, err := b.write(f, p)
 	f.offset += int64(n)
-	if b.u.ranges.Err() != nil {
+	if b.failed() != nil {
 		f.offset = b.u.ranges.Mark()
 	}
 	return n, f.wrap("write", err)
 }
+
+// lockBehind returns the file's writing behind, locked, or nil if the file was closed: another
+// goroutine may end it, or close the file, before it is locked, and would not look at it again.
+func (f *File) lockBehind(open *openFile, most int64) *behind {
+	for {
+		b := f.writing.Load()
+		if b == nil || b.open != open {
+			b = &behind{open: open, most: most}
+			f.writing.Store(b)
+		}
+		b.mu.Lock()
+		now, _ := f.opening("write")
+		if now == open && f.writing.Load() == b {
+			return b
+		}
+		b.mu.Unlock()
+		if now != open {
+			return nil
+		}
+	}
+}
+
+// failed returns why data is lost, or nil.
+func (b *behind) failed() error { return cmp.Or(b.u.ranges.Err(), b.lost) }
 
 // write collects p. The caller holds the lock.
 func (b *behind) write(f *File, p []byte) (n int, err error) {
@@ -94,7 +118,7 @@ func (b *behind) write(f *File, p []byte) (n int, err error) {
 	}
 	b.u.collect()
 	header, size := wire.WriteHeaderSize(len(b.open.handle.Name)), b.u.ranges.Request()
-	for len(p) > 0 && b.u.ranges.Err() == nil {
+	for len(p) > 0 && b.failed() == nil {
 		if b.block == nil {
 			b.block = b.open.client.conn.Pool().Get(header + size)
 		}
@@ -109,7 +133,7 @@ func (b *behind) write(f *File, p []byte) (n int, err error) {
 			return n, err
 		}
 	}
-	return n, b.u.ranges.Err()
+	return n, b.failed()
 }
 
 // begin starts the upload at the file's offset.
@@ -130,7 +154,7 @@ func (b *behind) begin(f *File) {
 // send sends the block as soon as it may be in flight.
 func (b *behind) send(f *File) error {
 	for {
-		if err := b.u.ranges.Err(); err != nil {
+		if err := b.failed(); err != nil {
 			return err
 		}
 		if b.open.client.conn.Queued() < writeAhead {
@@ -151,7 +175,8 @@ func (b *behind) sendRange(f *File, r flow.Range) error {
 	}
 	block := b.block
 	b.block, b.n = nil, 0
-	return b.u.sendBlock(0, r, block)
+	b.lost = b.u.sendBlock(0, r, block)
+	return b.lost
 }
 
 // wait waits for an answer, for the connection's writer to catch up, or until the file is closed or
@@ -174,7 +199,7 @@ func (b *behind) flush(f *File) error {
 	}
 	b.u.collect()
 	if b.n > 0 {
-		if err := b.send(f); err != nil && b.u.ranges.Err() == nil {
+		if err := b.send(f); err != nil && b.failed() == nil {
 			return err
 		}
 	}
@@ -184,7 +209,7 @@ func (b *behind) flush(f *File) error {
 		}
 	}
 	b.open.client.changed(f.Name())
-	return b.u.ranges.Err()
+	return b.failed()
 }
 
 // flushBehind waits until everything written behind is acknowledged. An error stays.
@@ -212,7 +237,17 @@ func (b *behind) end() {
 	}
 }
 
-// endBehind flushes before Close. It interrupts a Write in another goroutine.
+// endWith ends a file's writing behind, and sets the offset to the length that is safe, unless a
+// method is using the offset.
+func (f *File) endWith(b *behind) {
+	b.end()
+	if f.writing.CompareAndSwap(b, nil) && b.u != nil && f.turn.TryLock() {
+		f.offset = b.u.ranges.Mark()
+		f.turn.Unlock()
+	}
+}
+
+// endBehind flushes before the file is closed. It interrupts a Write in another goroutine.
 func (f *File) endBehind(open *openFile) error {
 	b := f.writing.Load()
 	if b == nil || b.open != open {
@@ -224,22 +259,20 @@ func (f *File) endBehind(open *openFile) error {
 	}
 	defer b.mu.Unlock()
 	err := b.flush(&File{f.fileState, context.Background()})
-	b.end()
-	f.writing.CompareAndSwap(b, nil)
+	f.endWith(b)
 	return f.wrap("write", err)
 }
 
 // dropBehind gives up data written behind, for Abandon. It interrupts a Write in another goroutine.
-func (f *File) dropBehind() {
+func (f *File) dropBehind(open *openFile) {
 	b := f.writing.Load()
-	if b == nil {
+	if b == nil || b.open != open {
 		return
 	}
 	if !b.mu.TryLock() {
-		b.open.shut(fs.ErrClosed)
+		open.shut(fs.ErrClosed)
 		b.mu.Lock()
 	}
 	defer b.mu.Unlock()
-	b.end()
-	f.writing.CompareAndSwap(b, nil)
+	f.endWith(b)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,10 +106,97 @@ func TestWriteErrorsComeLater(t *testing.T) {
 				!errors.As(err, &named) || named.Path != "/f" {
 				t.Errorf("%s: Close: %v", name, err)
 			}
+			ok(t, f.Open(os.O_WRONLY, 0))
+			if at := must[int64](t)(f.Seek(0, io.SeekCurrent)); at != f.Progress() {
+				t.Errorf("%s: the offset is %d after %d bytes that are safe", name, at, f.Progress())
+			}
+			ok(t, f.Close())
 			if n := r.server.OpenHandles(); n != 0 {
 				t.Errorf("%s: %d handles are open", name, n)
 			}
 		})
+	}
+}
+
+// TestWriteWhileOthersFlush: nothing that is written is lost while another goroutine has it sent.
+func TestWriteWhileOthersFlush(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	f := must[*usftp.File](t)(r.Create("/f"))
+	data, written := noise(1<<20), make(chan struct{})
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for {
+				select {
+				case <-written:
+					return
+				default:
+					f.Stat()
+				}
+			}
+		})
+	}
+	w := f.Writer()
+	for rest := data; len(rest) > 0; {
+		n := must[int](t)(w.Write(rest[:min(len(rest), 100)]))
+		rest = rest[n:]
+	}
+	close(written)
+	others.Wait()
+	ok(t, f.Close())
+	if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got, data) {
+		t.Errorf("the file differs, or is too short: %d bytes", len(got))
+	}
+}
+
+// TestWriteWhileAnotherCloses: whatever a Write has taken is in the file once it is closed well.
+func TestWriteWhileAnotherCloses(t *testing.T) {
+	for range 50 {
+		r := newRig(t, sftptest.Script{}, 0)
+		f := must[*usftp.File](t)(r.Create("/f"))
+		began, taken := make(chan struct{}), make(chan int)
+		go func() {
+			total, w := 0, f.Writer()
+			for {
+				n, err := w.Write(make([]byte, 100))
+				if err != nil {
+					break
+				}
+				if total += n; total == 300 {
+					close(began)
+				}
+			}
+			taken <- total
+		}()
+		<-began
+		err := f.Close()
+		total := <-taken
+		got := must[[]byte](t)(r.server.Files.ReadFile("/f"))
+		if err == nil && len(got) < total {
+			t.Fatalf("%d bytes of %d are in the file", len(got), total)
+		}
+	}
+}
+
+// TestWriterOfALostConnection: data that could not even be sent stays lost, whoever asks how often.
+func TestWriterOfALostConnection(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	f := must[*usftp.File](t)(r.Create("/f"))
+	w := f.Writer()
+	must[int](t)(w.Write([]byte("behind")))
+	r.Close()
+	for _, call := range []func() error{w.Flush, w.Flush, w.Close, f.Close} {
+		if err := call(); !errors.Is(err, usftp.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	link := r.server.Dial(sftptest.LinkConfig{})
+	other := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
+	defer other.Close()
+	ok(t, f.SetClient(other))
+	ok(t, f.Open(os.O_WRONLY, 0))
+	if at := must[int64](t)(f.Seek(0, io.SeekCurrent)); at != 0 {
+		t.Errorf("the offset is %d, and nothing was written", at)
 	}
 }
 

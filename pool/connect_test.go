@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
@@ -56,6 +57,44 @@ func TestConnect(t *testing.T) {
 	}
 	if _, err := again.Redial(t.Context()); !errors.Is(err, usftp.ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// The file that was opened along with the login is opened again if its connection is lost before
+// anybody has used it, and another connection takes over.
+func TestFirstRequestOfALostConnection(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	source := sshd.ConfigFile // some file
+	login, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias}, pool.ConnectConfig{
+		Source: source, Dial: &dial.Config{ConfigFile: sshd.ConfigFile}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer login.Close()
+	host := login.Host()
+	further := pools.OfPool(host.Pool)
+	further.Want(2, 1)
+	for {
+		sessions, changed := further.Sessions()
+		if len(sessions) > 0 {
+			break
+		}
+		<-changed
+	}
+	conn := pool.NewConn(t.Context(), host, pool.Retry{Retries: 1})
+	lost := conn.Host().Client
+	lost.Close()
+	if !conn.Renew(lost, usftp.ErrClosed, func(pool.Attempt) {}) {
+		t.Fatal("no connection takes over")
+	}
+	host = conn.Host()
+	f, _, err := pools.OfHost(&host).OpenRead(t.Context(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
 	}
 }
 

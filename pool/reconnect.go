@@ -254,6 +254,7 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 		tell(Attempt{Err: why,
 			Message: host.Name + ": connection lost; continuing over another one"})
 		host.Client = other.WithContext(c.ctx)
+		host.first = nil // its answer came over the lost one
 		return host, nil
 	}
 	limit := c.retry.RetryFor

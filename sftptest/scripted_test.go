@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -395,5 +396,28 @@ func TestServeSaysWhyItEnded(t *testing.T) {
 	}
 	if err := serve("\x00\x00\x00\x05\x11\x00\x00\x00\x01"); err == nil {
 		t.Error("a STAT before INIT is served")
+	}
+}
+
+// A script that hangs up ends a socket and a pipe of the system as well as a link.
+func TestServeEndsWell(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	stream, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, client, string(wire.Init{Version: 3}.Append(nil)))
+	server := NewServer(t, Script{Faults: []Fault{{On: wire.TypeInit, Do: LastReply()}}})
+	if err := server.Serve(stream); err != nil {
+		t.Error(err)
 	}
 }

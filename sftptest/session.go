@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"time"
 
@@ -53,8 +55,10 @@ func (s *session) run() error {
 	s.out.end()
 	s.stream.Close()
 	<-written
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) {
-		err = nil
+	for _, end := range []error{io.EOF, io.ErrClosedPipe, net.ErrClosed, fs.ErrClosed} {
+		if errors.Is(err, end) {
+			return nil
+		}
 	}
 	return err
 }

@@ -347,11 +347,11 @@ func create(in *os.Root, name string, mode fs.FileMode, keep bool) (*newFile, er
 	return file, err
 }
 
-// overwrite opens a file to write it in place, if it is still the file that create found. Its end
-// is cut off once everything has arrived.
+// overwrite opens a file to write it in place, if it is still the file that create found, and does
+// not wait if a named pipe has taken its place. Its end is cut off once everything has arrived.
 func overwrite(in *os.Root, name string, old fs.FileInfo, mode fs.FileMode,
 	keep bool) (*newFile, error) {
-	f, err := in.OpenFile(name, os.O_WRONLY, 0)
+	f, err := in.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

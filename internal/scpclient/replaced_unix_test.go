@@ -74,6 +74,10 @@ func TestSomethingElseInItsPlace(t *testing.T) {
 			t.Errorf("%s is opened in place of another file: %v", path, err)
 		}
 	}
+	if file, err := overwrite(rootOf(t, dir), "pipe", found, 0, false); err == nil {
+		file.Close()
+		t.Error("a named pipe is opened to be written in place of another file")
+	}
 	if root, err := (item{path: filepath.Join(dir, "outside")}).root(found); err != errReplaced {
 		root.Close()
 		t.Errorf("another directory is opened: %v", err)
