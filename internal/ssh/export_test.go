@@ -116,8 +116,8 @@ func Inject(c *Conn, message []byte) error {
 	return o.flushLocked()
 }
 
-// ExchangeAndMore sends a client's half of a key exchange, which offers a cipher and a MAC, and more
-// in one piece: messages under the old keys, and bytes as they are.
+// ExchangeAndMore sends a client's half of a key exchange, which offers a cipher and a MAC, and
+// more in one piece: messages under the old keys, and bytes as they are.
 func ExchangeAndMore(c *Conn, public []byte, cipher, mac string, messages [][]byte,
 	begun []byte) error {
 	o := c.t.out
