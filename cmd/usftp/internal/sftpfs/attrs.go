@@ -147,7 +147,7 @@ func (f *FS) hostTime(t time.Time) time.Time {
 // is the host's time without the fraction of a second.
 func (f *FS) learnClock(mtime uint32, asked time.Time) {
 	made := time.Unix(int64(mtime), 0)
-	least, most := made.Sub(time.Now()), made.Add(time.Second-1).Sub(asked)
+	least, most := time.Until(made), made.Add(time.Second-1).Sub(asked)
 	f.clockSkew.Store(int64(min(max(time.Duration(f.clockSkew.Load()), least), most)))
 }
 
