@@ -329,26 +329,6 @@ func TestSilenceAfterTheLogin(t *testing.T) {
 	}
 }
 
-// TestSilenceAfterTheFlight: of a server that has accepted the key, and then falls silent before it
-// opens the session that was requested along with it, the error says that.
-func TestSilenceAfterTheFlight(t *testing.T) {
-	key := filepath.Join(t.TempDir(), "key")
-	public := writeKey(t, key, "")
-	synctest.Test(t, func(t *testing.T) {
-		srv := newTestServer(t)
-		srv.ServerVersion = "SSH-2.0-usftp"
-		takesKeys(srv, public)
-		stuck := make(chan struct{})
-		srv.late = func() { <-stuck }
-		d := srv.dialer(t, &Config{Options: []string{"ConnectTimeout=7"}, Identities: []string{key}})
-		_, err := d.Dial(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "no answer within 7s while asking for sftp") {
-			t.Errorf("got %v", err)
-		}
-		close(stuck)
-	})
-}
-
 // TestSilenceBeforeSFTPStarts: whoever begins a conversation hears of a server that has fallen
 // silent after ConnectTimeout, and waits for one that answers keepalives.
 func TestSilenceBeforeSFTPStarts(t *testing.T) {
