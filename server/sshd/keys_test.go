@@ -92,6 +92,7 @@ func TestAuthorizedKeys(t *testing.T) {
 		`from="host.example.com" `:           "host names are not looked up",
 		`from="" `:                           "empty pattern",
 		`from="10.0.0.0/99" `:                "10.0.0.0/99",
+		`from="10.0.0.1/8" `:                 "beyond the mask",
 		`expiry-time="never" `:               "is not a valid time",
 		`unheard-of `:                        "unheard-of: unknown option",
 		`principals="x" `:                    "principals without",

@@ -36,6 +36,9 @@ func parseAddressList(text string) (list addressList, err error) {
 			if p.prefix, err = netip.ParsePrefix(item); err != nil {
 				return nil, err
 			}
+			if p.prefix != p.prefix.Masked() { // one address, or all of its network? sshd refuses it, too
+				return nil, fmt.Errorf("%q: the address has bits beyond the mask", item)
+			}
 		case wrong == nil && one.Zone() == "": // not as text: one address has many spellings
 			p.prefix = netip.PrefixFrom(one.Unmap(), one.Unmap().BitLen())
 		case strings.Trim(item, "0123456789abcdefABCDEF.:*?") != "":
