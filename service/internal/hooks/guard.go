@@ -86,10 +86,9 @@ func (g *guard) ask(session context.Context, name string, contents io.ReaderAt, 
 	return nil
 }
 
-// unasked reports whether an OPEN would make or empty a file, and no CLOSE would ask about it.
-func unasked(flags uint32) bool {
-	return flags&wire.OpenWrite == 0 && flags&(wire.OpenCreate|wire.OpenTruncate) != 0
-}
+// unasked reports whether an OPEN would make a file, and no CLOSE would ask about it. One that
+// truncates is for writing here, too.
+func unasked(flags uint32) bool { return flags&(wire.OpenWrite|wire.OpenCreate) == wire.OpenCreate }
 
 // guardedObjects is guarded object storage.
 type guardedObjects struct {
