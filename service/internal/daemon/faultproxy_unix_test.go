@@ -9,7 +9,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 )
 
 // A gate is what all requests of a node to the storage and the store go through, and their answers.
@@ -119,27 +120,18 @@ func (l *link) pass() error {
 // proxyStorage returns the URL of the storage that goes through the gate.
 func (g *gate) proxyStorage(t *testing.T, endpoint string) string {
 	t.Helper()
-	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
 	both := func(what string, after bool) error {
 		return errors.Join(g.at(what, after), g.storage.pass())
 	}
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Host = r.In.Host // which is signed
-		},
-		Transport: &http.Transport{DisableCompression: true},
-		ModifyResponse: func(r *http.Response) error {
-			return both(describeRequest(r.Request), true)
-		},
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler)
-		},
-		ErrorLog: log.New(io.Discard, "", 0),
+	proxy := s3test.Proxy(t, endpoint)
+	proxy.Transport = &http.Transport{DisableCompression: true}
+	proxy.ModifyResponse = func(r *http.Response) error {
+		return both(describeRequest(r.Request), true)
 	}
+	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {
+		panic(http.ErrAbortHandler)
+	}
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

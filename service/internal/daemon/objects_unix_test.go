@@ -12,8 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -393,15 +391,7 @@ func TestUploadsOnTwoNodes(t *testing.T) {
 // bucket.
 func TestKeysForAPrefix(t *testing.T) {
 	t.Parallel()
-	endpoint := s3test.Storage(t, "bucket")
-	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
-		r.Out.Host = r.In.Host // which is signed
-	}}
+	proxy := s3test.Proxy(t, s3test.Storage(t, "bucket"))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.String(), "refused") {
 			w.WriteHeader(http.StatusForbidden)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -100,23 +100,14 @@ func TestPatience(t *testing.T) {
 // testOutage: an upload waits while the storage is away, and goes on. If that takes too long it
 // fails, and is resumed when the storage is back.
 func testOutage(t *testing.T, s storage) {
-	target, err := url.Parse(s.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var broken atomic.Bool
 	refused, parts := make(chan struct{}, 1000), make(chan struct{}, 1000)
-	proxy := httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Host = r.In.Host // which is signed
-		},
-		ModifyResponse: func(r *http.Response) error {
-			if r.Request.URL.Query().Has("partNumber") {
-				parts <- struct{}{}
-			}
-			return nil
-		},
+	proxy := s3test.Proxy(t, s.Endpoint)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if r.Request.URL.Query().Has("partNumber") {
+			parts <- struct{}{}
+		}
+		return nil
 	}
 	way := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if broken.Load() {
@@ -155,7 +146,7 @@ func testOutage(t *testing.T, s storage) {
 		<-parts
 	}
 	broken.Store(true)
-	_, err = f.WriteAt([]byte(long[18<<20:]), 18<<20)
+	_, err := f.WriteAt([]byte(long[18<<20:]), 18<<20)
 	if err = errors.Join(err, f.Close()); err == nil ||
 		!strings.Contains(err.Error(), "does not answer: see to it") {
 		t.Errorf("the client is told %v", err)

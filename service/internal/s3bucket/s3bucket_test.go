@@ -13,8 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -525,14 +523,7 @@ func (o *owned) ReadAt(p []byte, _ int64) (int, error) {
 // so, is used as storage that ignores them.
 func TestConditionsNotImplemented(t *testing.T) {
 	t.Parallel()
-	target, err := url.Parse(s3test.Storage(t, "bucket"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
-		r.Out.Host = r.In.Host // which is signed
-	}}
+	proxy := s3test.Proxy(t, s3test.Storage(t, "bucket"))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("If-None-Match") != "" || r.Header.Get("If-Match") != "" &&
 			r.Method != http.MethodGet {

@@ -115,7 +115,7 @@ func node(t *testing.T, name string) *Store {
 	return timedNode(t, name, quick)
 }
 
-// timedNode is node with other times.
+// timedNode works like node, with the given times.
 func timedNode(t *testing.T, name string, times times) *Store {
 	t.Helper()
 	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(t.Output(), nil)), times)
