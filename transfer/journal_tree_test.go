@@ -262,20 +262,7 @@ func TestRepeatedCopyKnowsItsOwn(t *testing.T) {
 					b.server.Files.WriteFile("/source/a", data)
 					b.server.Files.WriteFile("/source/b", data)
 				}
-				run := func(stop bool) (transfer.Summary, error) {
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
-					tree.TreeOptions.MaxFiles = 1
-					tree.Options.Journal = filepath.Join(b.dir, "journal")
-					tree.Options.Events = func(e transfer.Event) {
-						if stop && e.Kind == transfer.Done {
-							cancel()
-						}
-					}
-					return tree.Run(ctx)
-				}
-				if _, err := run(true); err == nil {
+				if _, err := b.oneByOne(direction, from, to, true); err == nil {
 					t.Fatal("it was not interrupted")
 				}
 				read := func(name string) []byte {
@@ -294,7 +281,7 @@ func TestRepeatedCopyKnowsItsOwn(t *testing.T) {
 				} else {
 					write(filepath.Join(target, name), have.data)
 				}
-				_, err := run(false)
+				_, err := b.oneByOne(direction, from, to, false)
 				refused := err != nil && strings.Contains(err.Error(), "so it is not replaced")
 				if refused == have.ours || err != nil && !refused {
 					t.Errorf("it ends with %v", err)
@@ -329,20 +316,7 @@ func TestRepeatedCopyReplacesNothingElse(t *testing.T) {
 					b.server.Files.WriteFile("/source/"+name, []byte(name))
 				}
 			}
-			run := func(stop bool) (transfer.Summary, error) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
-				tree.TreeOptions.MaxFiles = 1
-				tree.Options.Journal = filepath.Join(b.dir, "journal")
-				tree.Options.Events = func(e transfer.Event) {
-					if stop && e.Kind == transfer.Done {
-						cancel()
-					}
-				}
-				return tree.Run(ctx)
-			}
-			if _, err := run(true); err == nil {
+			if _, err := b.oneByOne(direction, from, to, true); err == nil {
 				t.Fatal("it was not interrupted")
 			}
 			const mine = "somebody else's contents"
@@ -365,7 +339,7 @@ func TestRepeatedCopyReplacesNothingElse(t *testing.T) {
 				os.WriteFile(filepath.Join(target, name), []byte(mine), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			s, err := run(false)
+			s, err := b.oneByOne(direction, from, to, false)
 			if err == nil || s.Failed != 1 || s.Files+s.Kept != 2 ||
 				!strings.Contains(err.Error(), "so it is not replaced") {
 				t.Errorf("%+v, %v", s.Totals, err)
@@ -375,6 +349,22 @@ func TestRepeatedCopyReplacesNothingElse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// oneByOne copies the files of a tree one after the other, and notes it in the journal. If it is to
+// stop, it is interrupted after the first file.
+func (b *bench) oneByOne(direction way, from, to string, stop bool) (transfer.Summary, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
+	tree.TreeOptions.MaxFiles = 1
+	tree.Options.Journal = filepath.Join(b.dir, "journal")
+	tree.Options.Events = func(e transfer.Event) {
+		if stop && e.Kind == transfer.Done {
+			cancel()
+		}
+	}
+	return tree.Run(ctx)
 }
 
 // Nor is it replaced if it is a link, or has the name of one.
@@ -397,20 +387,7 @@ func TestRepeatedCopyReplacesNoLink(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			run := func(stop bool) (transfer.Summary, error) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
-				tree.TreeOptions.MaxFiles = 1
-				tree.Options.Journal = filepath.Join(b.dir, "journal")
-				tree.Options.Events = func(e transfer.Event) {
-					if stop && e.Kind == transfer.Done {
-						cancel()
-					}
-				}
-				return tree.Run(ctx)
-			}
-			if _, err := run(true); err == nil {
+			if _, err := b.oneByOne(direction, from, to, true); err == nil {
 				t.Fatal("it was not interrupted")
 			}
 			put := func(name, text string, link bool) {
@@ -434,7 +411,7 @@ func TestRepeatedCopyReplacesNoLink(t *testing.T) {
 			put("link1", "mine", false)
 			put("link2", "mine", true)
 			put("a", "mine", true)
-			s, err := run(false)
+			s, err := b.oneByOne(direction, from, to, false)
 			if err == nil || s.Failed != 3 || s.Files+s.Kept != 1 ||
 				!strings.Contains(err.Error(), "so it is not replaced") {
 				t.Errorf("%+v, %v", s.Totals, err)

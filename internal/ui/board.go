@@ -153,7 +153,7 @@ func (o *rowOutput) Write(p []byte) (int, error) {
 }
 
 // mostPartial is the length at which a line is cut: printed files need not contain line breaks.
-// mostObject is that of an object of --json, which is no longer: cut, it would be none.
+// mostObject is the length of the longest object of --json, which must not be cut.
 const (
 	mostPartial = 1 << 20
 	mostObject  = 16 << 20

@@ -61,8 +61,8 @@ const (
 	// guessError is by how many seconds the guessed time of a directory may be later than the host's.
 	// Such a guess stands: tar and others take a directory whose time goes back for one that changed.
 	guessError = 2
-	// directorySize is shown for all directories. On many hosts their size grows with their entries,
-	// which the mount would notice late, and tar reports a directory that grows while it is read.
+	// directorySize is the size shown for all directories. On many hosts a directory grows with its
+	// entries; the mount would show that late, and tar reports a directory that grows as it is read.
 	directorySize = 4096
 	// ancient is an age that differences between clocks cannot explain.
 	ancient = 24 * time.Hour
