@@ -132,9 +132,9 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 	} else {
 		s.noteRefused(r)
 	}
-	// A long WRITE takes so long that handing it over costs little, and the next packet is read in
-	// the meantime.
-	long := own != nil && r.op == opWrite && s.parallel
+	// A long WRITE, or several small files, take so long that handing them over costs little, and
+	// the next packet is read in the meantime.
+	long := s.parallel && (own != nil && r.op == opWrite || r.op.onFiles())
 	free := !long && s.schedule.running == 0 && s.schedule.waiting == 0 && s.handedOut == 0 &&
 		s.memory+r.charge <= s.maxMem
 	if !free && r.bad == nil && len(r.data) > 0 && r.own == nil {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/usftp/usftp/server"
@@ -20,26 +21,39 @@ var errLinkBeneath = &server.StatusError{Code: wire.PermissionDenied,
 // WalksBeneath implements server.Beneather.
 func (f *FS) WalksBeneath() {}
 
-// beneath calls op with the tree for a request. If the request must not follow links beneath a
-// directory, the tree's root is that directory, opened once, so that swapping directories for links
-// meanwhile cannot lead it elsewhere. The steps of a request for several files share it.
-func (t tree) beneath(ctx context.Context, op func(t tree) error) error {
+// beneath calls op with the tree for a request on name. If the request must not follow links beneath
+// a directory, the tree's root is that directory, opened once, so that swapping directories for
+// links meanwhile cannot lead it elsewhere. The steps of a request for several files share it, and
+// the directory of name, which then is the root.
+func (t tree) beneath(ctx context.Context, name string, op func(t tree) error) error {
 	top, ok := server.Beneath(ctx)
 	if !ok || t.above != "" {
 		return op(t)
 	}
-	above := strings.TrimRight(top, "/")
 	type directory struct {
-		in    *root
-		above string
+		in   *root
+		path string
 	}
-	root, release, err := kept.Open(ctx, directory{t.root, above}, func() (*os.File, error) {
-		return t.openPath(ctx, cmp.Or(above, top), openDirectory, 0)
-	})
+	enter := func(in tree, dir string) (tree, func(), error) {
+		root, release, err := kept.Open(ctx, directory{t.root, dir}, func() (*os.File, error) {
+			return in.openPath(ctx, dir, openDirectory, 0)
+		})
+		if err != nil {
+			return t, nil, err
+		}
+		return tree{rootOf(root), strings.TrimRight(dir, "/") + "/", t.uploads}, release, nil
+	}
+	below, release, err := enter(t, cmp.Or(strings.TrimRight(top, "/"), "/"))
 	if err != nil {
 		return err
 	}
 	defer release()
-	return op(tree{root: rootOf(root), above: above + "/",
-		uploads: t.uploads})
+	dir := strings.TrimRight(path.Dir(name), "/")
+	if kept.Keeps(ctx) && len(dir) > len(below.above) {
+		if parent, release, err := enter(below, dir); err == nil {
+			defer release()
+			below = parent
+		}
+	}
+	return op(below)
 }

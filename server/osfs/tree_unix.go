@@ -93,7 +93,7 @@ func named(what, name string, err error) error {
 // interrupts is repeated, here and in toParent.
 func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
-	return t.beneath(ctx, func(t tree) error { return t.lookUpIn(ctx, what, name, follow, op) })
+	return t.beneath(ctx, name, func(t tree) error { return t.lookUpIn(ctx, what, name, follow, op) })
 }
 
 func (t tree) lookUpIn(ctx context.Context, what, name string, follow bool,
@@ -143,7 +143,7 @@ func (t tree) change(ctx context.Context, what, name string, follow bool,
 // toParent calls op with the directory of the last element of name, and that element.
 func (t tree) toParent(ctx context.Context, what, name string,
 	op func(dir int, base string) error) error {
-	return t.beneath(ctx, func(t tree) error {
+	return t.beneath(ctx, name, func(t tree) error {
 		if t.root == nil {
 			return named(what, name, retry(func() error { return op(unix.AT_FDCWD, name) }))
 		}
@@ -154,7 +154,7 @@ func (t tree) toParent(ctx context.Context, what, name string,
 // open opens a file. On a pipe it does not wait for the other end.
 func (t tree) open(ctx context.Context, name string, flag int, perm uint32) (file *os.File,
 	err error) {
-	err = t.beneath(ctx, func(t tree) error {
+	err = t.beneath(ctx, name, func(t tree) error {
 		file, err = t.openPath(ctx, name, flag, perm)
 		return err
 	})
@@ -355,7 +355,7 @@ func (t tree) readlink(ctx context.Context, name string) (target string, err err
 }
 
 func (t tree) link(ctx context.Context, oldName, newName string) error {
-	return t.beneath(ctx, func(t tree) error {
+	return t.beneath(ctx, "", func(t tree) error {
 		return t.lookUp(ctx, "link", oldName, false, func(from int, old string, _ int) error {
 			return t.toParent(ctx, "link", newName, func(to int, base string) error {
 				if t.uploads != nil && isHidden(old) {
@@ -425,9 +425,14 @@ func (t tree) twoParents(ctx context.Context, oldName, newName string,
 		}
 		return t.uploads.renamed(op(from, old, to, base), from, old, to, base)
 	}
-	return t.beneath(ctx, func(t tree) error {
+	base, ok := sibling(oldName, newName)
+	shared := "" // a name in the directory of both
+	if ok {
+		shared = oldName
+	}
+	return t.beneath(ctx, shared, func(t tree) error {
 		return t.toParent(ctx, "rename", oldName, func(from int, old string) error {
-			if base, ok := sibling(oldName, newName); ok && t.root != nil && !isHidden(base) {
+			if ok && t.root != nil && !isHidden(base) {
 				return named("rename", newName, rename(from, old, from, base))
 			}
 			return t.toParent(ctx, "rename", newName, func(to int, base string) error {

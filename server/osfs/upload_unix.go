@@ -326,7 +326,7 @@ func (t tree) statUpload(ctx context.Context, name string) (fs.FileInfo, error) 
 func (f *FS) openUpload(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
 	var o opened
-	err := f.tree.beneath(ctx, func(t tree) error {
+	err := f.tree.beneath(ctx, name, func(t tree) error {
 		return t.do(ctx, "open", name, func(w *walk) error {
 			w.create = flags&wire.OpenCreate != 0
 			return w.lookUp(flags&exclusive != exclusive, func(dir int, base string) (err error) {

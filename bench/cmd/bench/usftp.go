@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -50,15 +49,23 @@ func startUsftp(program string, beside *sshd.Server, far *wan.Side) (s *usftpSer
 	s.cmd = exec.Command(program, "serve", "--listen", net.JoinHostPort(beside.Address, port),
 		"--host-key", beside.HostKey, "--authorized-keys", beside.AuthorizedKeys,
 		"--user", beside.User, "/")
-	var log bytes.Buffer // the server's, which says why it did not start
-	s.cmd.Stderr = &log
+	// The log says why it did not start. It is a file, since reading a pipe would take processor
+	// time that the server needs.
+	log, err := os.CreateTemp("", "usftp-serve-")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	defer os.Remove(log.Name())
+	s.cmd.Stderr = log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := start(s.cmd); err != nil {
 		return nil, err
 	}
 	if err := await(); err != nil {
 		s.close()
-		return nil, fmt.Errorf("usftp serve: %w\n%s", err, &log)
+		said, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("usftp serve: %w\n%s", err, said)
 	}
 	return s, nil
 }

@@ -8,6 +8,9 @@ import (
 	"sync"
 )
 
+// most is the number of directories that a request keeps open.
+const most = 4
+
 type contextKey struct{}
 
 type files struct {
@@ -26,24 +29,27 @@ func With(ctx context.Context) (with context.Context, end func()) {
 	}
 }
 
+// Keeps reports whether files stay open for further steps.
+func Keeps(ctx context.Context) bool { return ctx.Value(contextKey{}) != nil }
+
 // Open opens a file, unless an earlier step has opened one with the same key. release closes it if
 // nothing keeps it.
 func Open(ctx context.Context, key any, open func() (*os.File, error)) (file *os.File,
 	release func(), err error) {
-	f, ok := ctx.Value(contextKey{}).(*files)
-	if !ok {
-		if file, err = open(); err != nil {
-			return nil, nil, err
+	f, keeps := ctx.Value(contextKey{}).(*files)
+	if keeps {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if file = f.all[key]; file != nil {
+			return file, func() {}, nil
 		}
+	}
+	if file, err = open(); err != nil {
+		return nil, nil, err
+	}
+	if !keeps || len(f.all) == most {
 		return file, func() { file.Close() }, nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if file = f.all[key]; file == nil {
-		if file, err = open(); err != nil {
-			return nil, nil, err
-		}
-		f.all[key] = file
-	}
+	f.all[key] = file
 	return file, func() {}, nil
 }

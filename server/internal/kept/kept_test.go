@@ -51,6 +51,19 @@ func TestKept(t *testing.T) {
 	if opened != 4 {
 		t.Errorf("%d were opened", opened)
 	}
+	ctx, end = kept.With(t.Context())
+	defer end()
+	for key := range 9 { // no more than a few stay open
+		f, release, err := kept.Open(ctx, key, open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		_, err = f.Stat()
+		if (err == nil) != (key < 4) {
+			t.Errorf("file %d: %v", key, err)
+		}
+	}
 	if _, _, err := kept.Open(t.Context(), "a", func() (*os.File, error) {
 		return nil, os.ErrPermission
 	}); !errors.Is(err, os.ErrPermission) {
