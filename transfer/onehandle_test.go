@@ -155,6 +155,7 @@ func testSharedHandles(t *testing.T, b *bench, direction way, place string,
 
 // Syncs and checks read listings and files at the same time.
 func TestSyncAndCheckWithSharedHandles(t *testing.T) {
+	t.Parallel()
 	files := mixedTree(100)
 	for _, handles := range []int{1, 2} {
 		for _, direction := range []way{upload, download} {
@@ -239,6 +240,7 @@ func TestRelayBetweenHostsWithSharedHandles(t *testing.T) {
 // More files than may be open are under way there: none that waits for its turn keeps the one whose
 // turn it is from verifying.
 func TestVerifiedRelayOfManyFilesWithSharedHandles(t *testing.T) {
+	t.Parallel()
 	files := make(map[string][]byte)
 	for _, name := range numbered("f", 200) {
 		files[name] = []byte(name)

@@ -20,6 +20,7 @@ import (
 // TestOnlyARefusedNameIsWrittenInPlace: if a temporary file cannot be created for any reason but
 // its name, the target keeps its contents. Written in place it would be lost.
 func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		code    wire.Code
 		message string

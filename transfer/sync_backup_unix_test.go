@@ -61,6 +61,7 @@ func replacements(t *testing.T, src, dst string) {
 
 // Whatever is replaced or deleted gets into the backup directory, as with rsync.
 func TestSyncBackupAsRsync(t *testing.T) {
+	t.Parallel()
 	rsync := testenv.Program(t, "rsync")
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
