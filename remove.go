@@ -99,6 +99,9 @@ func (c *Client) RemoveAll(name string) error {
 // RemoveAllIn removes everything in a directory but not the directory itself. Otherwise it is like
 // [Client.RemoveAll]. It fails if dir is a symbolic link.
 func (c *Client) RemoveAllIn(dir string) error {
+	if trimmed := strings.TrimRight(dir, "/"); trimmed != "" {
+		dir = trimmed // a slash would follow a link
+	}
 	isDir, err := c.isDirectory(dir)
 	if err == nil && !isDir {
 		err = &fs.PathError{Op: "removeall", Path: dir, Err: errNotDirectory}
