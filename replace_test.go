@@ -194,6 +194,18 @@ func TestReplaceByLink(t *testing.T) {
 	}
 }
 
+// TestReplaceByLinkLeavesNothingUnnamed: a link that can neither replace a name nor be removed is
+// named.
+func TestReplaceByLinkLeavesNothingUnnamed(t *testing.T) {
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRemove, Path: "/d/t",
+		Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, 0, usftp.WithServerVersion(openSSH))
+	linkScene(r.server.Files)
+	err := private.OfClient(r.Client).ReplaceByLink("to", "/d/dir", "/d/t", "/d/a")
+	if err == nil || !strings.Contains(err.Error(), "is still called /d/t") {
+		t.Errorf("the link is still there, and the error is %v", err)
+	}
+}
+
 // What cannot be replaced stays or comes back, and if it cannot come back the error says what it
 // was.
 func TestReplacingALinkIsRefused(t *testing.T) {
