@@ -32,7 +32,8 @@ const (
 type bundle struct {
 	session *session
 	of      *bundles
-	above   string // the view's directory, see session.beneath; "" if links are followed
+	above   string // the view's directory, see session.beneath
+	top     int    // how long that is for the server; -1 if links are followed
 	packet  []byte
 	block   *buffer.Block // holds packet, if that has contents
 	bytes   int           // of the files' contents and other fields
@@ -72,11 +73,12 @@ func (b *bundles) add(s *session, name string, size int,
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n := b.next; n != nil && (n.above != above || n.bytes+size > bundleSize-wire.LengthSize) {
+	if n := b.next; n != nil && (n.above != above || n.top != top ||
+		n.bytes+size > bundleSize-wire.LengthSize) {
 		b.send()
 	}
 	if b.next == nil {
-		n := &bundle{session: s, of: b, above: above, bytes: 128 + len(above)}
+		n := &bundle{session: s, of: b, above: above, top: top, bytes: 128 + len(above)}
 		n.left.Store(1)
 		if b.extension == wire.ExtPutFiles {
 			n.block = s.conn.Pool().Get(bundleSize)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/usftp/usftp"
@@ -13,7 +14,7 @@ import (
 )
 
 // filesServer answers requests for several files with what answer returns; nil is no answer.
-func filesServer(t *testing.T, answer func(id uint32) []byte) *usftp.Client {
+func filesServer(t *testing.T, answer func(id uint32, request []byte) []byte) *usftp.Client {
 	t.Helper()
 	near, far := net.Pipe()
 	done := make(chan struct{})
@@ -29,14 +30,17 @@ func filesServer(t *testing.T, answer func(id uint32) []byte) *usftp.Client {
 			if _, err := io.ReadFull(far, packet); err != nil {
 				return
 			}
-			typ, id, _, err := wire.ParseHeader(packet)
+			typ, id, body, err := wire.ParseHeader(packet)
 			if err != nil {
 				return
 			}
-			reply := answer(id)
+			var reply []byte
 			if typ == wire.TypeInit {
 				reply = wire.InitReply{Version: wire.Version, Extensions: []wire.ExtensionPair{
-					{Name: wire.ExtPutFiles, Data: "1"}, {Name: wire.ExtGetFiles, Data: "1"}}}.Append(nil)
+					{Name: wire.ExtPutFiles, Data: "1"}, {Name: wire.ExtGetFiles, Data: "1"},
+					{Name: wire.ExtBeneath, Data: "2"}}}.Append(nil)
+			} else {
+				reply = answer(id, body)
 			}
 			if _, err := far.Write(reply); err != nil {
 				return
@@ -57,15 +61,20 @@ func filesServer(t *testing.T, answer func(id uint32) []byte) *usftp.Client {
 // TestHostileAnswersAboutFiles: whatever a server answers, a file that is got has the contents that
 // were sent for it, and all others have an error.
 func TestHostileAnswersAboutFiles(t *testing.T) {
-	with := func(payload []byte) func(id uint32) []byte {
-		return func(id uint32) []byte { return wire.ExtendedReply{Payload: payload}.Append(nil, id) }
+	with := func(payload []byte) func(uint32, []byte) []byte {
+		return func(id uint32, _ []byte) []byte {
+			return wire.ExtendedReply{Payload: payload}.Append(nil, id)
+		}
+	}
+	status := func(code wire.Code) func(uint32, []byte) []byte {
+		return func(id uint32, _ []byte) []byte { return wire.Status{Code: code}.Append(nil, id) }
 	}
 	got := func(text string) []byte { return (&wire.GotFile{Data: []byte(text)}).Append(nil) }
 	refused := wire.FileStatus{Code: wire.PermissionDenied, Message: "no"}.Append(nil)
 	var protocol *usftp.ProtocolError
-	var status *usftp.StatusError
+	var statusError *usftp.StatusError
 	for name, test := range map[string]struct {
-		answer func(id uint32) []byte
+		answer func(uint32, []byte) []byte
 		want   func(err error) bool
 	}{
 		"as it should be": {with(got("text")), func(err error) bool { return err == nil }},
@@ -75,10 +84,10 @@ func TestHostileAnswersAboutFiles(t *testing.T) {
 			func(err error) bool { return errors.Is(err, private.ErrOtherSize) }},
 		"nothing": {with(nil), func(err error) bool { return errors.As(err, &protocol) }},
 		"cut":     {with(got("text")[:14]), func(err error) bool { return errors.As(err, &protocol) }},
-		"refused": {with(refused), func(err error) bool { return errors.As(err, &status) }},
-		"a status": {func(id uint32) []byte { return wire.Status{Code: wire.Failure}.Append(nil, id) },
-			func(err error) bool { return errors.As(err, &status) }},
-		"success": {func(id uint32) []byte { return wire.Status{}.Append(nil, id) },
+		"refused": {with(refused), func(err error) bool { return errors.As(err, &statusError) }},
+		"a status": {status(wire.Failure),
+			func(err error) bool { return errors.As(err, &statusError) }},
+		"success": {status(wire.OK),
 			func(err error) bool { return errors.As(err, &protocol) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +110,7 @@ func TestHostileAnswersAboutFiles(t *testing.T) {
 // TestFilesNeedNoAnswer: a file that waits for its turn, or for an answer that never comes, ends
 // with its context, and with the connection.
 func TestFilesNeedNoAnswer(t *testing.T) {
-	client := filesServer(t, func(uint32) []byte { return nil })
+	client := filesServer(t, func(uint32, []byte) []byte { return nil })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("enough")
 	errs := make(chan error)
@@ -125,6 +134,37 @@ func TestFilesNeedNoAnswer(t *testing.T) {
 	for range files {
 		if err := <-errs; err == nil || errors.Is(err, cause) {
 			t.Errorf("the client was closed, and a file ended with %v", err)
+		}
+	}
+}
+
+// TestFilesShareNoOtherView: files that must not be reached through links share no request with
+// others, also where the view begins at the login directory.
+func TestFilesShareNoOtherView(t *testing.T) {
+	requests := make(chan string, 300)
+	client := filesServer(t, func(_ uint32, request []byte) []byte {
+		requests <- string(request)
+		return nil
+	})
+	view, offered := private.OfClient(client).Beneath("")
+	if !offered {
+		t.Fatal("there is no view")
+	}
+	put := func(c *usftp.Client, name string) {
+		private.OfClient(c).StartPut(name, name+"~", nil, 0o600, usftp.NewAttrs{}, false)
+	}
+	put(client, "/free 1") // while these two are on their way, others share requests
+	put(client, "/free 2")
+	for range wire.MostFiles / 2 {
+		put(view, "guarded")
+		put(client, "free")
+	}
+	for range 3 {
+		request := <-requests
+		beneath := strings.Contains(request, wire.ExtBeneath)
+		if beneath == strings.Contains(request, "free") ||
+			beneath != strings.Contains(request, "guarded") {
+			t.Errorf("beneath: %v, in %.200q", beneath, request)
 		}
 	}
 }

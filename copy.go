@@ -24,7 +24,7 @@ var (
 // CopyFile copies a file on the server. If the server offers copy-data
 // (draft-ietf-secsh-filexfer-extensions-00, section 7), the data does not pass through the client.
 // newname is truncated, or created with the mode of oldname if the server tells it. CopyFile
-// returns how many bytes were copied.
+// returns how many bytes were copied. It fails if either name is a named pipe's.
 //
 // Copying a file onto itself never empties it. If the server says that both names lead to the same
 // file the error matches [fs.ErrInvalid]; SFTP cannot tell hard links from copies with the same
@@ -36,7 +36,7 @@ func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 	if c.conn.OneHandle() {
 		return 0, &os.LinkError{Op: "copy", Old: oldname, New: newname, Err: ErrOneHandle}
 	}
-	from, err := c.Open(oldname)
+	from, err := c.OpenRead(oldname) // which does not wait for the writer of a named pipe
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +67,7 @@ func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 
 // isOther reports whether the file at name is certainly not f: it does not exist or has other
 // attributes. f was asked before and is asked again after it, since a file that is being written to
-// differs from itself.
+// differs from itself. A named pipe is an error: to open one waits for its reader.
 func (c *Client) isOther(f *File, name string) (bool, error) {
 	info, err := c.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,6 +75,9 @@ func (c *Client) isOther(f *File, name string) (bool, error) {
 	}
 	if err != nil {
 		return false, c.fatal(err)
+	}
+	if info.Mode()&fs.ModeNamedPipe != 0 {
+		return false, &fs.PathError{Op: "copy", Path: name, Err: errNamedPipe}
 	}
 	before := f.FileStat()
 	if _, err := f.Stat(); err != nil {

@@ -232,7 +232,7 @@ func (c *Client) openRead(name string) (f *File, stat *Pending[*FileStat], err e
 }
 
 // errNamedPipe says why a named pipe is not opened: READ has an offset, a pipe has none.
-var errNamedPipe = errors.New("it is a named pipe, which SFTP cannot read")
+var errNamedPipe = errors.New("it is a named pipe, which SFTP can neither read nor write")
 
 // Create opens a file for reading and writing, truncating it or creating it with the server's
 // default permissions. If the server refuses to open a file for both it is opened for writing only.

@@ -87,7 +87,7 @@ func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
 		return nil, &fs.PathError{Op: "check-file", Path: name,
 			Err: &unsupported{wire.ExtCheckFile}}
 	case request == "":
-		f, err := c.Open(name)
+		f, err := c.OpenRead(name) // which does not wait for the writer of a named pipe
 		if err != nil {
 			return nil, err
 		}

@@ -499,6 +499,9 @@ func (c *Client) ReadDirLimit(dir string, timeout time.Duration,
 	}
 	var files []*File
 	for f, err := range c.WithContext(ctx).Entries(dir) {
+		if err == nil && ctx.Err() != nil { // names that are at hand wait for nothing
+			err = &fs.PathError{Op: "readdir", Path: dir, Err: context.Cause(ctx)}
+		}
 		if err != nil {
 			return files, err
 		}

@@ -374,3 +374,20 @@ func TestListingThatEndsWithoutNames(t *testing.T) {
 		}
 	}
 }
+
+// TestReadDirLimitWithASlowFilter: the timeout ends the listing also while names are at hand.
+func TestReadDirLimitWithASlowFilter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, 0)
+		for i := range 50 {
+			r.server.Files.WriteFile(fmt.Sprint("/d/", i), nil)
+		}
+		files, err := r.ReadDirLimit("/d", 10*time.Second, func(*usftp.File) (accept, stop bool) {
+			time.Sleep(time.Second)
+			return true, false
+		})
+		if len(files) < 9 || len(files) > 11 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d files, %v", len(files), err)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,13 +68,13 @@ func (c *Client) MkdirAll(name string) error {
 }
 
 // madeAlready reports whether a name is known to be a directory's. It fails if the name is known to
-// be anything else's.
+// be anything else's, or if nobody can be asked any more.
 func (c *Client) madeAlready(name string) (bool, error) {
 	info, err := privateClient{c}.Find(name)
 	if err == nil && !info.IsDir() {
 		return false, &fs.PathError{Op: "mkdir", Path: name, Err: errNotDirectory}
 	}
-	return err == nil, nil
+	return err == nil, c.fatal(err)
 }
 
 // mkdirChain makes name and its missing parents.
@@ -318,12 +319,12 @@ func (c *Client) Symlink(oldname, newname string) error {
 		(readErr == nil || errors.Is(readErr, fs.ErrNotExist)):
 		return c.symlinkFromLogin(oldname, newname, order)
 	case order != symlinksUnknown || !errors.Is(missing, fs.ErrNotExist):
-		return nil // the server does not show the link, but reports success
+		return c.fatal(missing) // the server does not show the link, but reports success
 	}
 	// Only a new link at oldname that points to newname was made the wrong way round. Had it
 	// existed before, SYMLINK would have failed; and had SYMLINK made newname, newname would exist.
 	if target, err := c.ReadLink(oldname); err != nil || target != newname {
-		return nil
+		return c.fatal(err)
 	}
 	if err := c.do(c.removeFile(oldname)); err != nil {
 		return err
@@ -370,7 +371,9 @@ func (c *Client) symlinkFromLogin(oldname, newname string, order int32) error {
 		c.linksFrom.Store(linksFromLogin)
 		return nil
 	}
-	c.do(c.removeFile(newname))
+	if err = cmp.Or(c.do(c.removeFile(newname)), err); c.fatal(err) != nil {
+		return err
+	}
 	return &os.LinkError{Op: "symlink", Old: oldname, New: newname, Err: fmt.Errorf(
 		"%w: the server makes links that lead elsewhere", ErrSSHFxOpUnsupported)}
 }

@@ -34,9 +34,10 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if n == len(p) || err != nil {
 		return n, err
 	}
-	d := &download{from: off + int64(n), sink: func(data []byte) error {
-		n += copy(p[n:], data)
-		return nil
+	d := &download{from: off + int64(n), sink: func(data []byte) (int, error) {
+		got := copy(p[n:], data)
+		n += got
+		return got, nil
 	}}
 	_, err = f.download(d, endOf(off, len(p)), flow.Unknown, nil, nil)
 	if err == nil && n < len(p) {
@@ -98,16 +99,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 		return 0, err
 	}
 	f.progress.Store(0)
-	d := &download{from: f.offset, sink: func(p []byte) error {
-		n, err := w.Write(p)
-		if err == nil && n != len(p) {
-			err = io.ErrShortWrite
-		}
-		if err != nil {
-			return &sinkError{err}
-		}
-		return nil
-	}}
+	d := &download{from: f.offset, sink: w.Write}
 	n, err := f.download(d, math.MaxInt64, f.expectedSize(), &f.progress, nil)
 	f.offset += n
 	return n, ownError(err)
@@ -163,10 +155,7 @@ func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error
 	if length >= 0 {
 		limit, size = off+min(length, math.MaxInt64-off), flow.Unknown
 	}
-	d := &download{from: off, sink: func(p []byte) error {
-		_, err := w.Write(p)
-		return err
-	}}
+	d := &download{from: off, sink: w.Write}
 	n, err := f.download(d, limit, size, nil, stripes)
 	if err == nil && length >= 0 && n < length {
 		err = f.wrap("read", io.ErrUnexpectedEOF)
@@ -241,7 +230,7 @@ type download struct {
 	*loop
 	from   int64 // where it began
 	given  int64 // the offset up to which the sink has everything
-	sink   func(p []byte) error
+	sink   func(p []byte) (int, error)
 	parked []*conn.Call // data that arrived ahead of its predecessor, by offset
 	place  io.WriterAt
 	broken error // the error of place
@@ -371,13 +360,19 @@ func (d *download) deliver() error {
 		if d.pieces[call.Tag].Off != d.given {
 			break
 		}
-		if err := d.sink(call.Body); err != nil {
-			return err
+		size := len(call.Body)
+		took, err := d.sink(call.Body)
+		took = min(max(took, 0), size)
+		d.given += int64(took)
+		d.report(d.given - d.from)
+		if err == nil && took < size {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return &sinkError{err}
 		}
 		n++
-		d.given += int64(len(call.Body))
 		d.drop(call)
-		d.report(d.given - d.from)
 	}
 	return nil
 }

@@ -3,11 +3,13 @@ package usftp_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 )
 
@@ -41,4 +43,33 @@ func TestWholeFiles(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// fullWriter takes some bytes and then no more.
+type fullWriter struct{ room int }
+
+func (w *fullWriter) Write(p []byte) (n int, err error) {
+	if n = min(w.room, len(p)); n < len(p) {
+		err = io.ErrShortBuffer
+	}
+	w.room -= n
+	return n, err
+}
+
+// TestWriteToAFullWriter: what a writer has taken of a Write that fails counts, so that whoever goes
+// on at the offset gets nothing twice.
+func TestWriteToAFullWriter(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	data := noise(1 << 20)
+	r.server.Files.WriteFile("/f", data)
+	f := must[*usftp.File](t)(r.Open("/f"))
+	for _, room := range []int{0, 10, 300_000} {
+		before := must[int64](t)(f.Seek(0, io.SeekCurrent))
+		n, err := f.WriteTo(&fullWriter{room})
+		after := must[int64](t)(f.Seek(0, io.SeekCurrent))
+		if n != int64(room) || after-before != n || err != io.ErrShortBuffer {
+			t.Errorf("%d bytes were taken, and WriteTo returned %d, %v and moved the offset by %d",
+				room, n, err, after-before)
+		}
+	}
 }

@@ -99,6 +99,9 @@ func (c *Client) RemoveAll(name string) error {
 // RemoveAllIn removes everything in a directory but not the directory itself. Otherwise it is like
 // [Client.RemoveAll]. It fails if dir is a symbolic link.
 func (c *Client) RemoveAllIn(dir string) error {
+	if trimmed := strings.TrimRight(dir, "/"); trimmed != "" {
+		dir = trimmed // a slash would follow a link
+	}
 	isDir, err := c.isDirectory(dir)
 	if err == nil && !isDir {
 		err = &fs.PathError{Op: "removeall", Path: dir, Err: errNotDirectory}
@@ -147,12 +150,14 @@ type removal struct {
 	keep   bool
 	left   int  // directories in it that are not done; guarded by remover.mu
 	gone   int  // names removed of those listed last; guarded by remover.mu
+	kept   int  // names in it that cannot be removed, of all listed so far; guarded by remover.mu
+	passed int  // kept, when it was listed last: listed again, they probably come first
 	stuck  bool // something in it cannot be removed; guarded by remover.mu
 	more   bool // it has more entries than were listed
 }
 
 // removalSize is about the memory of a removal without its name.
-const removalSize = 64
+const removalSize = 80
 
 func (c *Client) removeTree(name string, keep bool, most int) error {
 	r := &remover{client: c, crowd: c.newCrowd(mostRemovers),
@@ -196,23 +201,26 @@ func (r *remover) run() {
 func (r *remover) empty(dir *removal) {
 	var files, dirs []string
 	var more bool
+	dir.passed = dir.kept
 	err := r.crowd.list(func() (err error) {
-		files, dirs, more, err = r.list(dir.name)
+		files, dirs, more, err = r.list(dir.name, dir.passed)
 		return err
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.failed(dir, err)
 	}
-	removed := 0
+	removed, kept := 0, 0
 	for result := range Batch(slices.Values(files), 0, r.removeAsync) {
 		if result.Err == nil {
 			removed++
 		} else if !errors.Is(result.Err, fs.ErrNotExist) {
+			kept++
 			r.failed(dir, result.Err)
 		}
 	}
 	r.mu.Lock()
 	dir.more, dir.gone, dir.left = more, removed, len(dirs)
+	dir.kept += kept
 	r.names -= len(files) + len(dirs)
 	for _, name := range dirs {
 		r.held += len(name) + removalSize
@@ -233,15 +241,19 @@ func (r *remover) removeAsync(name string) *Pending[struct{}] {
 	return start(r.client.ctx, r.client.removeFile(name))
 }
 
-// list returns some of the files and directories in a directory, as many as are held at a time. A
-// link is a file.
-func (r *remover) list(dir string) (files, dirs []string, more bool, err error) {
+// list returns some of the files and directories in a directory, as many as are held at a time,
+// without the first ones. A link is a file.
+func (r *remover) list(dir string, first int) (files, dirs []string, more bool, err error) {
 	var entries []*File
 	bytes := 0
 	for f, listErr := range r.client.Entries(dir) {
 		if listErr != nil {
 			err = listErr
 			break
+		}
+		if first > 0 {
+			first--
+			continue
 		}
 		entries = append(entries, f)
 		if bytes += len(f.path); len(entries) == removeBatch || bytes > removeBatchBytes {
@@ -260,25 +272,27 @@ func (r *remover) list(dir string) (files, dirs []string, more bool, err error) 
 }
 
 // emptied removes an empty directory, and its parent if that was the last in it, and so on. A
-// directory with more names is listed again as long as that helps.
+// directory with more names is listed again as long as that brings others.
 func (r *remover) emptied(dir *removal) {
 	for dir != nil && r.client.ctx.Err() == nil {
 		r.mu.Lock()
 		stuck := dir.stuck
-		if dir.more && dir.gone > 0 {
+		if dir.more && (dir.gone > 0 || dir.kept > dir.passed) {
 			r.stack = append(r.stack, dir)
 			r.hire()
 			r.mu.Unlock()
 			return
 		}
 		r.mu.Unlock()
-		gone := 0
+		gone, kept := 0, 1
 		if !stuck && !dir.keep {
 			err := r.client.RemoveDirectory(dir.name)
 			switch {
 			case err == nil:
-				gone = 1
-			case !errors.Is(err, fs.ErrNotExist):
+				gone, kept = 1, 0
+			case errors.Is(err, fs.ErrNotExist):
+				kept = 0
+			default:
 				r.failed(dir, err)
 			}
 		}
@@ -287,7 +301,7 @@ func (r *remover) emptied(dir *removal) {
 			return
 		}
 		r.mu.Lock()
-		parent.gone += gone
+		parent.gone, parent.kept = parent.gone+gone, parent.kept+kept
 		r.held -= len(dir.name) + removalSize
 		parent.stuck = parent.stuck || dir.stuck
 		parent.left--

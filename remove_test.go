@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,31 @@ func TestRemoveAllGoesOn(t *testing.T) {
 	}
 	if got := r.server.Files.List(); !slices.Equal(got, []string{"/t/", "/t/0"}) {
 		t.Errorf("%d are left", len(got))
+	}
+}
+
+// TestRemoveAllGoesOnBehindMany: so do more files than are held at a time, and directories.
+func TestRemoveAllGoesOnBehindMany(t *testing.T) {
+	const many = 12_000
+	r := newRig(t, sftptest.Script{ReaddirNames: 1000, Intercept: func(q sftptest.Request) (
+		refusal []sftptest.Action) {
+		if q.Type == wire.TypeRemove && strings.HasPrefix(q.Path, "/t/a") {
+			refusal = append(refusal, sftptest.Refuse(wire.PermissionDenied, "no"))
+		}
+		return refusal
+	}}, 0)
+	for i := range many {
+		r.server.Files.WriteFile(fmt.Sprintf("/t/a%d", i), nil)
+	}
+	for i := range 50 {
+		r.server.Files.WriteFile(fmt.Sprintf("/t/a dir %d/a", i), nil)
+		r.server.Files.WriteFile(fmt.Sprintf("/t/b%d", i), nil)
+	}
+	if err := r.RemoveAll("/t"); !errors.Is(err, fs.ErrPermission) {
+		t.Error(err)
+	}
+	if got := len(r.server.Files.List()); got != 1+many+2*50 {
+		t.Errorf("%d are left", got)
 	}
 }
 

@@ -96,3 +96,24 @@ func TestRemoveAllBeneath(t *testing.T) {
 		})
 	}
 }
+
+// RemoveAllIn refuses a link however it is spelled, as RemoveAll removes nothing but the link.
+func TestRemoveAllInOfALink(t *testing.T) {
+	client, dir := startServer(t), t.TempDir()
+	link, kept := filepath.Join(dir, "link"), filepath.Join(dir, "real", "kept")
+	ok(t, os.Mkdir(filepath.Dir(kept), 0o755))
+	ok(t, os.WriteFile(kept, nil, 0o644))
+	ok(t, os.Symlink("real", link))
+	for _, name := range []string{link, link + "/", link + "//"} {
+		if err := client.RemoveAllIn(name); err == nil {
+			t.Errorf("%s was emptied", name)
+		}
+		if _, err := os.Stat(kept); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	ok(t, client.RemoveAllIn(filepath.Dir(kept)+"/"))
+	if _, err := os.Stat(kept); err == nil {
+		t.Error("the directory was not emptied")
+	}
+}

@@ -151,7 +151,10 @@ func (c privateClient) ReplaceByLink(text, name, temporary, aside string) error 
 		err := c.Symlink(text, temporary)
 		if err == nil {
 			if err = c.PosixRename(temporary, name); err != nil {
-				c.do(c.removeFile(temporary))
+				left := c.do(c.removeFile(temporary))
+				if left != nil && !errors.Is(left, fs.ErrNotExist) {
+					err = fmt.Errorf("%w; the new link is still called %s", err, temporary)
+				}
 			}
 		}
 		return err

@@ -194,6 +194,18 @@ func TestReplaceByLink(t *testing.T) {
 	}
 }
 
+// TestReplaceByLinkLeavesNothingUnnamed: a link that can neither replace a name nor be removed is
+// named.
+func TestReplaceByLinkLeavesNothingUnnamed(t *testing.T) {
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRemove, Path: "/d/t",
+		Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, 0, usftp.WithServerVersion(openSSH))
+	linkScene(r.server.Files)
+	err := private.OfClient(r.Client).ReplaceByLink("to", "/d/dir", "/d/t", "/d/a")
+	if err == nil || !strings.Contains(err.Error(), "is still called /d/t") {
+		t.Errorf("the link is still there, and the error is %v", err)
+	}
+}
+
 // What cannot be replaced stays or comes back, and if it cannot come back the error says what it
 // was.
 func TestReplacingALinkIsRefused(t *testing.T) {
@@ -238,5 +250,54 @@ func TestLookLost(t *testing.T) {
 	info, err := private.OfClient(client).Look("/d/to precious")
 	if _, lost := errors.AsType[*usftp.LostError](err); !lost {
 		t.Errorf("it is %v, %v", info, err)
+	}
+}
+
+// If a connection is lost while a refusal is looked into, its loss is the reason, since over another
+// connection all may be well.
+func TestLostWhileRefusalsAreLookedInto(t *testing.T) {
+	refuse := func(kinds ...wire.Type) (faults []sftptest.Fault) {
+		for _, kind := range kinds {
+			faults = append(faults, sftptest.Fault{On: kind,
+				Do: sftptest.Refuse(wire.Failure, "")})
+		}
+		return faults
+	}
+	for _, test := range []struct {
+		name    string
+		refused []sftptest.Fault
+		last    wire.Type // is not answered
+		do      func(c *usftp.Client) error
+	}{
+		{"Find", refuse(wire.TypeStat, wire.TypeLstat), wire.TypeOpendir,
+			func(c *usftp.Client) error {
+				_, err := private.OfClient(c).Find("/d")
+				return err
+			}},
+		{"Find of a link", refuse(wire.TypeStat), wire.TypeRealpath, func(c *usftp.Client) error {
+			_, err := private.OfClient(c).Find("/d/link")
+			return err
+		}},
+		{"Look", refuse(wire.TypeStat, wire.TypeLstat, wire.TypeReadlink), wire.TypeOpendir,
+			func(c *usftp.Client) error {
+				_, err := private.OfClient(c).Look("/d")
+				return err
+			}},
+		{"MkdirAll", nil, wire.TypeStat, func(c *usftp.Client) error { return c.MkdirAll("/d") }},
+		{"Symlink", nil, wire.TypeReadlink,
+			func(c *usftp.Client) error { return c.Symlink("to", "/d/new") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := sftptest.NewServer(t, sftptest.Script{Faults: append(test.refused,
+				sftptest.Fault{On: test.last, Do: sftptest.Hangup()})})
+			server.Files.WriteFile("/d/file", nil)
+			server.Files.Symlink("file", "/d/link")
+			end := server.Dial(sftptest.LinkConfig{})
+			client := must[*usftp.Client](t)(usftp.NewClientPipe(end, end))
+			defer client.Close()
+			if err := test.do(client); !errors.As(err, new(*usftp.LostError)) {
+				t.Errorf("the connection was lost, and the error is %v", err)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
@@ -30,7 +31,7 @@ func (c privateClient) Find(name string) (fs.FileInfo, error) {
 	if err == nil && isLink(own) {
 		real, realErr := c.RealPath(name)
 		if realErr != nil {
-			return nil, refusal
+			return nil, cmp.Or(c.fatal(realErr), refusal)
 		}
 		own, err = c.Lstat(real)
 	}
@@ -63,7 +64,7 @@ func (c privateClient) lookAgain(name string, refusal error) (fs.FileInfo, error
 func (c privateClient) listed(name string, refusal error) (fs.FileInfo, error) {
 	for _, err := range c.Entries(name) {
 		if err != nil {
-			return nil, refusal
+			return nil, cmp.Or(c.fatal(err), refusal)
 		}
 		break
 	}

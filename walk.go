@@ -98,10 +98,11 @@ func (c *Client) entriesWithin(ctx context.Context, d *walkDir) iter.Seq2[*File,
 
 // Walk is [Client.WalkDir] as an iterator over closed Files with their attributes, in lexical
 // order, root first. An error comes with the File of the directory it is about, or nil for root,
-// and the walk continues after it. Use WalkDir to skip a directory.
+// and the walk continues after it. If the client's context ends, so does the walk, with the cause
+// and nil. Use WalkDir to skip a directory.
 func (c *Client) Walk(root string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
-		c.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+		err := c.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
 			var f *File
 			if d != nil {
 				f = d.(dirEntry).file
@@ -111,5 +112,8 @@ func (c *Client) Walk(root string) iter.Seq2[*File, error] {
 			}
 			return nil
 		})
+		if err != nil {
+			yield(nil, err)
+		}
 	}
 }

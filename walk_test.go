@@ -221,4 +221,13 @@ func TestWalkErrors(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	err = nil
+	for _, err = range r.WithContext(ctx).Walk("/t") {
+		cancel()
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Walk was cancelled, and ended with %v", err)
+	}
 }

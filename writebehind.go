@@ -151,13 +151,14 @@ func (b *behind) begin(f *File) {
 	}
 }
 
-// send sends the block as soon as it may be in flight.
+// send sends the block as soon as it may be in flight. With nothing in flight that is at once: the
+// connection's writer may be busy with others, and nothing would wake this wait.
 func (b *behind) send(f *File) error {
 	for {
 		if err := b.failed(); err != nil {
 			return err
 		}
-		if b.open.client.conn.Queued() < writeAhead {
+		if b.u.ranges.Out() == 0 || b.open.client.conn.Queued() < writeAhead {
 			if r, ok := b.u.claim(0); ok {
 				return b.sendRange(f, r)
 			}

@@ -224,6 +224,38 @@ func TestWriteBehindIsBounded(t *testing.T) {
 	})
 }
 
+// TestWriterBesideAnotherUpload: a Writer with nothing in flight is not left waiting for a stream
+// that is full of another file's data, which wakes nobody when it has gone.
+func TestWriterBesideAnotherUpload(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		server := sftptest.NewScripted(sftptest.Script{})
+		defer server.Close()
+		link := server.Dial(sftptest.LinkConfig{RateBytesPerSec: 1 << 20, Buffer: 64 << 10})
+		client := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
+		defer client.Close()
+		other := must[*usftp.File](t)(client.Create("/other"))
+		f := must[*usftp.File](t)(client.Create("/f"))
+		uploaded := make(chan error)
+		go func() {
+			_, err := other.ReadFrom(bytes.NewReader(noise(4 << 20)))
+			uploaded <- err
+		}()
+		synctest.Wait() // as much waits for the stream as may
+		w := f.Writer()
+		must[int](t)(w.Write([]byte("text")))
+		flushed := make(chan error, 1)
+		go func() { flushed <- w.Flush() }()
+		ok(t, <-uploaded)
+		select {
+		case err := <-flushed:
+			ok(t, err)
+		case <-time.After(time.Hour):
+			t.Error("Flush waits although nothing else is under way")
+		}
+		ok(t, f.Abandon())
+	})
+}
+
 func TestWriterAppends(t *testing.T) {
 	r := newRig(t, sftptest.Script{Reorder: 3}, 0)
 	r.server.Files.WriteFile("/f", []byte("start "))

@@ -49,7 +49,11 @@ func (c *Conn) writeAtOnce(call *Call) {
 	n, err := c.try.write(request, data)
 	c.stats.bytesWritten.Add(int64(n))
 	if err != nil {
-		c.end(&LostError{Cause: err}) // this completes the call
+		c.mu.Lock()
+		if c.err == nil { // its end completes the call, and nobody writes until then
+			c.idle.Go(func() { c.writeFailed(err) })
+		}
+		c.mu.Unlock()
 		return
 	}
 	if n > slowPiece {

@@ -287,3 +287,48 @@ func TestDoOnABrokenStream(t *testing.T) {
 		t.Errorf("Do: %v", err)
 	}
 }
+
+// doneAsked calls a function when somebody begins to wait for the end of the context.
+type doneAsked struct {
+	context.Context
+	asked func()
+}
+
+func (d doneAsked) Done() <-chan struct{} {
+	d.asked()
+	return d.Context.Done()
+}
+
+// TestDoOnABrokenStreamHearsTheRest: answers that the peer sent before it went are still taken, as
+// after a failure of the writer, and say how it went.
+func TestDoOnABrokenStreamHearsTheRest(t *testing.T) {
+	fromClient, w, err := os.Pipe()
+	must(t, err)
+	r, toClient := io.Pipe()
+	p := &wirePeer{t, fromClient, toClient}
+	c := conn.New(r, w, conn.Config{})
+	defer c.Close()
+	p.next()
+	p.send(wire.InitReply{Version: 3}.Append(nil))
+	must(t, c.Handshake(context.Background()))
+	q := conn.NewQueue()
+	answered := stat(c)
+	answered.Done = q
+	must(t, c.Start(context.Background(), answered))
+	asked := p.next()
+	fromClient.Close()
+	ended := make(chan error)
+	sent := make(chan struct{})
+	ctx := doneAsked{context.Background(), sync.OnceFunc(func() { close(sent) })}
+	go func() { ended <- c.Do(ctx, stat(c)) }()
+	<-sent
+	p.send(wire.Status{Code: wire.NoSuchFile}.Append(nil, asked.id))
+	toClient.Close()
+	if call, err := q.Next(context.Background()); err != nil || call.Err != nil {
+		t.Errorf("the answer that was sent is lost: %v, %v", call.Err, err)
+	}
+	err = <-ended
+	if lost, ok := errors.AsType[*conn.LostError](err); !ok || lost.Cause != io.EOF {
+		t.Errorf("Do: %v", err)
+	}
+}

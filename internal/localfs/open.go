@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -27,9 +28,17 @@ func FollowLinks(name string) (string, error) {
 			return "", err
 		}
 		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(name), to)
+			dir, _ := filepath.Split(name)
+			to = dir + to
 		}
-		name = to
+		// not by names alone: above a directory reached by a link is not what the path says
+		above, base := filepath.Split(to)
+		if name = to; strings.Contains(above, "..") {
+			if above, err = filepath.EvalSymlinks(above); err != nil {
+				return "", err
+			}
+			name = filepath.Join(above, base)
+		}
 	}
 	return "", &fs.PathError{Op: "write", Path: name, Err: errors.New("too many symbolic links")}
 }
