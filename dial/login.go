@@ -34,6 +34,7 @@ type step struct {
 	key    []byte // publickey: the public key as sent
 	secret string // the password, or the single answer to keyboard-interactive
 	person bool   // needs a person each time
+	offer  bool   // publickey: the server does not take the signature that a flight would have
 }
 
 // needPerson reports whether a login with these steps needs a person each time.
@@ -441,7 +442,8 @@ func (l *login) load() {
 }
 
 func (l *login) offer(c *credential) *attempt {
-	l.startMethod("publickey", step{key: c.public.Marshal(), person: c.person})
+	l.startMethod("publickey", step{key: c.public.Marshal(), person: c.person,
+		offer: l.misSigns(c)})
 	l.offered = append(l.offered, c)
 	l.d.log.Debug("offering "+c.String(), "host", l.s.alias)
 	sign := *c
