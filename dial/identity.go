@@ -194,17 +194,24 @@ func (k *keyring) usable(all []*credential) []*credential {
 			continue
 		}
 		seen[blob] = true
-		if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
-			k.note("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
-			continue
-		}
-		if bits := rsaBits(c.public); bits > 0 && bits < k.s.minRSABits {
-			k.note("%v has %d bits; RequiredRSASize requires %d", c, bits, k.s.minRSABits)
+		if err := k.admit(c); err != nil {
+			k.note("%v", err)
 			continue
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// admit determines a key's signature algorithms. It returns an error if the key may not be used.
+func (k *keyring) admit(c *credential) error {
+	if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
+		return fmt.Errorf("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
+	}
+	if bits := rsaBits(c.public); bits > 0 && bits < k.s.minRSABits {
+		return fmt.Errorf("%v has %d bits; RequiredRSASize requires %d", c, bits, k.s.minRSABits)
+	}
+	return nil
 }
 
 func (k *keyring) algorithms(key ssh.PublicKey) []string {
@@ -365,10 +372,7 @@ func (k *keyring) reveal(c *credential) error {
 	}
 	// a token's key is never hidden; the passphrase's cost is paid once
 	c.public, c.sign = p.Signer.PublicKey(), p.Signer.SignWithAlgorithm
-	if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
-		return fmt.Errorf("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
-	}
-	return nil
+	return k.admit(c)
 }
 
 type certFile struct {
