@@ -56,6 +56,8 @@ type Login struct {
 
 	oneHandle atomic.Bool // the host gives one handle to several open files
 
+	renewing chan struct{} // holds a token while the connection is being replaced
+
 	mu     sync.Mutex
 	host   Host
 	conn   *dial.Conn
@@ -70,7 +72,7 @@ func Connect(ctx context.Context, target dial.Target, config ConnectConfig) (*Lo
 	if config.Dial == nil {
 		config.Dial = new(dial.Config)
 	}
-	l := &Login{config: config, target: target,
+	l := &Login{config: config, target: target, renewing: make(chan struct{}, 1),
 		host: Host{Name: target.UserHost(), Quirks: new(Quirks)}}
 	if err := l.login(ctx); err != nil {
 		return nil, l.error(ctx, err)
@@ -157,7 +159,7 @@ func (l *Login) login(ctx context.Context) (err error) {
 		pool.Close()
 		pool = l.pool(first)
 	} else {
-		l.host.Redial = l.redial
+		l.host.Redial = l.redial(client)
 	}
 	if l.config.Helper {
 		l.host.Helper = l.help
@@ -208,12 +210,25 @@ func (p *pending) Open(ctx context.Context) (*usftp.Client, error) {
 	return p.dialed.Open(ctx)
 }
 
-// redial implements Host.Redial.
-func (l *Login) redial(ctx context.Context) (Host, error) {
-	if err := l.reconnect(ctx); err != nil {
-		return Host{}, l.error(ctx, err)
+// redial returns the Host.Redial that replaces a client. Of several copies that have lost it, the
+// first makes a connection, which the others get: each connection of their own would end the one
+// before.
+func (l *Login) redial(lost *usftp.Client) func(context.Context) (Host, error) {
+	return func(ctx context.Context) (Host, error) {
+		select {
+		case l.renewing <- struct{}{}:
+			defer func() { <-l.renewing }()
+		case <-ctx.Done():
+			return Host{}, context.Cause(ctx)
+		}
+		if host := l.Host(); host.Client != lost && !Lost(host.Client) {
+			return host, nil
+		}
+		if err := l.reconnect(ctx); err != nil {
+			return Host{}, l.error(ctx, err)
+		}
+		return l.Host(), nil
 	}
-	return l.Host(), nil
 }
 
 func (l *Login) reconnect(ctx context.Context) error {
@@ -235,6 +250,7 @@ func (l *Login) reconnect(ctx context.Context) error {
 	}
 	l.end()
 	l.conn, l.host.Client, l.host.first, l.helper = conn, client, nil, nil
+	l.host.Redial = l.redial(client)
 	l.host.Pool = l.pool(dialed{conn, l.options()})
 	l.host.Identity = l.identity(conn)
 	return nil

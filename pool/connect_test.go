@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
@@ -95,6 +97,42 @@ func TestFirstRequestOfALostConnection(t *testing.T) {
 	defer f.Close()
 	if _, err := f.Read(make([]byte, 1)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Copies that run beside one another, each with a Conn of its own, all continue over the connection
+// that the first of them has made.
+func TestRedialOfSeveralCopies(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	login, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias}, pool.ConnectConfig{
+		Connections: 1, Streams: 1, Dial: &dial.Config{ConfigFile: sshd.ConfigFile}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer login.Close()
+	retry := pool.Retry{Retries: 1, Backoff: func(int) time.Duration { return 0 }}
+	var copies []*pool.Conn
+	for range 3 {
+		copies = append(copies, pool.NewConn(t.Context(), login.Host(), retry))
+	}
+	for range 2 {
+		var renewing sync.WaitGroup
+		login.Host().Client.Close()
+		for _, conn := range copies {
+			renewing.Go(func() {
+				lost := conn.Host().Client
+				if !conn.Renew(lost, usftp.ErrClosed, func(pool.Attempt) {}) {
+					t.Error("the connection is not replaced")
+				}
+				conn.Arrived()
+			})
+		}
+		renewing.Wait()
+		for i, conn := range copies {
+			if _, err := conn.Host().Client.Stat("."); err != nil {
+				t.Errorf("copy %d: %v", i, err)
+			}
+		}
 	}
 }
 
