@@ -39,7 +39,7 @@ type ConnectConfig struct {
 	// Helper allows running `usftp serve --stdio` on the host, for copies that only usftp's own
 	// server can speed up (transfer.Delta, trees with many small files). It runs in a channel of
 	// the same connection, with the user's rights. If the host runs no commands or has no usftp on
-	// its PATH, copies work without it.
+	// its PATH, or if the system's ssh would ask a person to log in for it, copies work without it.
 	Helper bool
 
 	// Client holds options for each client. Options that follow from the connection, and Dial's
@@ -161,7 +161,8 @@ func (l *Login) login(ctx context.Context) (err error) {
 	} else {
 		l.host.Redial = l.redial(client)
 	}
-	if l.config.Helper {
+	// each channel of the system's ssh is a login of its own
+	if l.config.Helper && (conn.SSH() != nil || !l.dialer.NeedsPerson()) {
 		l.host.Helper = l.help
 	}
 	l.conn, l.host.Client, l.host.Pool = conn, client, pool

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -162,6 +163,25 @@ func TestNoHelper(t *testing.T) {
 	if said := log.String(); helper != nil || strings.Contains(said, "SFTP") ||
 		strings.Count(said, "it has no usftp on its PATH") != 1 {
 		t.Errorf("%v: %s", helper, said)
+	}
+}
+
+// Nobody is asked to log in once more for a helper: with the system's ssh each channel is a login.
+func TestHelperThatNeedsAPerson(t *testing.T) {
+	ssh := "sh -c 'exec " + opensshd.Find(t, "sftp-server") + "'"
+	for batch, want := range map[string]bool{"yes": true, "no": false} {
+		login, err := pool.Connect(t.Context(), dial.Target{Host: "any"}, pool.ConnectConfig{
+			Helper: true, Dial: &dial.Config{SSH: ssh, Options: []string{"BatchMode=" + batch},
+				Prompter: dial.PrompterFunc(func(context.Context, dial.Prompt) (string, error) {
+					return "", errors.New("nobody is here")
+				})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer login.Close()
+		if has := login.Host().Helper != nil; has != want {
+			t.Errorf("BatchMode %s: it may have a helper: %v", batch, has)
+		}
 	}
 }
 
