@@ -24,7 +24,8 @@ type ConnectConfig struct {
 	Dial *dial.Config
 
 	// Connections and Streams limit how many connections are opened to the host, and how many SFTP
-	// sessions on each. 0 means 8 and 2, or a single connection if every login needs a person.
+	// sessions on each. 0 means 8 and 2, or a single connection if every login needs a person, and
+	// a single session if that is a login of the system's ssh.
 	Connections, Streams int
 
 	// Expected is the size of the largest file to be copied, or 0 if unknown. If it is large enough
@@ -155,17 +156,17 @@ func (l *Login) login(ctx context.Context) (err error) {
 		}
 		return err
 	}
+	l.conn = conn
 	if l.dialer.NeedsPerson() { // known only after the login
 		pool.Close()
 		pool = l.pool(first)
 	} else {
 		l.host.Redial = l.redial(client)
 	}
-	// each channel of the system's ssh is a login of its own
-	if l.config.Helper && (conn.SSH() != nil || !l.dialer.NeedsPerson()) {
+	if l.config.Helper && !l.channelNeedsPerson() {
 		l.host.Helper = l.help
 	}
-	l.conn, l.host.Client, l.host.Pool = conn, client, pool
+	l.host.Client, l.host.Pool = client, pool
 	l.host.Identity = l.identity(conn)
 	return nil
 }
@@ -288,6 +289,9 @@ func (l *Login) pool(first Connection) *Pool {
 	if connections == 0 && l.dialer.NeedsPerson() {
 		connections = 1
 	}
+	if streams == 0 && l.conn != nil && l.channelNeedsPerson() {
+		streams = 1
+	}
 	return New(Config{
 		First: first, Connections: connections, Streams: streams, Logger: l.logger(),
 		Connect: func(ctx context.Context) (Connection, error) {
@@ -295,6 +299,12 @@ func (l *Login) pool(first Connection) *Pool {
 			return dialed{conn, l.options()}, err
 		},
 	})
+}
+
+// channelNeedsPerson reports whether each channel needs a person, as with the system's ssh, where
+// each is a login of its own.
+func (l *Login) channelNeedsPerson() bool {
+	return l.conn.SSH() == nil && l.dialer.NeedsPerson()
 }
 
 // error returns err with the host's name in front.

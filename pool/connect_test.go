@@ -166,8 +166,9 @@ func TestNoHelper(t *testing.T) {
 	}
 }
 
-// Nobody is asked to log in once more for a helper: with the system's ssh each channel is a login.
-func TestHelperThatNeedsAPerson(t *testing.T) {
+// Nobody is asked to log in once more for a helper or a second session: with the system's ssh each
+// channel is a login.
+func TestChannelsThatNeedAPerson(t *testing.T) {
 	ssh := "sh -c 'exec " + opensshd.Find(t, "sftp-server") + "'"
 	for batch, want := range map[string]bool{"yes": true, "no": false} {
 		login, err := pool.Connect(t.Context(), dial.Target{Host: "any"}, pool.ConnectConfig{
@@ -181,6 +182,9 @@ func TestHelperThatNeedsAPerson(t *testing.T) {
 		defer login.Close()
 		if has := login.Host().Helper != nil; has != want {
 			t.Errorf("BatchMode %s: it may have a helper: %v", batch, has)
+		}
+		if n := pools.OfPool(login.Host().Pool).Size(); (n > 1) != want {
+			t.Errorf("BatchMode %s: it may have %d sessions", batch, n)
 		}
 	}
 }
