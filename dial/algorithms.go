@@ -92,9 +92,15 @@ func (s *settings) readAlgorithms(w keywords) error {
 		if len(*l.into) == 0 {
 			return &UnsupportedError{l.keyword, printable([]byte(value))}
 		}
-		s.hostKeyAlgosConfigured = s.hostKeyAlgosConfigured || l.keyword == "HostKeyAlgorithms"
 	}
+	s.hostKeysOrdered = !inOrder(s.hostKeyAlgos, has.HostKeys)
 	return nil
+}
+
+// inOrder reports whether a list is another one without some of its names.
+func inOrder(names, of []string) bool {
+	return slices.Equal(names, slices.DeleteFunc(slices.Clone(of),
+		func(n string) bool { return !slices.Contains(names, n) }))
 }
 
 // dropDefaults deletes the algorithm lists that equal ssh's defaults, so that our own order
