@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -513,8 +514,7 @@ func (l *login) challenge(kept string) *attempt {
 			if asked++; asked > maxQuestions {
 				return nil, errors.New("the server asks too many questions")
 			}
-			simple := asked == 1 && len(questions) == 1 && !echos[i] &&
-				strings.Contains(strings.ToLower(q), "assword")
+			simple := asked == 1 && len(questions) == 1 && !echos[i] && forPassword(q)
 			if simple && kept != "" {
 				answers[i] = kept
 				continue
@@ -544,6 +544,15 @@ func (l *login) challenge(kept string) *attempt {
 		}
 		return answers, nil
 	}}
+}
+
+// forOnce finds the words of a question for a password that serves only once, as pam_oath's.
+var forOnce = regexp.MustCompile(`(?i)\b(one[- ]time|otp|token|code)\b`)
+
+// forPassword reports whether a question is for a password that will be right again.
+func forPassword(question string) bool {
+	return strings.Contains(strings.ToLower(question), "assword") &&
+		!forOnce.MatchString(question)
 }
 
 func joinLines(lines ...string) string {

@@ -155,6 +155,22 @@ func TestOneTimeCode(t *testing.T) {
 	}
 }
 
+// TestOneTimePassword: what serves once is not sent again, whatever it is called.
+func TestOneTimePassword(t *testing.T) {
+	t.Parallel()
+	for _, question := range []string{"One-time password (OATH) for `me': ", "OTP password: ",
+		"Password + token code: "} {
+		srv := newTestServer(t)
+		asks(srv, []string{question}, []bool{false}, []string{"123"})
+		p := &script{answers: []string{"123", "123"}}
+		d := srv.dialer(t, &Config{Prompter: p})
+		dialTwice(t, d)
+		if !d.NeedsPerson() || len(p.asked) != 2 {
+			t.Errorf("%s: NeedsPerson %v, asked %+v", question, d.NeedsPerson(), p.asked)
+		}
+	}
+}
+
 // writeKey makes a private key in OpenSSH's form, with a passphrase or without.
 func writeKey(t testing.TB, path, passphrase string) ssh.PublicKey {
 	t.Helper()
