@@ -24,8 +24,8 @@ type ConnectConfig struct {
 	Dial *dial.Config
 
 	// Connections and Streams limit how many connections are opened to the host, and how many SFTP
-	// sessions on each. 0 means 8 and 2, or a single connection if every login needs a person, and
-	// a single session if that is a login of the system's ssh.
+	// sessions on each. 0 means 8 and 2, or a single connection if every login needs a person. With
+	// the system's ssh, where each session is a login, there is only one then in any case.
 	Connections, Streams int
 
 	// Expected is the size of the largest file to be copied, or 0 if unknown. If it is large enough
@@ -289,7 +289,7 @@ func (l *Login) pool(first Connection) *Pool {
 	if connections == 0 && l.dialer.NeedsPerson() {
 		connections = 1
 	}
-	if streams == 0 && l.conn != nil && l.channelNeedsPerson() {
+	if l.conn != nil && l.channelNeedsPerson() {
 		streams = 1
 	}
 	return New(Config{
