@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -321,6 +322,15 @@ type dialed struct {
 	options []usftp.ClientOption
 }
 
+// Open implements Connection. If ctx ends it closes only the stream: Conn.Client would end the
+// connection, and with it the sessions of others.
 func (d dialed) Open(ctx context.Context) (*usftp.Client, error) {
-	return d.Conn.Client(ctx, d.options...)
+	stream, err := d.Conn.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := d.LimitSilence(ctx)
+	defer stop()
+	return stream.Client(ctx, slices.Concat([]usftp.ClientOption{
+		usftp.WithServerVersion(d.ServerVersion())}, d.options)...)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +21,10 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// askingServer is an SSH server that asks questions before it lets anybody in, and then serves
-// SFTP. It sends to logins for each login.
-func askingServer(t *testing.T, questions []string, answers []string,
-	logins chan<- struct{}) (port int) {
+// askingServer is an SSH server that asks questions before it lets anybody in, and then serves each
+// channel. It sends to logins for each login.
+func askingServer(t *testing.T, questions []string, answers []string, logins chan<- struct{},
+	serve func(io.ReadWriteCloser)) (port int) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -41,7 +43,6 @@ func askingServer(t *testing.T, questions []string, answers []string,
 		return nil, nil
 	}}
 	config.AddHostKey(signer)
-	files := sftptest.NewServer(t, sftptest.Script{})
 	return testenv.Listen(t, func(conn net.Conn) {
 		var work sync.WaitGroup
 		defer work.Wait()
@@ -62,7 +63,7 @@ func askingServer(t *testing.T, questions []string, answers []string,
 					request.Reply(request.Type == "subsystem", nil)
 				}
 			})
-			work.Go(func() { files.Serve(channel) })
+			work.Go(func() { serve(channel) })
 		}
 	}).Port
 }
@@ -79,7 +80,9 @@ func TestLoginsThatNeedAPerson(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			logins := make(chan struct{}, 64)
-			port := askingServer(t, test.questions, test.answers, logins)
+			files := sftptest.NewServer(t, sftptest.Script{})
+			port := askingServer(t, test.questions, test.answers, logins,
+				func(c io.ReadWriteCloser) { files.Serve(c) })
 			var mu sync.Mutex
 			asked := 0
 			prompter := dial.PrompterFunc(func(context.Context, dial.Prompt) (string, error) {
@@ -114,5 +117,39 @@ func TestLoginsThatNeedAPerson(t *testing.T) {
 				t.Errorf("the person was asked %d times", asked)
 			}
 		})
+	}
+}
+
+// A pool that is closed while it opens a session on the first connection leaves that connection
+// alone.
+func TestCloseWhileASessionOpens(t *testing.T) {
+	files := sftptest.NewServer(t, sftptest.Script{})
+	silent := make(chan struct{}, 1)
+	var channels atomic.Int32
+	port := askingServer(t, nil, nil, make(chan struct{}, 1), func(c io.ReadWriteCloser) {
+		if channels.Add(1) == 1 {
+			files.Serve(c)
+			return
+		}
+		c.Read(make([]byte, 1)) // of INIT, which it does not answer
+		silent <- struct{}{}
+		io.Copy(io.Discard, c)
+	})
+	login, err := pool.Connect(t.Context(), dial.Target{User: "me", Host: "127.0.0.1", Port: port},
+		pool.ConnectConfig{Dial: &dial.Config{ConfigFile: "none",
+			Prompter: dial.PrompterFunc(func(context.Context, dial.Prompt) (string, error) {
+				return "", errors.New("nobody is here")
+			}),
+			Options: []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=none"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer login.Close()
+	host := login.Host()
+	pools.OfPool(host.Pool).Want(1, 2)
+	<-silent
+	host.Pool.Close()
+	if _, err := host.Client.RealPath("."); err != nil {
+		t.Error(err)
 	}
 }
