@@ -135,7 +135,9 @@ func (l *Login) login(ctx context.Context) (err error) {
 	var pool *Pool
 	likely := config.LoginLikely
 	config.LoginLikely = func(d *dial.Dialer, roundTrip time.Duration) {
-		privatePool{pool}.Expect(l.config.Expected, roundTrip)
+		if !d.NeedsPerson() { // which is known once the login is complete
+			privatePool{pool}.Expect(l.config.Expected, roundTrip)
+		}
 		if likely != nil {
 			likely(d, roundTrip)
 		}

@@ -1,11 +1,14 @@
 package pool_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
@@ -25,6 +29,13 @@ import (
 // channel. It sends to logins for each login.
 func askingServer(t *testing.T, questions []string, answers []string, logins chan<- struct{},
 	serve func(io.ReadWriteCloser)) (port int) {
+	t.Helper()
+	return testenv.Listen(t, askingConn(t, questions, answers, logins, serve)).Port
+}
+
+// askingConn returns a function that serves one connection of an askingServer.
+func askingConn(t *testing.T, questions []string, answers []string, logins chan<- struct{},
+	serve func(io.ReadWriteCloser)) func(net.Conn) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -43,7 +54,7 @@ func askingServer(t *testing.T, questions []string, answers []string, logins cha
 		return nil, nil
 	}}
 	config.AddHostKey(signer)
-	return testenv.Listen(t, func(conn net.Conn) {
+	return func(conn net.Conn) {
 		var work sync.WaitGroup
 		defer work.Wait()
 		server, channels, requests, err := ssh.NewServerConn(conn, config)
@@ -65,7 +76,7 @@ func askingServer(t *testing.T, questions []string, answers []string, logins cha
 			})
 			work.Go(func() { serve(channel) })
 		}
-	}).Port
+	}
 }
 
 // TestLoginsThatNeedAPerson: where every login needs a person there is one connection, which is not
@@ -151,5 +162,44 @@ func TestCloseWhileASessionOpens(t *testing.T) {
 	host.Pool.Close()
 	if _, err := host.Client.RealPath("."); err != nil {
 		t.Error(err)
+	}
+}
+
+// A farConn is a server's end of a long link, behind a proxy.
+type farConn struct{ net.Conn }
+
+func (c farConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	time.Sleep(2 * flow.StripeAtOnce)
+	return n, err
+}
+
+// Where each login needs its person, nothing connects beside it, only to hang up before it logs in,
+// for which servers and fail2ban shut addresses out.
+func TestNothingConnectsBesideAPerson(t *testing.T) {
+	var conns atomic.Int32
+	files := sftptest.NewServer(t, sftptest.Script{})
+	serve := askingConn(t, []string{"Code: "}, []string{"123456"}, make(chan struct{}, 64),
+		func(c io.ReadWriteCloser) { files.Serve(c) })
+	port := testenv.Listen(t, func(conn net.Conn) {
+		conns.Add(1)
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+			serve(farConn{conn})
+		}
+	}).Port
+	login, err := pool.Connect(t.Context(), dial.Target{User: "me", Host: "far.example"},
+		pool.ConnectConfig{Expected: 1 << 40, Dial: &dial.Config{ConfigFile: "none",
+			Proxy: fmt.Sprintf("http://127.0.0.1:%d", port),
+			Prompter: dial.PrompterFunc(func(context.Context, dial.Prompt) (string, error) {
+				return "123456", nil
+			}),
+			Options: []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=none"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer login.Close()
+	if n := conns.Load(); n != 1 {
+		t.Errorf("there were %d connections", n)
 	}
 }
