@@ -97,10 +97,12 @@ func (s *settings) readAlgorithms(w keywords) error {
 	return nil
 }
 
-// inOrder reports whether a list is another one without some of its names.
-func inOrder(names, of []string) bool {
-	return slices.Equal(names, slices.DeleteFunc(slices.Clone(of),
-		func(n string) bool { return !slices.Contains(names, n) }))
+// inOrder reports whether a list is the default one without some of its names, or with more of them
+// behind it.
+func inOrder(names, def []string) bool {
+	kept := slices.DeleteFunc(slices.Clone(def),
+		func(n string) bool { return !slices.Contains(names, n) })
+	return slices.Equal(kept, names[:len(kept)])
 }
 
 // dropDefaults deletes the algorithm lists that equal ssh's defaults, so that our own order
