@@ -286,11 +286,31 @@ func readPublic(path string) (ssh.PublicKey, error) {
 	return key, err
 }
 
+// A keyPipe is what was in a key file that is a pipe.
+type keyPipe struct {
+	text []byte
+	info fs.FileInfo
+}
+
+// readKey reads a key file. A pipe, as from ssh -i <(program), can be read only once, and another
+// attempt might wait for ever: what it held is kept for further logins.
+func (k *keyring) readKey(path string) ([]byte, fs.FileInfo, error) {
+	if kept, ok := k.asker.pipes.Load(path); ok {
+		pipe := kept.(keyPipe)
+		return pipe.text, pipe.info, nil
+	}
+	text, info, err := readSmall(path)
+	if err == nil && !info.Mode().IsRegular() {
+		k.asker.pipes.Store(path, keyPipe{text, info})
+	}
+	return text, info, err
+}
+
 // load reads one identity. If the file does not exist, or the private key is elsewhere (in an
 // agent), there may still be a file with its public half.
 func (k *keyring) load(id identityFile) (keyFile, bool) {
 	f := keyFile{identityFile: id}
-	text, fi, err := readSmall(id.path)
+	text, fi, err := k.readKey(id.path)
 	if err != nil {
 		if f.public, _ = readPublic(id.path + ".pub"); f.public != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
