@@ -155,6 +155,40 @@ func TestOneTimeCode(t *testing.T) {
 	}
 }
 
+// TestPasswordThatWasChanged: an old password is not sent again and again, as by a mount that
+// reconnects for as long as it takes, which would lock the account.
+func TestPasswordThatWasChanged(t *testing.T) {
+	t.Parallel()
+	srv := newTestServer(t)
+	takesPassword(srv, "old")
+	d := srv.dialer(t, &Config{Prompter: &script{answers: []string{"old"}}})
+	dialTwice(t, d)
+	takesPassword(srv, "new")
+	srv.failures()
+	fails := func(want int) {
+		t.Helper()
+		for range 4 {
+			_, err := d.Dial(testContext(t))
+			if _, refused := errors.AsType[*AuthError](err); !refused {
+				t.Errorf("got %v", err)
+			}
+		}
+		sent := slices.DeleteFunc(srv.failures(), func(m string) bool { return m != "password" })
+		if len(sent) != want {
+			t.Errorf("it was sent %d times, want %d", len(sent), want)
+		}
+	}
+	fails(2)
+	d.refused.at = d.refused.at.Add(-refusedPause)
+	fails(1)
+	d.refused.at = d.refused.at.Add(-refusedPause)
+	takesPassword(srv, "old") // it was the host's fault
+	dialTwice(t, d)
+	takesPassword(srv, "new")
+	srv.failures()
+	fails(2)
+}
+
 // TestOneTimePassword: what serves once is not sent again, whatever it is called.
 func TestOneTimePassword(t *testing.T) {
 	t.Parallel()
