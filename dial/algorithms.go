@@ -92,9 +92,17 @@ func (s *settings) readAlgorithms(w keywords) error {
 		if len(*l.into) == 0 {
 			return &UnsupportedError{l.keyword, printable([]byte(value))}
 		}
-		s.hostKeyAlgosConfigured = s.hostKeyAlgosConfigured || l.keyword == "HostKeyAlgorithms"
 	}
+	s.hostKeysOrdered = !inOrder(s.hostKeyAlgos, has.HostKeys)
 	return nil
+}
+
+// inOrder reports whether a list is the default one without some of its names, or with more of them
+// behind it.
+func inOrder(names, def []string) bool {
+	kept := slices.DeleteFunc(slices.Clone(def),
+		func(n string) bool { return !slices.Contains(names, n) })
+	return slices.Equal(kept, names[:len(kept)])
 }
 
 // dropDefaults deletes the algorithm lists that equal ssh's defaults, so that our own order

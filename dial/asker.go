@@ -26,6 +26,8 @@ type asker struct {
 
 	turn chan struct{} // holds the right to ask
 
+	pipes sync.Map // what was in key files that are pipes, by name
+
 	mu          sync.Mutex
 	passphrases map[string][]byte          // by file
 	accepted    map[string][]ssh.PublicKey // host keys, by name

@@ -35,6 +35,7 @@ type Dialer struct {
 	masters      int         // live connections through the user's master
 	beside       error       // why no login of our own is possible beside them without a person
 	last         []step      // how the last login succeeded, nil before the first
+	refused      refusals    // of a password that was right before
 	first        *firstLogin // the first login, while it is under way
 	likelyCalled bool        // Config.LoginLikely has been called
 }
@@ -249,6 +250,9 @@ func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 }
 
 func (d *Dialer) ownLogin(l *login) (*Conn, error) {
+	if err := d.mayTry(); err != nil {
+		return nil, err
+	}
 	d.begin(l)
 	c, err := d.logIn(l)
 	if again := l.retry(err); again != nil {

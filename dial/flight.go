@@ -90,7 +90,7 @@ func (l *login) sign() *own.Flight {
 // person.
 func (l *login) likely() int {
 	if l.replay != nil {
-		if r := l.replay[0]; r.method == "publickey" && !r.person {
+		if r := l.replay[0]; r.method == "publickey" && !r.person && !r.offer {
 			return l.find(func(c *credential) bool {
 				return bytes.Equal(c.public.Marshal(), r.key)
 			})
@@ -143,9 +143,15 @@ func (l *login) refused(c *own.AuthContext) {
 // mayHaveMisSigned reports whether the flight's RSA key may have signed with an algorithm that the
 // server does not support, which it had no chance to say. Such a key must be offered again.
 func (l *login) mayHaveMisSigned() bool {
-	f := &l.flight
-	return f.key != nil && rsaBits(f.key.public) > 0 && f.conn.SigAlgs() != nil &&
-		!slices.Contains(f.conn.SigAlgs(), ssh.KeyAlgoRSASHA512)
+	return l.flight.key != nil && l.misSigns(l.flight.key)
+}
+
+// misSigns reports whether the server has said that it does not support the algorithm with which a
+// key signs in a flight.
+func (l *login) misSigns(c *credential) bool {
+	conn := l.flight.conn
+	return rsaBits(c.public) > 0 && conn != nil && conn.SigAlgs() != nil &&
+		!slices.Contains(conn.SigAlgs(), ssh.KeyAlgoRSASHA512)
 }
 
 // flightLimit is how long after the login the session that was requested along with it may take

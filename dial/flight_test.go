@@ -203,6 +203,7 @@ func TestUnsupportedSignature(t *testing.T) {
 		if want := []string{"publickey"}; !slices.Equal(refused, want) || srv.conns != 3-tries {
 			t.Errorf("%d tries: refused were %v on %d connections", tries, refused, srv.conns)
 		}
+		dialTwice(t, srv.dialer(t, &Config{Identities: []string{file}}))
 	}
 }
 

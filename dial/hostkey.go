@@ -42,10 +42,10 @@ func newHostKeyChecker(s *settings, a *asker) (*hostKeyChecker, error) {
 }
 
 // algorithms orders the host key algorithms to ask for: the types of the known keys come first, and
-// certificates only where an authority is known for the host. Configured HostKeyAlgorithms are left
-// as they are.
+// certificates only where an authority is known for the host. If HostKeyAlgorithms does more than
+// append to the default list or remove from it, as for an old host, its order is left as it is.
 func (h *hostKeyChecker) algorithms() []string {
-	if h.s.hostKeyAlgosConfigured {
+	if h.s.hostKeysOrdered {
 		return h.s.hostKeyAlgos
 	}
 	known := h.set.types()
@@ -63,7 +63,10 @@ func (h *hostKeyChecker) algorithms() []string {
 			then = append(then, algo)
 		}
 	}
-	return append(first, then...)
+	if list := append(first, then...); len(list) > 0 {
+		return list
+	}
+	return h.s.hostKeyAlgos // nothing but certificates is allowed
 }
 
 // check decides on a key. The transport calls it once the server has proved that it has the key.

@@ -194,17 +194,24 @@ func (k *keyring) usable(all []*credential) []*credential {
 			continue
 		}
 		seen[blob] = true
-		if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
-			k.note("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
-			continue
-		}
-		if bits := rsaBits(c.public); bits > 0 && bits < k.s.minRSABits {
-			k.note("%v has %d bits; RequiredRSASize requires %d", c, bits, k.s.minRSABits)
+		if err := k.admit(c); err != nil {
+			k.note("%v", err)
 			continue
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// admit determines a key's signature algorithms. It returns an error if the key may not be used.
+func (k *keyring) admit(c *credential) error {
+	if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
+		return fmt.Errorf("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
+	}
+	if bits := rsaBits(c.public); bits > 0 && bits < k.s.minRSABits {
+		return fmt.Errorf("%v has %d bits; RequiredRSASize requires %d", c, bits, k.s.minRSABits)
+	}
+	return nil
 }
 
 func (k *keyring) algorithms(key ssh.PublicKey) []string {
@@ -279,11 +286,31 @@ func readPublic(path string) (ssh.PublicKey, error) {
 	return key, err
 }
 
+// A keyPipe is what was in a key file that is a pipe.
+type keyPipe struct {
+	text []byte
+	info fs.FileInfo
+}
+
+// readKey reads a key file. A pipe, as from ssh -i <(program), can be read only once, and another
+// attempt might wait for ever: what it held is kept for further logins.
+func (k *keyring) readKey(path string) ([]byte, fs.FileInfo, error) {
+	if kept, ok := k.asker.pipes.Load(path); ok {
+		pipe := kept.(keyPipe)
+		return pipe.text, pipe.info, nil
+	}
+	text, info, err := readSmall(path)
+	if err == nil && !info.Mode().IsRegular() {
+		k.asker.pipes.Store(path, keyPipe{text, info})
+	}
+	return text, info, err
+}
+
 // load reads one identity. If the file does not exist, or the private key is elsewhere (in an
 // agent), there may still be a file with its public half.
 func (k *keyring) load(id identityFile) (keyFile, bool) {
 	f := keyFile{identityFile: id}
-	text, fi, err := readSmall(id.path)
+	text, fi, err := k.readKey(id.path)
 	if err != nil {
 		if f.public, _ = readPublic(id.path + ".pub"); f.public != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
@@ -365,10 +392,7 @@ func (k *keyring) reveal(c *credential) error {
 	}
 	// a token's key is never hidden; the passphrase's cost is paid once
 	c.public, c.sign = p.Signer.PublicKey(), p.Signer.SignWithAlgorithm
-	if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
-		return fmt.Errorf("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
-	}
-	return nil
+	return k.admit(c)
 }
 
 type certFile struct {

@@ -262,6 +262,28 @@ func TestShortKeyInACertificate(t *testing.T) {
 	}
 }
 
+// TestShortHiddenKey: a key that only its passphrase reveals is not offered then if it is too short.
+func TestShortHiddenKey(t *testing.T) {
+	t.Parallel()
+	file := opensshd.Keygen(t, filepath.Join(t.TempDir(), "rsa"), "-t", "rsa", "-b", "2048", "-m",
+		"PEM", "-N", "phrase")
+	key, err := readPublic(file + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(file + ".pub")
+	srv := newTestServer(t)
+	takesKeys(srv, key)
+	d := srv.dialer(t, &Config{Identities: []string{file}, Options: []string{"RequiredRSASize=2049"},
+		Prompter: &script{answers: []string{"phrase"}}})
+	_, err = d.Dial(testContext(t))
+	refused, _ := errors.AsType[*AuthError](err)
+	if refused == nil || len(refused.Keys) > 0 ||
+		!strings.Contains(err.Error(), "2048 bits; RequiredRSASize requires 2049") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestTooManyKeys: what the server says when it hangs up is part of the error.
 func TestTooManyKeys(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,9 +216,13 @@ func TestHostKeyOrder(t *testing.T) {
 		len(got) != len(s.hostKeyAlgos) {
 		t.Errorf("with a known authority the order is %v", got)
 	}
-	s.hostKeyAlgosConfigured = true
+	s.hostKeysOrdered = true
 	if got := checkerFor(t, s, line, nil).algorithms(); got[0] != s.hostKeyAlgos[0] {
 		t.Errorf("a configured order became %v", got)
+	}
+	s = &settings{hostKeyAlgos: []string{ssh.CertAlgoED25519v01}}
+	if got := checkerFor(t, s, line, nil).algorithms(); !slices.Equal(got, s.hostKeyAlgos) {
+		t.Errorf("nothing but certificates became %v", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type step struct {
 	key    []byte // publickey: the public key as sent
 	secret string // the password, or the single answer to keyboard-interactive
 	person bool   // needs a person each time
+	offer  bool   // publickey: the server does not take the signature that a flight would have
 }
 
 // needPerson reports whether a login with these steps needs a person each time.
@@ -441,7 +443,8 @@ func (l *login) load() {
 }
 
 func (l *login) offer(c *credential) *attempt {
-	l.startMethod("publickey", step{key: c.public.Marshal(), person: c.person})
+	l.startMethod("publickey", step{key: c.public.Marshal(), person: c.person,
+		offer: l.misSigns(c)})
 	l.offered = append(l.offered, c)
 	l.d.log.Debug("offering "+c.String(), "host", l.s.alias)
 	sign := *c
@@ -511,8 +514,7 @@ func (l *login) challenge(kept string) *attempt {
 			if asked++; asked > maxQuestions {
 				return nil, errors.New("the server asks too many questions")
 			}
-			simple := asked == 1 && len(questions) == 1 && !echos[i] &&
-				strings.Contains(strings.ToLower(q), "assword")
+			simple := asked == 1 && len(questions) == 1 && !echos[i] && forPassword(q)
 			if simple && kept != "" {
 				answers[i] = kept
 				continue
@@ -542,6 +544,15 @@ func (l *login) challenge(kept string) *attempt {
 		}
 		return answers, nil
 	}}
+}
+
+// forOnce finds the words of a question for a password that serves only once, as pam_oath's.
+var forOnce = regexp.MustCompile(`(?i)\b(one[- ]time|otp|token|code)\b`)
+
+// forPassword reports whether a question is for a password that will be right again.
+func forPassword(question string) bool {
+	return strings.Contains(strings.ToLower(question), "assword") &&
+		!forOnce.MatchString(question)
 }
 
 func joinLines(lines ...string) string {

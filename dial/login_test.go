@@ -155,6 +155,56 @@ func TestOneTimeCode(t *testing.T) {
 	}
 }
 
+// TestPasswordThatWasChanged: an old password is not sent again and again, as by a mount that
+// reconnects for as long as it takes, which would lock the account.
+func TestPasswordThatWasChanged(t *testing.T) {
+	t.Parallel()
+	srv := newTestServer(t)
+	takesPassword(srv, "old")
+	d := srv.dialer(t, &Config{Prompter: &script{answers: []string{"old"}}})
+	dialTwice(t, d)
+	takesPassword(srv, "new")
+	srv.failures()
+	fails := func(want int) {
+		t.Helper()
+		for range 4 {
+			_, err := d.Dial(testContext(t))
+			if _, refused := errors.AsType[*AuthError](err); !refused {
+				t.Errorf("got %v", err)
+			}
+		}
+		sent := slices.DeleteFunc(srv.failures(), func(m string) bool { return m != "password" })
+		if len(sent) != want {
+			t.Errorf("it was sent %d times, want %d", len(sent), want)
+		}
+	}
+	fails(2)
+	d.refused.at = d.refused.at.Add(-refusedPause)
+	fails(1)
+	d.refused.at = d.refused.at.Add(-refusedPause)
+	takesPassword(srv, "old") // it was the host's fault
+	dialTwice(t, d)
+	takesPassword(srv, "new")
+	srv.failures()
+	fails(2)
+}
+
+// TestOneTimePassword: what serves once is not sent again, whatever it is called.
+func TestOneTimePassword(t *testing.T) {
+	t.Parallel()
+	for _, question := range []string{"One-time password (OATH) for `me': ", "OTP password: ",
+		"Password + token code: "} {
+		srv := newTestServer(t)
+		asks(srv, []string{question}, []bool{false}, []string{"123"})
+		p := &script{answers: []string{"123", "123"}}
+		d := srv.dialer(t, &Config{Prompter: p})
+		dialTwice(t, d)
+		if !d.NeedsPerson() || len(p.asked) != 2 {
+			t.Errorf("%s: NeedsPerson %v, asked %+v", question, d.NeedsPerson(), p.asked)
+		}
+	}
+}
+
 // writeKey makes a private key in OpenSSH's form, with a passphrase or without.
 func writeKey(t testing.TB, path, passphrase string) ssh.PublicKey {
 	t.Helper()

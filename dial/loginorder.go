@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // A firstLogin is the first login of a Dialer, until the server has accepted or refused it. Other
@@ -59,7 +60,9 @@ func (d *Dialer) decide(l *login, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err == nil {
-		d.last = l.worked()
+		d.last, d.refused = l.worked(), refusals{}
+	} else if l.secretRefused() {
+		d.refused = refusals{d.refused.times + 1, time.Now(), err}
 	}
 	if l.first != nil {
 		d.first = nil

@@ -280,11 +280,15 @@ func TestKnownTypeFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		writeFile(t, srv.KnownHosts, fmt.Sprintf("[%s]:%d %s", srv.Host, srv.Port, line))
-		conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile})
-		if hostKey, _ := algorithmsOf(conn); !strings.Contains(hostKey, kind) {
-			t.Errorf("with a known %s key the server showed %s", kind, hostKey)
+		for _, options := range [][]string{nil, {"HostKeyAlgorithms=+ssh-rsa"},
+			{"HostKeyAlgorithms=-ecdsa-sha2-nistp521"}} { // for which ssh asks for it first, too
+			conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+				Options: options})
+			if hostKey, _ := algorithmsOf(conn); !strings.Contains(hostKey, kind) {
+				t.Errorf("%s: with a known %s key the server showed %s", options, kind, hostKey)
+			}
+			conn.Close()
 		}
-		conn.Close()
 	}
 }
 

@@ -3,13 +3,47 @@ package dial
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // errSamePassword stops a program that always gives the same answer before the account is locked.
 var errSamePassword = errors.New("the same password was refused twice")
+
+// refusals counts how often the host has refused in a row a password that was right before.
+type refusals struct {
+	times int
+	at    time.Time // of the last one
+	err   error
+}
+
+const (
+	// mostRefused is how often such a password is sent, since the first refusal may be the host's
+	// fault. Then it is sent once in each refusedPause: whoever reconnects again and again would
+	// get the account locked after somebody has changed the password.
+	mostRefused  = 2
+	refusedPause = 15 * time.Minute
+)
+
+// mayTry returns why no login may be tried now.
+func (d *Dialer) mayTry() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refused.times >= mostRefused && time.Since(d.refused.at) < refusedPause {
+		return d.refused.err
+	}
+	return nil
+}
+
+// secretRefused reports whether the server has refused a login with a password that was right
+// before, and not merely hung up.
+func (l *login) secretRefused() bool {
+	return slices.ContainsFunc(l.replay, func(s step) bool { return s.secret != "" }) &&
+		(l.failure != nil || disconnected(l.raw))
+}
 
 // isRefused notes a password that is about to be sent, and reports whether it was refused twice.
 func (l *login) isRefused(password string) bool {

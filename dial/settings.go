@@ -114,7 +114,7 @@ type settings struct {
 	compress               bool
 	ciphers, macs, kexes   []string
 	hostKeyAlgos           []string
-	hostKeyAlgosConfigured bool
+	hostKeysOrdered        bool // HostKeyAlgorithms has an order of its own
 	caAlgos, pubkeyAlgos   []string
 	minRSABits             int
 	rekeyBytes             uint64        // 0 for the cipher's default

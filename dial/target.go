@@ -90,7 +90,7 @@ func ParseHost(s string) (Target, error) {
 }
 
 // String returns the form that a person would type, which [ParseTarget] or, without a path,
-// [ParseHost] reads as t: host:path if it can express all of t, otherwise an sftp:// URL.
+// [ParseHost] reads as t: host:path if it can express all of t, otherwise a URL.
 func (t Target) String() string {
 	// "ftp" with the path "//x" would be an address of another kind, and the user "a:b" a host.
 	if t.Path == "" {
@@ -111,6 +111,8 @@ func (t Target) String() string {
 		u.User = url.User(t.User)
 	}
 	switch {
+	case strings.HasPrefix(t.Path, "~"), strings.HasPrefix(t.Path+"/", "/~/"):
+		u.Scheme, u.Path = "scp", "/"+t.Path // an sftp:// URL would mean another path
 	case strings.HasPrefix(t.Path, "/"):
 		u.Path = t.Path
 	case t.Path != "":

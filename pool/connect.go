@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,8 @@ type ConnectConfig struct {
 	Dial *dial.Config
 
 	// Connections and Streams limit how many connections are opened to the host, and how many SFTP
-	// sessions on each. 0 means 8 and 2, or a single connection if every login needs a person.
+	// sessions on each. 0 means 8 and 2, or a single connection if every login needs a person. With
+	// the system's ssh, where each session is a login, there is only one then in any case.
 	Connections, Streams int
 
 	// Expected is the size of the largest file to be copied, or 0 if unknown. If it is large enough
@@ -39,7 +41,7 @@ type ConnectConfig struct {
 	// Helper allows running `usftp serve --stdio` on the host, for copies that only usftp's own
 	// server can speed up (transfer.Delta, trees with many small files). It runs in a channel of
 	// the same connection, with the user's rights. If the host runs no commands or has no usftp on
-	// its PATH, copies work without it.
+	// its PATH, or if the system's ssh would ask a person to log in for it, copies work without it.
 	Helper bool
 
 	// Client holds options for each client. Options that follow from the connection, and Dial's
@@ -56,6 +58,8 @@ type Login struct {
 
 	oneHandle atomic.Bool // the host gives one handle to several open files
 
+	renewing chan struct{} // holds a token while the connection is being replaced
+
 	mu     sync.Mutex
 	host   Host
 	conn   *dial.Conn
@@ -70,7 +74,7 @@ func Connect(ctx context.Context, target dial.Target, config ConnectConfig) (*Lo
 	if config.Dial == nil {
 		config.Dial = new(dial.Config)
 	}
-	l := &Login{config: config, target: target,
+	l := &Login{config: config, target: target, renewing: make(chan struct{}, 1),
 		host: Host{Name: target.UserHost(), Quirks: new(Quirks)}}
 	if err := l.login(ctx); err != nil {
 		return nil, l.error(ctx, err)
@@ -131,7 +135,9 @@ func (l *Login) login(ctx context.Context) (err error) {
 	var pool *Pool
 	likely := config.LoginLikely
 	config.LoginLikely = func(d *dial.Dialer, roundTrip time.Duration) {
-		privatePool{pool}.Expect(l.config.Expected, roundTrip)
+		if !d.NeedsPerson() { // which is known once the login is complete
+			privatePool{pool}.Expect(l.config.Expected, roundTrip)
+		}
 		if likely != nil {
 			likely(d, roundTrip)
 		}
@@ -153,16 +159,17 @@ func (l *Login) login(ctx context.Context) (err error) {
 		}
 		return err
 	}
+	l.conn = conn
 	if l.dialer.NeedsPerson() { // known only after the login
 		pool.Close()
 		pool = l.pool(first)
 	} else {
-		l.host.Redial = l.redial
+		l.host.Redial = l.redial(client)
 	}
-	if l.config.Helper {
+	if l.config.Helper && !l.channelNeedsPerson() {
 		l.host.Helper = l.help
 	}
-	l.conn, l.host.Client, l.host.Pool = conn, client, pool
+	l.host.Client, l.host.Pool = client, pool
 	l.host.Identity = l.identity(conn)
 	return nil
 }
@@ -208,12 +215,25 @@ func (p *pending) Open(ctx context.Context) (*usftp.Client, error) {
 	return p.dialed.Open(ctx)
 }
 
-// redial implements Host.Redial.
-func (l *Login) redial(ctx context.Context) (Host, error) {
-	if err := l.reconnect(ctx); err != nil {
-		return Host{}, l.error(ctx, err)
+// redial returns the Host.Redial that replaces a client. Of several copies that have lost it, the
+// first makes a connection, which the others get: each connection of their own would end the one
+// before.
+func (l *Login) redial(lost *usftp.Client) func(context.Context) (Host, error) {
+	return func(ctx context.Context) (Host, error) {
+		select {
+		case l.renewing <- struct{}{}:
+			defer func() { <-l.renewing }()
+		case <-ctx.Done():
+			return Host{}, context.Cause(ctx)
+		}
+		if host := l.Host(); host.Client != lost && !Lost(host.Client) {
+			return host, nil
+		}
+		if err := l.reconnect(ctx); err != nil {
+			return Host{}, l.error(ctx, err)
+		}
+		return l.Host(), nil
 	}
-	return l.Host(), nil
 }
 
 func (l *Login) reconnect(ctx context.Context) error {
@@ -235,6 +255,7 @@ func (l *Login) reconnect(ctx context.Context) error {
 	}
 	l.end()
 	l.conn, l.host.Client, l.host.first, l.helper = conn, client, nil, nil
+	l.host.Redial = l.redial(client)
 	l.host.Pool = l.pool(dialed{conn, l.options()})
 	l.host.Identity = l.identity(conn)
 	return nil
@@ -271,6 +292,9 @@ func (l *Login) pool(first Connection) *Pool {
 	if connections == 0 && l.dialer.NeedsPerson() {
 		connections = 1
 	}
+	if l.conn != nil && l.channelNeedsPerson() {
+		streams = 1
+	}
 	return New(Config{
 		First: first, Connections: connections, Streams: streams, Logger: l.logger(),
 		Connect: func(ctx context.Context) (Connection, error) {
@@ -278,6 +302,12 @@ func (l *Login) pool(first Connection) *Pool {
 			return dialed{conn, l.options()}, err
 		},
 	})
+}
+
+// channelNeedsPerson reports whether each channel needs a person, as with the system's ssh, where
+// each is a login of its own.
+func (l *Login) channelNeedsPerson() bool {
+	return l.conn.SSH() == nil && l.dialer.NeedsPerson()
 }
 
 // error returns err with the host's name in front.
@@ -294,6 +324,15 @@ type dialed struct {
 	options []usftp.ClientOption
 }
 
+// Open implements Connection. If ctx ends it closes only the stream: Conn.Client would end the
+// connection, and with it the sessions of others.
 func (d dialed) Open(ctx context.Context) (*usftp.Client, error) {
-	return d.Conn.Client(ctx, d.options...)
+	stream, err := d.Conn.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := d.LimitSilence(ctx)
+	defer stop()
+	return stream.Client(ctx, slices.Concat([]usftp.ClientOption{
+		usftp.WithServerVersion(d.ServerVersion())}, d.options)...)
 }

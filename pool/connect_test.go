@@ -2,12 +2,15 @@ package pool_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
@@ -98,6 +101,42 @@ func TestFirstRequestOfALostConnection(t *testing.T) {
 	}
 }
 
+// Copies that run beside one another, each with a Conn of its own, all continue over the connection
+// that the first of them has made.
+func TestRedialOfSeveralCopies(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	login, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias}, pool.ConnectConfig{
+		Connections: 1, Streams: 1, Dial: &dial.Config{ConfigFile: sshd.ConfigFile}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer login.Close()
+	retry := pool.Retry{Retries: 1, Backoff: func(int) time.Duration { return 0 }}
+	var copies []*pool.Conn
+	for range 3 {
+		copies = append(copies, pool.NewConn(t.Context(), login.Host(), retry))
+	}
+	for range 2 {
+		var renewing sync.WaitGroup
+		login.Host().Client.Close()
+		for _, conn := range copies {
+			renewing.Go(func() {
+				lost := conn.Host().Client
+				if !conn.Renew(lost, usftp.ErrClosed, func(pool.Attempt) {}) {
+					t.Error("the connection is not replaced")
+				}
+				conn.Arrived()
+			})
+		}
+		renewing.Wait()
+		for i, conn := range copies {
+			if _, err := conn.Host().Client.Stat("."); err != nil {
+				t.Errorf("copy %d: %v", i, err)
+			}
+		}
+	}
+}
+
 // If the SSH connection ends while SFTP starts, the error says so, and not what SFTP made of it.
 func TestConnectionEndsAsSFTPStarts(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{Config: []string{
@@ -124,6 +163,29 @@ func TestNoHelper(t *testing.T) {
 	if said := log.String(); helper != nil || strings.Contains(said, "SFTP") ||
 		strings.Count(said, "it has no usftp on its PATH") != 1 {
 		t.Errorf("%v: %s", helper, said)
+	}
+}
+
+// Nobody is asked to log in once more for a helper or a second session: with the system's ssh each
+// channel is a login.
+func TestChannelsThatNeedAPerson(t *testing.T) {
+	ssh := "sh -c 'exec " + opensshd.Find(t, "sftp-server") + "'"
+	for batch, want := range map[string]bool{"yes": true, "no": false} {
+		login, err := pool.Connect(t.Context(), dial.Target{Host: "any"}, pool.ConnectConfig{
+			Helper: true, Streams: 3, Dial: &dial.Config{SSH: ssh, Options: []string{"BatchMode=" + batch},
+				Prompter: dial.PrompterFunc(func(context.Context, dial.Prompt) (string, error) {
+					return "", errors.New("nobody is here")
+				})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer login.Close()
+		if has := login.Host().Helper != nil; has != want {
+			t.Errorf("BatchMode %s: it may have a helper: %v", batch, has)
+		}
+		if n := pools.OfPool(login.Host().Pool).Size(); (n > 1) != want {
+			t.Errorf("BatchMode %s: it may have %d sessions", batch, n)
+		}
 	}
 }
 

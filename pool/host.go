@@ -20,8 +20,9 @@ type Host struct {
 	// user and host key. "" means Name.
 	Identity string
 
-	// Redial, if not nil, replaces a lost connection. It may be called several times, and closes
-	// the connections that an earlier call opened.
+	// Redial, if not nil, replaces the Client's lost connection. It may be called several times,
+	// and by several copies. Once the connection that an earlier call made is lost, too, the next
+	// call replaces that one.
 	Redial func(context.Context) (Host, error)
 
 	// Helper, if not nil, returns a client of usftp's own server running on the host, for

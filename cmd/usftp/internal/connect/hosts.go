@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -93,16 +94,17 @@ func (h *hosts) Lend(to *hosts) {
 // out by itself, with all its retries.
 var ErrHostLost = errors.New("the connection was lost")
 
-// CheckAll checks, after a copy has failed, whether the connections still exist.
-func (h *hosts) CheckAll() {
-	for _, host := range h.open {
-		if host.Err != nil {
+// CheckAll checks, after a copy has failed with err, whether the connections still exist, or can be
+// replaced: the copy may have gone on over another connection, and failed for another reason.
+func (h *hosts) CheckAll(err error) {
+	gaveUp := ui.CodeOf(err) == ui.ExitNoHost
+	for _, found := range h.open {
+		if found.Err != nil {
 			continue
 		}
-		select {
-		case <-host.login.Host().Client.Done():
-			host.Err, host.reported = ErrHostLost, true
-		default:
+		host := found.login.Host()
+		if pool.Lost(host.Client) && (gaveUp || host.Redial == nil) {
+			found.Err, found.reported = ErrHostLost, true
 		}
 	}
 }

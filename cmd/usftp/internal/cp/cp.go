@@ -361,7 +361,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 	if err != nil {
 		c.canResume = c.canResume || c.resumable(err)
 		c.Note(err)
-		c.Hosts.CheckAll()
+		c.Hosts.CheckAll(err)
 	}
 	return err == nil
 }
