@@ -543,6 +543,40 @@ func TestTreeGivenUp(t *testing.T) {
 	}
 }
 
+// TestWriterGetsNothingTwice: an io.Writer target continues after what it was given, even if a
+// connection is lost before the source is open again. If none lasts, the error says how much it has.
+func TestWriterGetsNothingTwice(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []int{1, 2, 3} { // connections that are lost before it is open again
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			data := random(20 << 20)
+			b.server.Files.WriteFile("/source", data)
+			b.server.Files.SetModTime("/source", oldTime)
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+				RateBytesPerSec: 8 << 20}
+			count := b.redials(link, func(n int, end *sftptest.End) {
+				if n == 0 {
+					time.AfterFunc(time.Second, func() { end.Cut(nil) })
+				}
+			})
+			b.server.AddFaults(sftptest.Fault{On: wire.TypeOpen, Skip: 1, Times: lost,
+				Do: sftptest.Hangup()})
+			var got bytes.Buffer
+			_, err := b.job(download, "/source", "-",
+				func(j *copyJob) { j.Writer, j.Options.Retries = &got, 3 })
+			if *count < 1+min(lost+1, 3) || got.Len() == 0 || !bytes.HasPrefix(data, got.Bytes()) {
+				t.Errorf("%d connections, %d bytes", *count, got.Len())
+			}
+			said := fmt.Sprint(got.Len(), " bytes of it have been written")
+			if gaveUp := lost == 3; (err == nil) == gaveUp || (got.Len() < len(data)) != gaveUp ||
+				gaveUp && !strings.Contains(err.Error(), said) {
+				t.Errorf("%d lost: %d bytes, %v", lost, got.Len(), err)
+			}
+		})
+	}
+}
+
 // TestWriterReconnects: an io.Writer target continues after what it was given, unless the source
 // has changed.
 func TestWriterReconnects(t *testing.T) {

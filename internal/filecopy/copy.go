@@ -122,7 +122,7 @@ type detours struct {
 type progress struct {
 	began   bool  // one of them began to copy
 	arrived bool  // all of it has arrived and was counted
-	reached int64 // how far the last attempt came
+	given   int64 // bytes that a stream has got, which cannot be taken back
 	found   int64 // where the first one to begin continued from; see Copy.Found
 	ends    [2]pools.Progress
 }
@@ -192,6 +192,10 @@ func (c *Copy) conclude(err error) error {
 	c.slot.inVain(err)
 	c.slot.free()
 	if err != nil {
+		if t.given > 0 {
+			c.Result.Bytes = t.given
+			c.Result.Detail = fmt.Sprintf("%d bytes of it have been written", t.given)
+		}
 		if c.Result.Detail == "" && errors.Is(err, ErrSourceChanged) {
 			c.Result.Detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
@@ -379,9 +383,6 @@ func (c *Copy) abandon(out *output, err error) {
 		return // the file is complete and only lacks its name, or was removed
 	}
 	at, w := &out.location, out.writer
-	if at.stream {
-		taken(c)
-	}
 	if w == nil {
 		return
 	}
@@ -528,7 +529,6 @@ func (c *Copy) again(err error) bool {
 		}
 	case !c.known.spent && c.ends.renew(c, err):
 		removed = false
-		c.known.reached = c.Result.Bytes
 		c.journal.resumable = false
 	default:
 		return false
