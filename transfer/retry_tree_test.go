@@ -544,7 +544,8 @@ func TestTreeGivenUp(t *testing.T) {
 }
 
 // TestWriterGetsNothingTwice: an io.Writer target continues after what it was given, even if a
-// connection is lost before the source is open again. If none lasts, the error says how much it has.
+// connection is lost before the source is open again. If none lasts, the error says how much it
+// has.
 func TestWriterGetsNothingTwice(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []int{1, 2, 3} { // connections that are lost before it is open again
@@ -617,6 +618,42 @@ func TestWriterReconnects(t *testing.T) {
 			}
 			if started != 1 {
 				t.Errorf("it was told %d times that it has begun", started)
+			}
+		})
+	}
+}
+
+// TestVerifiedFilesAfterAUselessConnection: after a connection that brought no progress, one file
+// at a time is copied. Those that wait for it keep no handle that it needs to be verified.
+func TestVerifiedFilesAfterAUselessConnection(t *testing.T) {
+	t.Parallel()
+	for _, direction := range []way{upload, download} {
+		synctest.Test(t, func(t *testing.T) {
+			limits := sftptest.OpenSSHLimits()
+			limits.MaxOpenHandles = 8
+			on := map[way]wire.Type{upload: wire.TypeWrite, download: wire.TypeRead}[direction]
+			b := newBench(t, sftptest.Script{Limits: &limits,
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == on && (r.Stream == 2 || r.Stream == 3) {
+						return []sftptest.Action{sftptest.Hangup()}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+			const files = 200
+			names := numbered("f", files)
+			source, target := filepath.Join(b.dir, "source"), "/target"
+			fill(t, source, names...)
+			if direction == download {
+				if _, err := b.tree(upload, source, "/source"); err != nil {
+					t.Fatal(err)
+				}
+				source, target = "/source", filepath.Join(b.dir, "target")
+			}
+			count := b.redials(sftptest.LinkConfig{ToServer: time.Millisecond}, nil)
+			s, err := b.tree(direction, source, target, retries(5),
+				func(tree *treeJob) { tree.Options.Verify = true })
+			if err != nil || s.Files != files || *count != 3 {
+				t.Errorf("%v: %+v over %d connections, %v", direction, s.Totals, *count, err)
 			}
 		})
 	}

@@ -153,10 +153,10 @@ func (t *temporaries) addStray(name string) {
 func (c *Copy) Do(attempt func(*Copy) error) error {
 	defer c.journal.release(false) // in case the user's code panics
 	for {
-		c.slot.take(c.Budget)
 		if err := attempt(c); err == nil || !c.again(err) {
 			return c.conclude(err)
 		}
+		c.slot.free() // until the next attempt may begin
 	}
 }
 
