@@ -534,7 +534,9 @@ func (c *Copy) again(err error) bool {
 		return false
 	}
 	if removed {
-		c.known.made = ""
+		if c.known.made = ""; c.Result.LeftBehind != "" {
+			c.Warn(c.Result.Detail)
+		}
 	}
 	c.reset()
 	return true
