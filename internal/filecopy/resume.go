@@ -405,9 +405,11 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 	}
 	same, known := false, false
 	if in.host != nil {
-		same, known = c.from.prover().begins(in.host.File, file, m.Bytes)
+		same, known = c.from.prover().begins(c.Ctx, in.host.File, file, m.Bytes)
 	}
 	switch {
+	case c.Ctx.Err() != nil:
+		return 0, context.Cause(c.Ctx)
 	case known && !same:
 		return 0, errDiffers
 	case known:
@@ -475,7 +477,7 @@ func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) error {
 			return cmp.Or(err, why)
 		}
 	}
-	if same, known := c.to.prover().begins(f, in, m.Bytes); known {
+	if same, known := c.to.prover().begins(c.Ctx, f, in, m.Bytes); known {
 		if !same {
 			return errDiffers
 		}
