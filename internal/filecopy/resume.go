@@ -119,6 +119,9 @@ func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err erro
 		if c.interrupted() {
 			return 0, cmp.Or(context.Cause(c.Ctx), why)
 		}
+		if c.slot.crowded(why) || sharesHandle(why) { // that says nothing about the leftover
+			return 0, why
+		}
 	}
 	if why != nil && !errors.Is(why, fs.ErrNotExist) {
 		c.Note("not continuing from what an earlier run left: " + endpoint.Plain(why))
