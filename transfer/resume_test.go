@@ -258,10 +258,17 @@ func TestTwoRuns(t *testing.T) {
 // TestResumeAfterAnEarlyKill: what a run left that was killed at once is removed by the next one,
 // although there is nothing to continue.
 func TestResumeAfterAnEarlyKill(t *testing.T) {
-	for _, direction := range []way{upload, download} {
+	for what, test := range map[string]struct {
+		direction way
+		hidden    uint32
+	}{
+		"upload": {upload, 0}, "download": {download, 0},
+		"of what cannot be continued": {download, wire.AttrACModTime},
+	} {
+		direction := test.direction
 		synctest.Test(t, func(t *testing.T) {
 			link := sftptest.LinkConfig{RateBytesPerSec: 8 << 20}
-			b := newBench(t, sftptest.Script{}, link)
+			b := newBench(t, sftptest.Script{HideAttrs: test.hidden}, link)
 			data := random(10 << 20)
 			b.server.Files.WriteFile("/source", data)
 			source, target := "/source", filepath.Join(b.dir, "target")
@@ -301,13 +308,13 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 			b.reconnect(link)
 			if result, err := b.job(direction, source, target, journal); err != nil ||
 				result.Resumed != 0 || !bytes.Equal(b.arrived(direction), data) {
-				t.Fatalf("%+v, %v", result, err)
+				t.Fatalf("%s: %+v, %v", what, result, err)
 			}
 			if left := b.temporaries(); len(left) > 0 {
-				t.Errorf("left behind: %q", left)
+				t.Errorf("%s: left behind: %q", what, left)
 			}
 			if marks, _ := os.ReadDir(filepath.Join(b.dir, "journal")); len(marks) != 0 {
-				t.Errorf("%d marks are left", len(marks))
+				t.Errorf("%s: %d marks are left", what, len(marks))
 			}
 		})
 	}

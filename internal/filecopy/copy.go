@@ -276,7 +276,7 @@ func (c *Copy) prepare(in *input, out *output) error {
 	if offset > 0 {
 		c.journal.removeStrays(c, out)
 	} else {
-		if err := c.journal.findStale(c, out); err != nil {
+		if err := c.journal.findStale(c, in, out); err != nil {
 			return err
 		}
 		c.journal.dropLeft(c)

@@ -86,13 +86,10 @@ func markName(c *Copy) string {
 // the source. It returns the offset to continue from, 0 if there is none. It fails if the copy was
 // interrupted meanwhile: the leftover then stays, so that the next attempt or run can continue it.
 func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err error) {
-	f := in.info()
-	resumes := c.Options.Resume || j.left != nil
-	if !resumes || c.main() == nil || c.Options.Placement == PlaceDirect || c.IsSmall() ||
-		out.direct || !f.IsRegular() || !f.HasTimes {
+	if !resumes(c, in, out) {
 		return 0, nil
 	}
-	m := j.load(c)
+	f, m := in.info(), j.load(c)
 	if m == nil {
 		return 0, nil
 	}
@@ -133,13 +130,18 @@ func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err erro
 	return 0, nil
 }
 
+// resumes reports whether a leftover is continued if there is one.
+func resumes(c *Copy, in *input, out *output) bool {
+	f := in.info()
+	return (c.Options.Resume || c.journal.left != nil) && c.main() != nil && !c.IsSmall() &&
+		c.Options.Placement != PlaceDirect && !out.direct && f.IsRegular() && f.HasTimes
+}
+
 // findStale looks for the leftover of an interrupted run of the same copy, if this run does not
 // continue it. It is removed once the copy is in place: otherwise the journal would forget it, and
 // hidden files of any size would pile up beside the target.
-func (j *record) findStale(c *Copy, out *output) error {
-	resumed := c.Options.Resume && c.main() != nil && c.Options.Placement != PlaceDirect &&
-		!out.direct
-	if resumed || j.left != nil || j.stale != nil || c.IsSmall() {
+func (j *record) findStale(c *Copy, in *input, out *output) error {
+	if resumes(c, in, out) || j.left != nil || j.stale != nil || c.IsSmall() {
 		return nil
 	}
 	if _, err := os.Lstat(markName(c)); err != nil {
