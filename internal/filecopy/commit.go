@@ -279,14 +279,14 @@ func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 			p.aside = ""
 			c.journal.noteAside(c, p) // it still has its name
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // others may have removed it
 			return err
 		}
 	}
 	if err := client.Rename(p.temporary, o.name); err != nil {
 		// A request of the old connection may have given the new file its name just now, and the RENAME
 		// of some servers would replace it.
-		if isFree(client, o.name) && client.Rename(p.aside, o.name) == nil {
+		if p.aside != "" && isFree(client, o.name) && client.Rename(p.aside, o.name) == nil {
 			p.aside = ""
 		}
 		return err
