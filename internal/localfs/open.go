@@ -1,6 +1,7 @@
 package localfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -15,7 +16,8 @@ var ErrLink = errors.New("is a symbolic link now")
 // maxLinks is how many symbolic links Linux follows in one name.
 const maxLinks = 40
 
-// FollowLinks returns the target of a chain of symbolic links, which need not exist.
+// FollowLinks returns the target of a chain of symbolic links, which need not exist. The ".." of a
+// link is the directory above the one that it is in, by whatever path it was found.
 func FollowLinks(name string) (string, error) {
 	for range maxLinks {
 		info, err := os.Lstat(name)
@@ -27,9 +29,14 @@ func FollowLinks(name string) (string, error) {
 			return "", err
 		}
 		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(name), to)
+			dir, _ := filepath.Split(name)
+			to = cmp.Or(dir, ".") + string(filepath.Separator) + to
 		}
-		name = to
+		dir, base := filepath.Split(to)
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		name = filepath.Join(dir, base)
 	}
 	return "", &fs.PathError{Op: "write", Path: name, Err: errors.New("too many symbolic links")}
 }
