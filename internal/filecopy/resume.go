@@ -65,7 +65,7 @@ func newMark(in *input, out *output) *journal.Mark {
 	if !f.IsRegular() || !f.HasTimes || !out.atomic() {
 		return nil
 	}
-	return &journal.Mark{Temporary: out.written(), Hidden: out.hidden,
+	return &journal.Mark{Temporary: out.written(), Hidden: out.hidden, Private: out.private,
 		Source: journal.Source{SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}}
 }
 
@@ -109,6 +109,8 @@ func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err erro
 		why = errors.New("belongs to another target")
 	case m.Hidden && !out.hides(c):
 		why = errors.New("this copy is to be proved before others see it")
+	case m.Private && !out.setsMode(c, f):
+		why = errors.New("only its owner can open it")
 	default:
 		if offset, why = out.resume(c, in, m); why == nil {
 			return offset, nil
