@@ -423,19 +423,12 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 		return m.Bytes, nil
 	case m.Delta:
 		return 0, errUnprovable
-	case m.Synced:
-		offset = m.Bytes - tail
-	case m.Boot != localfs.BootID():
+	case !m.Synced && (m.Boot == "" || m.Boot != localfs.BootID()):
 		// The lost data need not be the last written: the kernel writes back in any order, and so do
 		// several handles. A hole in the middle would read as zeros.
-		return 0, errors.New("this machine has restarted since, which may have lost some of it")
-	case m.Boot != "":
-		// the process was killed, not the machine: the kernel has everything it was given
-		offset = m.Bytes - tail
-	default:
-		offset = m.Bytes - unsyncedTail
+		return 0, errors.New("this machine may have restarted since, which may have lost some of it")
 	}
-	if offset <= 0 {
+	if offset = m.Bytes - tail; offset <= 0 {
 		return 0, errors.New("too little of it is left")
 	}
 	return offset, nil
