@@ -658,3 +658,41 @@ func TestVerifiedFilesAfterAUselessConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestGivingUpNamesWhatIsLeft: a copy whose first connection brought something, and the next ones
+// nothing, says what is left and how to go on from there.
+func TestGivingUpNamesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, direction := range []way{upload, download} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			data := random(20 << 20)
+			source, target := b.local("source", data), "/target"
+			b.server.Files.WriteFile("/source", data)
+			if direction == download {
+				source, target = "/source", filepath.Join(b.dir, "target")
+			}
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+				RateBytesPerSec: 8 << 20}
+			b.redials(link, func(n int, end *sftptest.End) {
+				if n == 0 {
+					time.AfterFunc(time.Second, func() { end.Cut(nil) })
+				} else {
+					b.server.AddFaults(sftptest.Fault{Do: sftptest.Hangup()})
+				}
+			})
+			r, err := b.job(direction, source, target, func(j *copyJob) {
+				j.Options.Retries, j.Options.Journal = 2, filepath.Join(b.dir, "journal")
+			})
+			if err == nil {
+				t.Fatal("it went on without a host")
+			}
+			left := b.temporaries()
+			if len(left) != 1 || r.LeftBehind == "" || filepath.Base(r.LeftBehind) !=
+				filepath.Base(left[0]) || r.Bytes == 0 ||
+				!strings.Contains(err.Error(), "transfer.Options.Resume continues from there") {
+				t.Errorf("%v: %q is left: %+v, %v", direction, left, r, err)
+			}
+		})
+	}
+}

@@ -239,6 +239,7 @@ func Once(c *Copy) error {
 		return err
 	}
 	c.Started()
+	c.reset()
 	if c.to != nil {
 		if done, err := finishCommit(c, onHost{out}); done || err != nil {
 			return err
@@ -529,7 +530,6 @@ func (c *Copy) again(err error) bool {
 		}
 	case !c.known.spent && c.ends.renew(c, err):
 		removed = false
-		c.journal.resumable = false
 	default:
 		return false
 	}
@@ -538,16 +538,16 @@ func (c *Copy) again(err error) bool {
 			c.Warn(c.Result.Detail)
 		}
 	}
-	c.reset()
+	c.delta = nil
 	return true
 }
 
-// reset prepares for another attempt. It is not inlined, to keep the stacks of thousands of files
-// small.
+// reset forgets how the attempt before this one ended. If this one does not come so far, that is
+// still the outcome. It is not inlined, to keep the stacks of thousands of files small.
 //
 //go:noinline
 func (c *Copy) reset() {
-	c.Result, c.delta = Result{Target: c.Result.Target}, nil
+	c.Result, c.journal.resumable = Result{Target: c.Result.Target}, false
 }
 
 // interrupted reports whether the copy ended because its context or a connection did: the data it
