@@ -1,7 +1,9 @@
 package transfer_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -196,6 +199,40 @@ func TestManyDirectoriesWhereHandlesAreFew(t *testing.T) {
 		})
 		if err != nil || s.Directories != dirs+3 || !refused.Load() {
 			t.Errorf("%+v, %v", s.Totals, err)
+		}
+	})
+}
+
+// A file that an earlier run left is not given up because the host allows no more handles for now.
+func TestCrowdedHostKeepsWhatWasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+			RateBytesPerSec: 8 << 20}
+		b := newTreeBench(t, sftptest.Script{}, link)
+		if err := os.Mkdir(filepath.Join(b.dir, "source"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		data := random(20 << 20)
+		b.local("source/file", data)
+		b.server.Files.Mkdir("/target")
+		run := func() (transfer.Summary, error) {
+			return b.tree(upload, filepath.Join(b.dir, "source")+"/.", "/target",
+				func(j *treeJob) {
+					j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true
+				})
+		}
+		b.redials(link, func(_ int, end *sftptest.End) {
+			time.AfterFunc(time.Second, func() { end.Cut(nil) })
+		})
+		if _, err := run(); err == nil || len(b.temporaries()) != 1 {
+			t.Fatalf("%v, %q", err, b.temporaries())
+		}
+		b.redials(link, nil)
+		b.server.AddFaults(sftptest.Fault{On: wire.TypeOpen, Path: b.temporaries()[0], Times: 1,
+			Do: sftptest.Refuse(wire.Failure, "")})
+		s, err := run()
+		if err != nil || s.Resumed == 0 || !bytes.Equal(b.remote("/target/file"), data) {
+			t.Errorf("%+v, %v, the notes are %q", s.Totals, err, b.notes())
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -201,6 +202,54 @@ func TestSyncLockIsCheckedBeforeMakingWay(t *testing.T) {
 			t.Errorf("what was in the way is %q", got)
 		}
 	})
+}
+
+// Nor does an attempt that follows a lost connection complete a rename, or write in place.
+func TestSyncLockIsCheckedAfterALostConnection(t *testing.T) {
+	const other = `{"host":"alpha","pid":7,"id":"other"}`
+	lock := "/dst/" + transfer.LockName
+	for name, placement := range map[string]transfer.Placement{"rename": transfer.PlaceAtomic,
+		"in place": transfer.PlaceDirect} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				b := newTreeBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						switch {
+						case r.Type == wire.TypeLstat && r.Path == lock &&
+							time.Since(began) > 30*time.Second:
+							return []sftptest.Action{sftptest.Delay(2 * time.Hour)}
+						case r.Stream == 1 && (renames(r) ||
+							r.Type == wire.TypeWrite && r.Path == "/dst/file"):
+							return []sftptest.Action{sftptest.Hangup()}
+						}
+						return nil
+					}}, sftptest.LinkConfig{})
+				b.host.Redial = func(context.Context) (pool.Host, error) {
+					time.Sleep(2 * lockTakenOver)
+					b.reconnect(sftptest.LinkConfig{})
+					return b.host, nil
+				}
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "file")
+				b.server.Files.WriteFile("/dst/file", []byte("old"))
+				time.AfterFunc(lockTakenOver, func() {
+					b.server.Files.WriteFile(lock, []byte(other))
+					b.server.Files.WriteFile("/dst/file", []byte("another run's"))
+				})
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+				j.options.Retry = pool.Retry{Retries: 3, RetryFor: time.Hour}
+				j.options.Placement = placement
+				if _, err := j.run(t); err == nil ||
+					!strings.Contains(err.Error(), "taken over the lock") {
+					t.Errorf("it ended with %v", err)
+				}
+				if got := string(b.remote("/dst/file")); got != "another run's" {
+					t.Errorf("the file is %q", got)
+				}
+			})
+		})
+	}
 }
 
 const lockTakenOver = transfer.LockStale + time.Minute

@@ -209,3 +209,24 @@ func TestRenameLostThenRefused(t *testing.T) {
 		t.Errorf("%q is left after %d renames", left, asked.Load())
 	}
 }
+
+// TestOldFileIsGone: a host that replaces nothing by renaming gives a file its name all the same if
+// others have removed the old one meanwhile.
+func TestOldFileIsGone(t *testing.T) {
+	var b *bench
+	b = newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeWrite {
+				b.server.Files.Remove("/target")
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/target", []byte("old"))
+	_, err := b.job(upload, b.local("source", []byte("new")), "/target")
+	if err != nil || string(b.remote("/target")) != "new" {
+		t.Error(err)
+	}
+	if left := b.temporaries(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}

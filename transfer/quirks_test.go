@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -111,4 +112,31 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 func renames(r sftptest.Request) bool {
 	return r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
 		r.Extension == wire.ExtPosixRename
+}
+
+// TestTemporaryFileThatStays: a file that is copied in another way leaves a temporary file on a
+// host that removes none, which is said.
+func TestTemporaryFileThatStays(t *testing.T) {
+	b := newBench(t, sftptest.Script{
+		Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}},
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			switch {
+			case (r.Type == wire.TypeFsetstat || r.Type == wire.TypeSetstat) &&
+				r.Attrs.Has(wire.AttrPermissions): // it is not set
+				return []sftptest.Action{sftptest.Refuse(wire.OK, "")}
+			case r.Type == wire.TypeRemove:
+				return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/target", []byte("old"))
+	_, err := b.job(upload, b.local("source", random(1<<20)), "/target",
+		func(j *copyJob) { j.Options.Preserve = true })
+	left := b.temporaries()
+	if err != nil || !bytes.Equal(b.remote("/target"), random(1<<20)) || len(left) != 1 {
+		t.Fatalf("%v, left behind: %q", err, left)
+	}
+	if said := strings.Join(b.notes(), "\n"); !strings.Contains(said, left[0]) {
+		t.Errorf("%s is left, and it says:\n%s", left[0], said)
+	}
 }

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -258,10 +259,17 @@ func TestTwoRuns(t *testing.T) {
 // TestResumeAfterAnEarlyKill: what a run left that was killed at once is removed by the next one,
 // although there is nothing to continue.
 func TestResumeAfterAnEarlyKill(t *testing.T) {
-	for _, direction := range []way{upload, download} {
+	for what, test := range map[string]struct {
+		direction way
+		hidden    uint32
+	}{
+		"upload": {upload, 0}, "download": {download, 0},
+		"of what cannot be continued": {download, wire.AttrACModTime},
+	} {
+		direction := test.direction
 		synctest.Test(t, func(t *testing.T) {
 			link := sftptest.LinkConfig{RateBytesPerSec: 8 << 20}
-			b := newBench(t, sftptest.Script{}, link)
+			b := newBench(t, sftptest.Script{HideAttrs: test.hidden}, link)
 			data := random(10 << 20)
 			b.server.Files.WriteFile("/source", data)
 			source, target := "/source", filepath.Join(b.dir, "target")
@@ -301,13 +309,13 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 			b.reconnect(link)
 			if result, err := b.job(direction, source, target, journal); err != nil ||
 				result.Resumed != 0 || !bytes.Equal(b.arrived(direction), data) {
-				t.Fatalf("%+v, %v", result, err)
+				t.Fatalf("%s: %+v, %v", what, result, err)
 			}
 			if left := b.temporaries(); len(left) > 0 {
-				t.Errorf("left behind: %q", left)
+				t.Errorf("%s: left behind: %q", what, left)
 			}
 			if marks, _ := os.ReadDir(filepath.Join(b.dir, "journal")); len(marks) != 0 {
-				t.Errorf("%d marks are left", len(marks))
+				t.Errorf("%s: %d marks are left", what, len(marks))
 			}
 		})
 	}
@@ -364,5 +372,66 @@ func TestStartOver(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestResumedFileIsForItsReaders: what an earlier run wrote for the file's owner alone, since it was
+// to get an old file's permissions or its source's, does not stay so where this run sets none.
+func TestResumedFileIsForItsReaders(t *testing.T) {
+	for _, direction := range []way{upload, download} {
+		for name, preserve := range map[string]bool{"replaced": false, "preserved": true} {
+			t.Run(name+" "+direction.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					link := sftptest.LinkConfig{ToServer: time.Millisecond,
+						ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+					b := newBench(t, sftptest.Script{}, link)
+					data := random(20 << 20)
+					source, target := b.local("source", data), "/target"
+					b.server.Files.WriteFile("/source", data)
+					if direction == download {
+						source, target = "/source", filepath.Join(b.dir, "target")
+					}
+					modeOf := func(name string) fs.FileMode {
+						info, err := os.Stat(name)
+						if direction == upload {
+							info, err = b.host.Client.Stat(name)
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						return info.Mode()
+					}
+					remove := func() {
+						b.server.Files.Remove("/target")
+						os.Remove(filepath.Join(b.dir, "target"))
+					}
+					if _, err := b.job(direction, source, target); err != nil {
+						t.Fatal(err)
+					}
+					want := modeOf(target)
+					if preserve {
+						remove()
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					journal := func(j *copyJob) {
+						j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true
+						j.Options.Preserve = preserve && ctx.Err() == nil
+					}
+					if r, err := b.jobContext(ctx, direction, source, target, journal); err == nil ||
+						r.LeftBehind == "" {
+						t.Fatalf("%+v, %v", r, err)
+					}
+					remove()
+					b.reconnect(link)
+					if _, err := b.job(direction, source, target, journal); err != nil {
+						t.Fatal(err)
+					}
+					if have := modeOf(target); have != want {
+						t.Errorf("it is %v, and would be %v without the interruption", have, want)
+					}
+				})
+			})
+		}
 	}
 }

@@ -543,6 +543,41 @@ func TestTreeGivenUp(t *testing.T) {
 	}
 }
 
+// TestWriterGetsNothingTwice: an io.Writer target continues after what it was given, even if a
+// connection is lost before the source is open again. If none lasts, the error says how much it
+// has.
+func TestWriterGetsNothingTwice(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []int{1, 2, 3} { // connections that are lost before it is open again
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			data := random(20 << 20)
+			b.server.Files.WriteFile("/source", data)
+			b.server.Files.SetModTime("/source", oldTime)
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+				RateBytesPerSec: 8 << 20}
+			count := b.redials(link, func(n int, end *sftptest.End) {
+				if n == 0 {
+					time.AfterFunc(time.Second, func() { end.Cut(nil) })
+				}
+			})
+			b.server.AddFaults(sftptest.Fault{On: wire.TypeOpen, Skip: 1, Times: lost,
+				Do: sftptest.Hangup()})
+			var got bytes.Buffer
+			_, err := b.job(download, "/source", "-",
+				func(j *copyJob) { j.Writer, j.Options.Retries = &got, 3 })
+			if *count < 1+min(lost+1, 3) || got.Len() == 0 || !bytes.HasPrefix(data, got.Bytes()) {
+				t.Errorf("%d connections, %d bytes", *count, got.Len())
+			}
+			said := fmt.Sprint(got.Len(), " bytes of it have been written")
+			if gaveUp := lost == 3; (err == nil) == gaveUp || (got.Len() < len(data)) != gaveUp ||
+				gaveUp && !strings.Contains(err.Error(), said) {
+				t.Errorf("%d lost: %d bytes, %v", lost, got.Len(), err)
+			}
+		})
+	}
+}
+
 // TestWriterReconnects: an io.Writer target continues after what it was given, unless the source
 // has changed.
 func TestWriterReconnects(t *testing.T) {
@@ -583,6 +618,80 @@ func TestWriterReconnects(t *testing.T) {
 			}
 			if started != 1 {
 				t.Errorf("it was told %d times that it has begun", started)
+			}
+		})
+	}
+}
+
+// TestVerifiedFilesAfterAUselessConnection: after a connection that brought no progress, one file
+// at a time is copied. Those that wait for it keep no handle that it needs to be verified.
+func TestVerifiedFilesAfterAUselessConnection(t *testing.T) {
+	t.Parallel()
+	for _, direction := range []way{upload, download} {
+		synctest.Test(t, func(t *testing.T) {
+			limits := sftptest.OpenSSHLimits()
+			limits.MaxOpenHandles = 8
+			on := map[way]wire.Type{upload: wire.TypeWrite, download: wire.TypeRead}[direction]
+			b := newBench(t, sftptest.Script{Limits: &limits,
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == on && (r.Stream == 2 || r.Stream == 3) {
+						return []sftptest.Action{sftptest.Hangup()}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+			const files = 200
+			names := numbered("f", files)
+			source, target := filepath.Join(b.dir, "source"), "/target"
+			fill(t, source, names...)
+			if direction == download {
+				if _, err := b.tree(upload, source, "/source"); err != nil {
+					t.Fatal(err)
+				}
+				source, target = "/source", filepath.Join(b.dir, "target")
+			}
+			count := b.redials(sftptest.LinkConfig{ToServer: time.Millisecond}, nil)
+			s, err := b.tree(direction, source, target, retries(5),
+				func(tree *treeJob) { tree.Options.Verify = true })
+			if err != nil || s.Files != files || *count != 3 {
+				t.Errorf("%v: %+v over %d connections, %v", direction, s.Totals, *count, err)
+			}
+		})
+	}
+}
+
+// TestGivingUpNamesWhatIsLeft: a copy whose first connection brought something, and the next ones
+// nothing, says what is left and how to go on from there.
+func TestGivingUpNamesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, direction := range []way{upload, download} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			data := random(20 << 20)
+			source, target := b.local("source", data), "/target"
+			b.server.Files.WriteFile("/source", data)
+			if direction == download {
+				source, target = "/source", filepath.Join(b.dir, "target")
+			}
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+				RateBytesPerSec: 8 << 20}
+			b.redials(link, func(n int, end *sftptest.End) {
+				if n == 0 {
+					time.AfterFunc(time.Second, func() { end.Cut(nil) })
+				} else {
+					b.server.AddFaults(sftptest.Fault{Do: sftptest.Hangup()})
+				}
+			})
+			r, err := b.job(direction, source, target, func(j *copyJob) {
+				j.Options.Retries, j.Options.Journal = 2, filepath.Join(b.dir, "journal")
+			})
+			if err == nil {
+				t.Fatal("it went on without a host")
+			}
+			left := b.temporaries()
+			if len(left) != 1 || r.LeftBehind == "" || filepath.Base(r.LeftBehind) !=
+				filepath.Base(left[0]) || r.Bytes == 0 ||
+				!strings.Contains(err.Error(), "transfer.Options.Resume continues from there") {
+				t.Errorf("%v: %q is left: %+v, %v", direction, left, r, err)
 			}
 		})
 	}

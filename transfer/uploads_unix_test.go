@@ -14,7 +14,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
@@ -314,4 +317,61 @@ func mustDo(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// pausingConn reads nothing for an hour once paused is set.
+type pausingConn struct {
+	net.Conn
+	paused atomic.Bool
+}
+
+func (c *pausingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.paused.CompareAndSwap(true, false) {
+		time.Sleep(time.Hour)
+	}
+	return n, err
+}
+
+// A sync that could not look at its lock for long looks at it before it closes a small file, which
+// shows the file.
+func TestSyncLockIsCheckedBeforeAFileIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const other = `{"host":"alpha","pid":7,"id":"other"}`
+		h := newUploadsHost(t)
+		src := t.TempDir()
+		mustDo(t, os.WriteFile(filepath.Join(src, "file"), random(100<<10), 0o644))
+		near, far := net.Pipe()
+		conn, served := &pausingConn{Conn: near}, make(chan struct{})
+		go func() {
+			defer close(served)
+			server.Serve(context.Background(), far, h.files,
+				&server.Options{Events: func(e server.Event) {
+					if e.Kind == server.FileOpened && strings.HasSuffix(e.Path, "file") {
+						conn.paused.Store(true)
+					}
+				}})
+		}()
+		client, err := usftp.NewClientPipe(conn, conn, usftp.WithServerVersion("SSH-2.0-usftp"))
+		mustDo(t, err)
+		defer func() {
+			client.Close()
+			<-served
+		}()
+		time.AfterFunc(lockTakenOver, func() {
+			err := h.connect(0).Client.WriteFile("/copy/"+transfer.LockName, []byte(other), 0o644)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		_, err = transfer.Sync(t.Context(), transfer.Remote(pool.Host{Client: client}, "/copy"),
+			transfer.Local(src), transfer.SyncOptions{})
+		if err == nil || !strings.Contains(err.Error(), "taken over the lock") {
+			t.Errorf("it ended with %v", err)
+		}
+		list, err := h.connect(0).Client.ReadDir("/copy")
+		if err != nil || len(list) != 1 { // the lock
+			t.Errorf("others see %v, %v", list, err)
+		}
+	})
 }

@@ -87,14 +87,7 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 			return lookErr // it names only the target
 		}
 	}
-	c.Result.LeftBehind = p.temporary
-	c.Result.Detail = "all of the data is in " + c.shown(p.temporary)
-	if !endpoint.Refused(err) {
-		c.Result.Detail += ", or has its name already"
-	}
-	if p.aside != "" {
-		c.Result.Detail += "; the file that it replaces may be " + c.shown(p.aside)
-	}
+	p.tell(c, endpoint.Refused(err))
 	if endpoint.Refused(err) {
 		if p.aside == "" {
 			c.known.committing = nil
@@ -115,6 +108,18 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 		}
 	}
 	return err
+}
+
+// tell says where the data is if the file does not get its name. sure is false if it may have it.
+func (p *commitState) tell(c *Copy, sure bool) {
+	c.Result.LeftBehind = p.temporary
+	c.Result.Detail = "all of the data is in " + c.shown(p.temporary)
+	if !sure {
+		c.Result.Detail += ", or has its name already"
+	}
+	if p.aside != "" {
+		c.Result.Detail += "; the file that it replaces may be " + c.shown(p.aside)
+	}
 }
 
 // refused reports whether to write the target itself after a refused rename: if its name is free,
@@ -274,14 +279,14 @@ func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 			p.aside = ""
 			c.journal.noteAside(c, p) // it still has its name
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // others may have removed it
 			return err
 		}
 	}
 	if err := client.Rename(p.temporary, o.name); err != nil {
 		// A request of the old connection may have given the new file its name just now, and the RENAME
 		// of some servers would replace it.
-		if isFree(client, o.name) && client.Rename(p.aside, o.name) == nil {
+		if p.aside != "" && isFree(client, o.name) && client.Rename(p.aside, o.name) == nil {
 			p.aside = ""
 		}
 		return err
@@ -342,6 +347,10 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 		return false, p.giveUp(c, o)
 	default:
 		t.made = p.temporary
+		if err := c.MayCommit(); err != nil {
+			p.tell(c, true)
+			return false, err
+		}
 		err := p.rename(c, o)
 		if endpoint.Refused(err) && !errors.Is(err, errNotRenamed) {
 			// the old connection's request may have been executed only now

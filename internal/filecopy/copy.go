@@ -122,7 +122,7 @@ type detours struct {
 type progress struct {
 	began   bool  // one of them began to copy
 	arrived bool  // all of it has arrived and was counted
-	reached int64 // how far the last attempt came
+	given   int64 // bytes that a stream has got, which cannot be taken back
 	found   int64 // where the first one to begin continued from; see Copy.Found
 	ends    [2]pools.Progress
 }
@@ -153,10 +153,10 @@ func (t *temporaries) addStray(name string) {
 func (c *Copy) Do(attempt func(*Copy) error) error {
 	defer c.journal.release(false) // in case the user's code panics
 	for {
-		c.slot.take(c.Budget)
 		if err := attempt(c); err == nil || !c.again(err) {
 			return c.conclude(err)
 		}
+		c.slot.free() // until the next attempt may begin
 	}
 }
 
@@ -192,6 +192,10 @@ func (c *Copy) conclude(err error) error {
 	c.slot.inVain(err)
 	c.slot.free()
 	if err != nil {
+		if t.given > 0 {
+			c.Result.Bytes = t.given
+			c.Result.Detail = fmt.Sprintf("%d bytes of it have been written", t.given)
+		}
 		if c.Result.Detail == "" && errors.Is(err, ErrSourceChanged) {
 			c.Result.Detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
@@ -235,6 +239,7 @@ func Once(c *Copy) error {
 		return err
 	}
 	c.Started()
+	c.reset()
 	if c.to != nil {
 		if done, err := finishCommit(c, onHost{out}); done || err != nil {
 			return err
@@ -272,7 +277,7 @@ func (c *Copy) prepare(in *input, out *output) error {
 	if offset > 0 {
 		c.journal.removeStrays(c, out)
 	} else {
-		if err := c.journal.findStale(c, out); err != nil {
+		if err := c.journal.findStale(c, in, out); err != nil {
 			return err
 		}
 		c.journal.dropLeft(c)
@@ -379,9 +384,6 @@ func (c *Copy) abandon(out *output, err error) {
 		return // the file is complete and only lacks its name, or was removed
 	}
 	at, w := &out.location, out.writer
-	if at.stream {
-		taken(c)
-	}
 	if w == nil {
 		return
 	}
@@ -528,24 +530,24 @@ func (c *Copy) again(err error) bool {
 		}
 	case !c.known.spent && c.ends.renew(c, err):
 		removed = false
-		c.known.reached = c.Result.Bytes
-		c.journal.resumable = false
 	default:
 		return false
 	}
 	if removed {
-		c.known.made = ""
+		if c.known.made = ""; c.Result.LeftBehind != "" {
+			c.Warn(c.Result.Detail)
+		}
 	}
-	c.reset()
+	c.delta = nil
 	return true
 }
 
-// reset prepares for another attempt. It is not inlined, to keep the stacks of thousands of files
-// small.
+// reset forgets how the attempt before this one ended. If this one does not come so far, that is
+// still the outcome. It is not inlined, to keep the stacks of thousands of files small.
 //
 //go:noinline
 func (c *Copy) reset() {
-	c.Result, c.delta = Result{Target: c.Result.Target}, nil
+	c.Result, c.journal.resumable = Result{Target: c.Result.Target}, false
 }
 
 // interrupted reports whether the copy ended because its context or a connection did: the data it

@@ -114,9 +114,13 @@ type hashing struct {
 // rereads the file; it is nil if that is impossible.
 func (h *hashing) start(c *Copy, local reopen) {
 	h.stop()
-	if c.hashes() {
-		h.pipe = hashpipe.New(newDigests(c, c.Size), c.Result.Resumed, local, c.pipeBuffers())
+	if !c.hashes() {
+		return
 	}
+	if local != nil {
+		local = interruptible(c.Ctx, local)
+	}
+	h.pipe = hashpipe.New(newDigests(c, c.Size), c.Result.Resumed, local, c.pipeBuffers())
 }
 
 func (r *Run) pipeBuffers() *sync.Pool {
@@ -379,8 +383,9 @@ func (s prover) sumLarge(c *Copy, wanted checksum.Algorithm) (*checksum.Digest, 
 }
 
 // begins reports whether a file on the host begins with the first n bytes of a local one, by
-// hashing both at the same time. known is false if the host cannot hash.
-func (s prover) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known bool) {
+// hashing both at the same time. known is false if the host cannot hash, or ctx ends.
+func (s prover) begins(ctx context.Context, f *usftp.File, local io.ReaderAt,
+	n int64) (same, known bool) {
 	if !s.client.HasCheckFile() {
 		return false, false
 	}
@@ -392,10 +397,10 @@ func (s prover) begins(f *usftp.File, local io.ReaderAt, n int64) (same, known b
 			BlockSize: hashPiece})
 	})
 	ours := checksum.NewDigest(checksum.SHA256, hashPiece)
-	got, err := io.Copy(ours, io.NewSectionReader(local, 0, n))
+	got, err := io.Copy(ours, io.NewSectionReader(interruptibleAt{ctx, local}, 0, n))
 	ours.Finish()
 	asking.Wait()
-	if theirErr != nil || theirs.Algorithm != "sha256" {
+	if theirErr != nil || theirs.Algorithm != "sha256" || ctx.Err() != nil {
 		return false, false
 	}
 	return err == nil && got == n && slices.EqualFunc(ours.Sums, theirs.Hashes, bytes.Equal), true

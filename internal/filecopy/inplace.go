@@ -18,6 +18,9 @@ import (
 // file may stem from an earlier attempt.
 func (o *output) openInPlace(c *Copy, source *endpoint.Info, perm fs.FileMode) error {
 	old, flag := o.info, os.O_WRONLY|os.O_CREATE
+	if err := c.MayCommit(); err != nil {
+		return err
+	}
 	if c.Listed != nil {
 		var err error
 		freed := false

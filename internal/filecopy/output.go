@@ -118,6 +118,7 @@ func (o *output) resume(c *Copy, in *input, m *journal.Mark) (offset int64, why 
 		o.writer.Abandon(c.Ctx)
 		return 0, why
 	}
+	o.private = m.Private
 	if o.hidden = m.Hidden; !m.Hidden {
 		o.temp, c.known.made = temporary, temporary
 	}
@@ -208,13 +209,12 @@ func stillUpload(c *Copy, m *journal.Mark) error {
 
 // until returns the permissions of a temporary file until it gets its final ones.
 func (o *output) until(c *Copy, source *endpoint.Info, perm fs.FileMode) fs.FileMode {
-	preserves := c.Options.PreservesMode(source)
 	switch noModes := o.quirks.NoModes.Load(); {
-	case o.info == nil && !preserves:
+	case !o.setsMode(c, source):
 	case !noModes:
 		o.private = true
 		return 0o600
-	case !preserves:
+	case !c.Options.PreservesMode(source):
 		return o.info.Mode().Perm()
 	}
 	return perm

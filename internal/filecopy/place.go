@@ -224,6 +224,11 @@ func (l *location) written() string {
 // own reports whether the file is new.
 func (l *location) own() bool { return l.temp != "" || l.info == nil }
 
+// setsMode reports whether a temporary file gets its permissions when it is finished.
+func (l *location) setsMode(c *Copy, source *endpoint.Info) bool {
+	return l.info != nil || c.Options.PreservesMode(source)
+}
+
 // left reports whether an earlier run for this target may have left a file of this name.
 func (l *location) left(c *Copy, name string) bool {
 	return strings.HasPrefix(c.Dst.Base(name), localfs.TempPrefix(c.Dst.Base(l.name))) &&

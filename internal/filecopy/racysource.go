@@ -442,7 +442,7 @@ func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
 		return false, err
 	}
 	defer free()
-	if same, known := c.from.prover().begins(f, file, n); known {
+	if same, known := c.from.prover().begins(c.Ctx, f, file, n); known {
 		return same, nil
 	}
 	again := f.ReadRange(0, n)

@@ -65,7 +65,7 @@ func newMark(in *input, out *output) *journal.Mark {
 	if !f.IsRegular() || !f.HasTimes || !out.atomic() {
 		return nil
 	}
-	return &journal.Mark{Temporary: out.written(), Hidden: out.hidden,
+	return &journal.Mark{Temporary: out.written(), Hidden: out.hidden, Private: out.private,
 		Source: journal.Source{SourceSize: f.Size, SourceTime: f.Mtime, SourceID: f.ID}}
 }
 
@@ -86,13 +86,10 @@ func markName(c *Copy) string {
 // the source. It returns the offset to continue from, 0 if there is none. It fails if the copy was
 // interrupted meanwhile: the leftover then stays, so that the next attempt or run can continue it.
 func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err error) {
-	f := in.info()
-	resumes := c.Options.Resume || j.left != nil
-	if !resumes || c.main() == nil || c.Options.Placement == PlaceDirect || c.IsSmall() ||
-		out.direct || !f.IsRegular() || !f.HasTimes {
+	if !resumes(c, in, out) {
 		return 0, nil
 	}
-	m := j.load(c)
+	f, m := in.info(), j.load(c)
 	if m == nil {
 		return 0, nil
 	}
@@ -112,12 +109,17 @@ func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err erro
 		why = errors.New("belongs to another target")
 	case m.Hidden && !out.hides(c):
 		why = errors.New("this copy is to be proved before others see it")
+	case m.Private && !out.setsMode(c, f):
+		why = errors.New("only its owner can open it")
 	default:
 		if offset, why = out.resume(c, in, m); why == nil {
 			return offset, nil
 		}
 		if c.interrupted() {
 			return 0, cmp.Or(context.Cause(c.Ctx), why)
+		}
+		if c.slot.crowded(why) || sharesHandle(why) { // that says nothing about the leftover
+			return 0, why
 		}
 	}
 	if why != nil && !errors.Is(why, fs.ErrNotExist) {
@@ -130,13 +132,18 @@ func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err erro
 	return 0, nil
 }
 
+// resumes reports whether a leftover is continued if there is one.
+func resumes(c *Copy, in *input, out *output) bool {
+	f := in.info()
+	return (c.Options.Resume || c.journal.left != nil) && c.main() != nil && !c.IsSmall() &&
+		c.Options.Placement != PlaceDirect && !out.direct && f.IsRegular() && f.HasTimes
+}
+
 // findStale looks for the leftover of an interrupted run of the same copy, if this run does not
 // continue it. It is removed once the copy is in place: otherwise the journal would forget it, and
 // hidden files of any size would pile up beside the target.
-func (j *record) findStale(c *Copy, out *output) error {
-	resumed := c.Options.Resume && c.main() != nil && c.Options.Placement != PlaceDirect &&
-		!out.direct
-	if resumed || j.left != nil || j.stale != nil || c.IsSmall() {
+func (j *record) findStale(c *Copy, in *input, out *output) error {
+	if resumes(c, in, out) || j.left != nil || j.stale != nil || c.IsSmall() {
 		return nil
 	}
 	if _, err := os.Lstat(markName(c)); err != nil {
@@ -405,28 +412,23 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 	}
 	same, known := false, false
 	if in.host != nil {
-		same, known = c.from.prover().begins(in.host.File, file, m.Bytes)
+		same, known = c.from.prover().begins(c.Ctx, in.host.File, file, m.Bytes)
 	}
 	switch {
+	case c.Ctx.Err() != nil:
+		return 0, context.Cause(c.Ctx)
 	case known && !same:
 		return 0, errDiffers
 	case known:
 		return m.Bytes, nil
 	case m.Delta:
 		return 0, errUnprovable
-	case m.Synced:
-		offset = m.Bytes - tail
-	case m.Boot != localfs.BootID():
+	case !m.Synced && (m.Boot == "" || m.Boot != localfs.BootID()):
 		// The lost data need not be the last written: the kernel writes back in any order, and so do
 		// several handles. A hole in the middle would read as zeros.
-		return 0, errors.New("this machine has restarted since, which may have lost some of it")
-	case m.Boot != "":
-		// the process was killed, not the machine: the kernel has everything it was given
-		offset = m.Bytes - tail
-	default:
-		offset = m.Bytes - unsyncedTail
+		return 0, errors.New("this machine may have restarted since, which may have lost some of it")
 	}
-	if offset <= 0 {
+	if offset = m.Bytes - tail; offset <= 0 {
 		return 0, errors.New("too little of it is left")
 	}
 	return offset, nil
@@ -475,7 +477,7 @@ func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) error {
 			return cmp.Or(err, why)
 		}
 	}
-	if same, known := c.to.prover().begins(f, in, m.Bytes); known {
+	if same, known := c.to.prover().begins(c.Ctx, f, in, m.Bytes); known {
 		if !same {
 			return errDiffers
 		}

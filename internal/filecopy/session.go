@@ -166,16 +166,18 @@ type ends struct {
 	alone    bool // other files that use both wait for this one: see Common.turn
 }
 
-// connect chooses the connections of an attempt.
+// connect waits until an attempt may begin, and then for a handle, in this order: files that have
+// begun may need a second one. It chooses the attempt's connections.
 func (e *ends) connect(c *Copy) (release func()) {
+	leave, pass := func() {}, func() {}
+	if conns := c.Conns(); len(conns) > 0 {
+		leave = pools.OfConn(conns[0]).AcquireSlot(!c.IsSmall())
+	}
+	c.slot.take(c.Budget)
 	from, to := c.Src.Conn(), c.Dst.Conn()
 	e.to = newSession(c, to)
 	if e.from = e.to; from != to {
 		e.from = newSession(c, from)
-	}
-	leave, pass := func() {}, func() {}
-	if s := e.main(); s != nil {
-		leave = pools.OfConn(s.conn).AcquireSlot(!c.IsSmall())
 	}
 	// otherwise one file could hold the source's only handle and wait for the target's, while
 	// another one does the opposite; the second host may be found out later

@@ -2,7 +2,6 @@ package filecopy
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/usftp/usftp/internal/endpoint"
@@ -49,19 +48,17 @@ func (o streamed) start(c *Copy, source *endpoint.Info) error {
 		o.pipe = c.known.device.file
 	}
 	known := source.IsRegular() && source.HasTimes
-	if c.known.reached == 0 {
+	if c.known.given == 0 {
 		if c.known.poured = nil; known {
 			c.known.poured = source
 		}
 		return nil
 	}
-	c.Result.Bytes = c.known.reached
 	if !known || source.Size != c.known.poured.Size ||
 		!source.Mtime.Equal(c.known.poured.Mtime) {
-		taken(c)
 		return ErrSourceChanged
 	}
-	c.startAt(c.known.reached)
+	c.startAt(c.known.given)
 	return nil
 }
 
@@ -69,6 +66,7 @@ func (o streamed) start(c *Copy, source *endpoint.Info) error {
 func (o streamed) pour(c *Copy, in *input) error {
 	n, err := pour(in, sink{Writer: o.pipe})
 	c.Result.Bytes = c.Result.Resumed + n
+	c.known.given = c.Result.Bytes
 	// Without the source's facts, or with a hash, another attempt cannot continue from here, nor
 	// after bytes that may be another file's.
 	c.known.spent = c.known.spent || c.Result.Bytes > 0 &&
@@ -83,11 +81,4 @@ func (o streamed) flush(c *Copy) (err error) {
 		_, err = w.Finish(c.Ctx, &endpoint.Finish{Flush: c.Options.Sync})
 	}
 	return err
-}
-
-// taken reports the bytes that can no longer be taken back.
-func taken(c *Copy) {
-	if c.Result.Bytes > 0 {
-		c.Result.Detail = fmt.Sprintf("%d bytes of it have been written", c.Result.Bytes)
-	}
 }

@@ -22,6 +22,11 @@ func (o onHost) upload(c *Copy, in *input) error {
 	}
 	if c.IsSmall() {
 		if o.over <= c.Listed.Size && !c.Options.Sync { // otherwise it has to be truncated
+			if o.hidden { // CLOSE gives it its name
+				if err := c.MayCommit(); err != nil {
+					return err
+				}
+			}
 			done, err := o.fillSmall(c, in)
 			if done || err != nil {
 				return o.explain(err)

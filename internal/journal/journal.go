@@ -45,9 +45,10 @@ func Name(dir, kind, fromHost, source, toHost, target string) string {
 // A Mark records the state of an interrupted copy, for a later one to continue. It is a file in the
 // journal.
 type Mark struct {
-	Temporary string `json:"temporary"`        // path at the target's end
-	Hidden    bool   `json:"hidden,omitempty"` // the target, which the host does not show yet
-	Bytes     int64  `json:"bytes"`            // the contiguous part; 0 if unknown
+	Temporary string `json:"temporary"`         // path at the target's end
+	Hidden    bool   `json:"hidden,omitempty"`  // the target, which the host does not show yet
+	Private   bool   `json:"private,omitempty"` // only its owner can open it
+	Bytes     int64  `json:"bytes"`             // the contiguous part; 0 if unknown
 
 	// InPlace is set if it is the target itself, whose contents may be neither the old ones nor the
 	// new ones.

@@ -1,6 +1,6 @@
-//go:build !linux
+//go:build !linux && !darwin && !freebsd
 
 package localfs
 
 // BootID identifies this boot of the machine, "" if unknown.
-func BootID() string { return "" }
+var BootID = func() string { return "" }

@@ -16,7 +16,8 @@ var ErrLink = errors.New("is a symbolic link now")
 // maxLinks is how many symbolic links Linux follows in one name.
 const maxLinks = 40
 
-// FollowLinks returns the target of a chain of symbolic links, which need not exist.
+// FollowLinks returns the target of a chain of symbolic links, which need not exist. The ".." of a
+// link is the directory above the one that it is in, by whatever path it was found.
 func FollowLinks(name string) (string, error) {
 	for range maxLinks {
 		info, err := os.Lstat(name)

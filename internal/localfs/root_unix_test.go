@@ -38,3 +38,30 @@ func TestRootFollowsNoLinkOut(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkUpFromALinkedDirectory: a link that leads up does so from the directory that it is in,
+// also if that was reached through a link.
+func TestLinkUpFromALinkedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	far := filepath.Join(dir, "far", "away")
+	if err := os.MkdirAll(far, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"near": "far/away", "far/away/link": "../file",
+		"far/away/twice": "link", "far/up": "../near/../other"} {
+		if err := os.Symlink(text, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"near/link": "far/file", "near/twice": "far/file",
+		"far/up": "far/other"} {
+		if to, err := FollowLinks(filepath.Join(dir, name)); err != nil ||
+			to != filepath.Join(dir, want) {
+			t.Errorf("%s leads to %s, %v", name, to, err)
+		}
+	}
+}
