@@ -114,7 +114,8 @@ type Destination struct {
 	MakePath bool
 
 	// Update leaves files at the target that are newer than the source's, or, except in a Sync, of
-	// the same time: they count as kept. On hosts times are whole seconds.
+	// the same time: they count as kept, in a Sync as skipped. On hosts times are whole seconds. What
+	// is kept is hashed at the target with Hash, and fails if it is not what List says.
 	Update bool
 }
 

@@ -223,8 +223,8 @@ func Once(c *Copy) error {
 	}
 	defer out.close()
 	c.Result.Target = out.name
-	if kept(c, in, out) {
-		return ErrKept
+	if err := kept(c, in, out); err != nil {
+		return err
 	}
 	if c.Repeats {
 		if err := out.ofEarlierRun(c, in); err != nil {
@@ -579,21 +579,25 @@ func (c *Copy) watch(position func() int64) (stop func()) {
 // IsSmall reports whether the file is sent in one piece.
 func (c *Copy) IsSmall() bool { return c.Small && !c.known.large }
 
-// kept reports whether the target is already up to date, if no attempt may have put there what is.
-func kept(c *Copy, in *input, out *output) bool {
+// kept returns ErrKept if the target is already up to date, and no attempt may have put there what
+// is. Another error says that it is not in order all the same.
+func kept(c *Copy, in *input, out *output) error {
 	before := out.info
 	if before == nil || c.known.began || c.journal.isHalfway(c) {
-		return false
+		return nil
 	}
 	if c.Options.Update && c.Rules.Keeps &&
 		before.Mode().IsRegular() && !isOlder(c, before, in.info()) {
-		return true
+		return cmp.Or(c.hashing.keptOther(c, out), ErrKept)
 	}
 	if c.Listed == nil || !c.Rules.Keeps || !c.Options.Resume ||
 		!before.Mode().IsRegular() || c.Options.RemoveSource { // which has to be proved
-		return false
+		return nil
 	}
-	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
+	if sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out)) {
+		return ErrKept
+	}
+	return nil
 }
 
 // isOlder reports whether the target entry is older than the source, or may be. A host may show the
