@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"sync"
@@ -68,6 +69,8 @@ type origin struct {
 	size   int64     // of the copy
 	before bool      // the target existed before
 	proved bool      // its hash is known to be the target's
+
+	link func() error // of a link, fails if it has changed
 }
 
 // removeSource removes a source that was copied. It is no error if it is gone already.
@@ -170,6 +173,8 @@ func (o *origin) unchanged(j *job) error {
 		return err
 	case now.Mode.Type() != o.Mode.Type(), o.Local != nil && !os.SameFile(o.Local, now.Local):
 		return fmt.Errorf("%w: it is another file now", ErrSourceChanged)
+	case o.link != nil:
+		return o.link()
 	case !o.Mode.IsRegular():
 		return nil
 	case j.src.Conn() != nil && o.HasTimes && o.Mtime.After(o.began.Add(-filecopy.RacyFor)):
@@ -200,6 +205,15 @@ func (e *entry) removeSource(before bool) {
 	t := e.dir.tree
 	o := &origin{Info: e.info, rel: e.rel(), target: e.target(), began: t.began, size: e.info.Size,
 		before: before}
+	if e.info.Mode&fs.ModeSymlink != 0 {
+		o.link = func() error {
+			now, err := t.readLink(e)
+			if err == nil && now != e.text {
+				err = fmt.Errorf("%w: it leads elsewhere now", ErrSourceChanged)
+			}
+			return err
+		}
+	}
 	e.dir.touched.Store(true)
 	if err := t.removeSource(o); err != nil {
 		failure := newError(t.job, e.source(), e.target(), err)

@@ -220,6 +220,42 @@ func TestRemoveSourceOnlyIfProved(t *testing.T) {
 	}
 }
 
+// A link that leads elsewhere by now stays, be it new at the target or what a sync found equal.
+func TestRemoveSourceLinkThatChanges(t *testing.T) {
+	t.Parallel()
+	testenv.Symlink(t, "nothing", filepath.Join(t.TempDir(), "link"))
+	for _, there := range []bool{false, true} {
+		var b *bench
+		var changed atomic.Bool
+		b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeLstat && r.Path == "/src/link" && !changed.Swap(true) {
+				b.server.Files.Remove("/src/link")
+				b.server.Files.Symlink("elsewhere", "/src/link")
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		b.server.Files.Mkdir("/src")
+		b.server.Files.Symlink("where", "/src/link")
+		dst := filepath.Join(b.dir, "dst")
+		if there {
+			if err := errors.Join(os.Mkdir(dst, 0o755),
+				os.Symlink("where", filepath.Join(dst, "link"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var o transfer.SyncOptions
+		o.RemoveSource = true
+		s, err := transfer.Sync(t.Context(), transfer.Local(dst), transfer.Remote(b.host, "/src"), o)
+		if !errors.Is(err, transfer.ErrSourceChanged) || s.Removed > 0 || !changed.Load() ||
+			!b.server.Files.Exists("/src/link") {
+			t.Errorf("there already: %v: %v, %+v", there, err, s.Totals)
+		}
+		if to, err := os.Readlink(filepath.Join(dst, "link")); to != "where" {
+			t.Errorf("there already: %v: it leads to %q, %v", there, to, err)
+		}
+	}
+}
+
 func isRename(r sftptest.Request, _ bool) bool { return r.Extension == wire.ExtPosixRename }
 
 // isLook reports whether a request looks at the copy after it got its name.
