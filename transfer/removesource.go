@@ -192,7 +192,7 @@ func (t *fileTask) removeCopied() error {
 		o.rel = t.job.src.Base(t.Source)
 	}
 	err := t.job.removeSource(o)
-	if t.removed = err == nil; t.removed {
+	if t.removed, t.stays = err == nil, err != nil; t.removed {
 		return nil
 	}
 	e := newError(t.job, t.Source, r.Target, err)

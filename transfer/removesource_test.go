@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
@@ -261,6 +263,50 @@ func isRename(r sftptest.Request, _ bool) bool { return r.Extension == wire.ExtP
 // isLook reports whether a request looks at the copy after it got its name.
 func isLook(r sftptest.Request, renamed bool) bool {
 	return renamed && r.Type == wire.TypeLstat && r.Path == "/target"
+}
+
+// A source that stays has been copied all the same: it counts, and its hash is told. A file that is
+// copied as a tree counts as one of a directory does.
+func TestRemoveSourceThatStays(t *testing.T) {
+	t.Parallel()
+	data := random(1000)
+	for _, source := range []string{"/src", "/src/file"} {
+		for _, stays := range []bool{true, false} {
+			var b *bench
+			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if stays && r.Type == wire.TypeLstat && r.Path == "/src/file" {
+					b.server.Files.Append("/src/file", data)
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+			b.server.Files.WriteFile("/src/file", data)
+			b.server.Files.SetModTime("/src/file", time.Now().Add(-time.Hour))
+			s, err := b.tree(download, source, filepath.Join(b.dir, "dst"), func(j *treeJob) {
+				j.Options.RemoveSource, j.Options.Hash = true, checksum.SHA256
+			})
+			want := transfer.Totals{Files: 1, Bytes: 1000, Removed: 1}
+			want.PlannedFiles, want.PlannedBytes, want.Complete = 1, 1000, true
+			kind := transfer.Done
+			if stays {
+				want.Removed, want.Failed, kind = 0, 1, transfer.Failed
+			}
+			if want.Directories = 1; source == "/src/file" {
+				want.Directories = 0
+			}
+			if (err != nil) != stays || !reflect.DeepEqual(s.Totals, want) {
+				t.Errorf("%s: %v, %+v", source, err, s.Totals)
+			}
+			told := 0
+			for _, e := range b.events {
+				if e.Kind == kind && e.Hash.Equal(hashOf(checksum.SHA256, data)) && e.Name != "" {
+					told++
+				}
+			}
+			if told != 1 {
+				t.Errorf("%s: its hash was told %d times", source, told)
+			}
+		}
+	}
 }
 
 // A file that is copied to itself, which two hosts do not show, stays.

@@ -381,10 +381,13 @@ func (w *walk) copied(c *fileTask, err error) {
 	t := w.tree
 	keeps := errors.Is(err, filecopy.ErrKept)
 	bytes := c.Result.Bytes
-	if err != nil && !c.Result.Resumable {
+	if err != nil && !c.Result.Resumable && !c.stays {
 		bytes = 0
 	}
 	t.finished(c, bytes)
+	if c.stays {
+		t.count(&t.sums.Files, 1)
+	}
 	if err == nil || keeps {
 		for _, conn := range t.copies.Conns() {
 			conn.Arrived()
