@@ -402,13 +402,16 @@ func (w *walk) copied(c *fileTask, err error) {
 		t.kept(c.Listed)
 		c.tellKept()
 	case t.plan.vanished(c.Source, err):
+		if c.Result.Unsure {
+			t.leftovers.leaves(false)
+		}
 	case t.ending(err) && (c.Result.LeftBehind == "" || c.Small):
 		if c.Result.Unsure { // how many files is reported once, at the end
 			t.leftovers.leaves(false)
 		}
 	default:
 		if c.Result.Unsure {
-			t.leftovers.leaves(true)
+			t.leftovers.leaves(c.Result.LeftBehind != "")
 		}
 		t.count(&t.sums.Failed, 1)
 		c.tellEnd(err)

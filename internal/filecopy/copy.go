@@ -171,9 +171,15 @@ func (c *Copy) conclude(err error) error {
 	}
 	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
 		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
-	if err != nil && j.left != nil && !j.resumable && markName(c) == "" &&
-		c.Dst.dispose(j.left.Temporary) {
-		c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
+	if left := j.left; err != nil && left != nil && !j.resumable {
+		if markName(c) == "" && c.Dst.dispose(left.Temporary) {
+			c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
+		} else if c.Result.LeftBehind == "" && !left.Hidden && !errors.Is(err, errNotRenamed) {
+			leavesPart(c, left.Temporary, left.Bytes) // the last attempt did not get to it
+			if t.committing != nil {
+				c.Result.Detail += ", or it has its name already"
+			}
+		}
 	}
 	c.hashing.stop()
 	c.Result.Elapsed = time.Since(c.Began)
@@ -187,8 +193,8 @@ func (c *Copy) conclude(err error) error {
 		dropStored(c, err)
 	}
 	c.Result.Resumable, c.Result.Temporary = j.resumable, cmp.Or(t.made, c.Result.LeftBehind)
-	c.Result.Unsure = c.Result.LeftBehind != "" ||
-		c.to.lost() && (t.made != "" || len(t.strays) > 0)
+	c.Result.Unsure = c.Result.LeftBehind != "" || len(t.strays) > 0 ||
+		c.to.lost() && t.made != ""
 	c.slot.inVain(err)
 	c.slot.free()
 	if err != nil {
@@ -403,8 +409,7 @@ func (c *Copy) abandon(out *output, err error) {
 		keeps, synced = w.Keep(ctx, c.Result.Bytes)
 	}
 	if keeps || lost {
-		c.Result.LeftBehind = at.temp
-		c.Result.Detail = fmt.Sprintf("%d bytes of it are left in %s", c.Result.Bytes, c.shown(at.temp))
+		leavesPart(c, at.temp, c.Result.Bytes)
 		if at.hidden {
 			c.Result.Detail = fmt.Sprintf("the host keeps %d bytes of it, which nobody sees", c.Result.Bytes)
 		}
@@ -422,12 +427,20 @@ func (c *Copy) abandon(out *output, err error) {
 	removeTemporary(ctx, c, at.temp, out.files.Remove)
 }
 
+// leavesPart tells that a temporary file stays, with the part of the data that is safe.
+func leavesPart(c *Copy, temporary string, bytes int64) {
+	c.Result.LeftBehind = temporary
+	c.Result.Detail = fmt.Sprintf("%d bytes of it are left in %s", bytes, c.shown(temporary))
+}
+
 // removeTemporary removes a useless temporary file, or reports that it is left.
 func removeTemporary(ctx context.Context, c *Copy, temporary string,
 	discard func(ctx context.Context, name string) error) {
 	if endpoint.IgnoreMissing(discard(ctx, temporary)) != nil {
 		c.Result.LeftBehind = temporary
 		c.Result.Detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
+	} else if left := c.journal.left; left != nil && left.Temporary == temporary {
+		c.journal.left = nil
 	}
 }
 
