@@ -31,7 +31,7 @@ func (h *hashFlags) check(set func(name string) bool, dryRun bool) error {
 	if set("manifest") && h.manifest == "" || set("check-manifest") && h.checkManifest == "" {
 		return errors.New("--manifest and --check-manifest need a file")
 	}
-	if h.hash != "" {
+	if set("hash") {
 		if _, err := checksum.ParseAlgorithm(h.hash); err != nil {
 			return fmt.Errorf("--hash: %w", err)
 		}
