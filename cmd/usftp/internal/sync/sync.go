@@ -96,9 +96,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 // syncTrees logs in to the hosts and syncs. Events report the result for each file. open makes the
 // endpoint for the source.
 func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open connect.Opener) {
-	if !flags.DryRun {
-		t.Remember("sync", []connect.Place{src}, dst, "")
-	}
+	remember(t, flags, src, dst)
 	t.PlanFirstRequest(src, dst, false)
 	if flags.watch {
 		note(t, watchTrees(t, flags, src, dst, open))
@@ -125,6 +123,13 @@ func note(t *connect.Task, err error) {
 	t.Note(err)
 	if t.Code == ui.ExitFailed {
 		t.Code = codeOf(err)
+	}
+}
+
+// remember puts the sync into the history when it ends.
+func remember(t *connect.Task, flags *flags, src, dst connect.Place) {
+	if !flags.DryRun {
+		t.Remember("sync", []connect.Place{src}, dst, "")
 	}
 }
 
