@@ -21,6 +21,7 @@ import (
 var (
 	errNoRemoval = errors.New("a stream cannot be removed after it was copied, nor be the copy that proves it")
 	errFollowing = errors.New("links that are followed cannot be removed once what they lead to was copied")
+	errMerging   = errors.New("with KeepDirLinks two directories may be one at the target, and of files of the same name one would be lost")
 	errSameDir   = errors.New("the source is the copy itself, under another path")
 	errRecent    = errors.New("written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
 )

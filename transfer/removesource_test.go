@@ -404,6 +404,7 @@ func TestRemoveSourceRefused(t *testing.T) {
 	for name, change := range map[string]func(o *transfer.SyncOptions){
 		"links":  func(o *transfer.SyncOptions) { o.Links = transfer.LinksFollow },
 		"delete": func(o *transfer.SyncOptions) { o.Delete = true },
+		"merged": func(o *transfer.SyncOptions) { o.KeepDirLinks = true },
 	} {
 		var s transfer.SyncOptions
 		s.Options = o

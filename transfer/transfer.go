@@ -98,7 +98,7 @@ type Contents struct {
 	// otherwise by its size. A file that has changed since it was read, or may have, stays, and that
 	// is an error. In a Sync files that look equal are compared by their contents, as with Checksum,
 	// and then removed, too. Directories stay, and so do files that Update does not copy. It works
-	// neither with streams nor with LinksFollow.
+	// neither with streams nor with LinksFollow or KeepDirLinks.
 	RemoveSource bool
 }
 

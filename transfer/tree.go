@@ -248,6 +248,9 @@ func (t *tree) prepare() (err error) {
 	if t.options.RemoveSource && t.options.Links == LinksFollow {
 		return errFollowing
 	}
+	if t.options.RemoveSource && t.options.KeepDirLinks {
+		return errMerging
+	}
 	found, err := t.src.Stat(t.route.Source)
 	switch {
 	case private.Untold(err) && t.plan.file() == nil && t.selection.List == nil &&
