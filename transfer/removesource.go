@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // If wanted, a source that has been copied and proved is removed, by a name in the directory that
@@ -19,11 +20,12 @@ import (
 // existed before can be its own source, under a path that does not show it.
 
 var (
-	errNoRemoval = errors.New("a stream cannot be removed after it was copied, nor be the copy that proves it")
-	errFollowing = errors.New("links that are followed cannot be removed once what they lead to was copied")
-	errMerging   = errors.New("with KeepDirLinks two directories may be one at the target, and of files of the same name one would be lost")
-	errSameDir   = errors.New("the source is the copy itself, under another path")
-	errRecent    = errors.New("written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
+	errNoRemoval  = errors.New("a stream cannot be removed after it was copied, nor be the copy that proves it")
+	errFollowing  = errors.New("links that are followed cannot be removed once what they lead to was copied")
+	errMerging    = errors.New("with KeepDirLinks two directories may be one at the target, and of files of the same name one would be lost")
+	errSameDir    = errors.New("the source is the copy itself, under another path")
+	errOtherNames = errors.New("its copy has other names (hard links), and changes with what is copied to those")
+	errRecent     = errors.New("written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
 )
 
 // sourceRoot is the directory in which sources are removed.
@@ -64,12 +66,13 @@ func (j *job) removable() error {
 // An origin is a source as it was when it was read.
 type origin struct {
 	endpoint.Info
-	rel    string    // in sourceRoot
-	target string    // its copy
-	began  time.Time // when reading it began
-	size   int64     // of the copy
-	before bool      // the target existed before
-	proved bool      // its hash is known to be the target's
+	rel     string    // in sourceRoot
+	target  string    // its copy
+	began   time.Time // when reading it began
+	size    int64     // of the copy
+	before  bool      // the target existed before
+	proved  bool      // its hash is known to be the target's
+	inPlace bool      // the target was written in place
 
 	link func() error // of a link, fails if it has changed
 }
@@ -111,6 +114,8 @@ func (j *job) arrived(o *origin) error {
 		return fmt.Errorf("its copy cannot be found: %w", notAbsent(err))
 	case there.Mode.Type() != o.Mode.Type():
 		return errors.New("something else is in its copy's place")
+	case o.inPlace && there.Local != nil && localfs.Links(there.Local) > 1:
+		return errOtherNames
 	case o.Mode.IsRegular() && there.Size != o.size:
 		return fmt.Errorf("its copy has %d bytes and not %d", there.Size, o.size)
 	}
@@ -188,7 +193,7 @@ func (o *origin) unchanged(j *job) error {
 func (t *fileTask) removeCopied() error {
 	r := &t.Result
 	o := &origin{Info: r.Origin.Info, rel: t.Rel, target: r.Target, began: t.Began, size: r.Bytes,
-		before: r.Origin.Before, proved: r.Verified != 0}
+		before: r.Origin.Before, proved: r.Verified != 0, inPlace: r.InPlace}
 	if t.entry == nil {
 		o.rel = t.job.src.Base(t.Source)
 	}

@@ -265,6 +265,49 @@ func isLook(r sftptest.Request, renamed bool) bool {
 	return renamed && r.Type == wire.TypeLstat && r.Path == "/target"
 }
 
+// Two names of one file at the target have what was copied last: the other's source stays.
+func TestRemoveSourceOfHardLinks(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		testenv.Unavailable(t, "nothing shows that a file has other names, and it is replaced")
+	}
+	for _, direction := range []way{download, local} {
+		for _, tree := range []bool{true, false} {
+			dir := t.TempDir()
+			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+			in := func(name string) string { return filepath.Join(src, name) }
+			if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755),
+				os.WriteFile(in("a"), []byte("a"), 0o644), os.WriteFile(in("b"), []byte("b"), 0o644),
+				os.WriteFile(filepath.Join(dst, "a"), nil, 0o644),
+				os.Link(filepath.Join(dst, "a"), filepath.Join(dst, "b"))); err != nil {
+				t.Fatal(err)
+			}
+			age(t, src)
+			var o transfer.TreeOptions
+			o.RemoveSource, o.NoTargetDirectory = true, true
+			var err error
+			for _, name := range []string{"a", "b"} {
+				far := sftpServer(t)
+				to, from := direction.endpoints(far, far, in(name), filepath.Join(dst, name), nil, nil)
+				if !tree {
+					_, err = transfer.Copy(t.Context(), to, from, o.Options)
+				} else if name == "a" {
+					to, from = direction.endpoints(far, far, src, dst, nil, nil)
+					_, err = transfer.CopyTree(t.Context(), to, from, o)
+				}
+				if err == nil || !strings.Contains(err.Error(), "has other names (hard links)") {
+					t.Errorf("%v, tree %v: %v", direction, tree, err)
+				}
+			}
+			for _, name := range []string{"a", "b"} {
+				if _, err := os.Stat(in(name)); err != nil {
+					t.Errorf("%v, tree %v: %v", direction, tree, err)
+				}
+			}
+		}
+	}
+}
+
 // A source that stays has been copied all the same: it counts, and its hash is told. A file that is
 // copied as a tree counts as one of a directory does.
 func TestRemoveSourceThatStays(t *testing.T) {
