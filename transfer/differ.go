@@ -26,10 +26,9 @@ func (s differ) sameLink(e *entry) (bool, error) {
 	var haveErr error
 	var asking sync.WaitGroup
 	asking.Go(func() { have, haveErr = s.tree.into.ReadLink(e.rel()) })
-	want, err := s.tree.readLink(e)
+	err := e.readText()
 	asking.Wait()
-	same := err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, want)
-	return same, endpoint.OfSource(err)
+	return err == nil && haveErr == nil && s.tree.into.SameLink(e.rel(), have, e.text), err
 }
 
 // sameContents compares the hashes of both files.

@@ -284,6 +284,8 @@ type entry struct {
 	do       plan.Action // the decision about it
 	saved    bool        // the target's entry is in the backup directory
 	planned  bool        // counted as planned
+
+	text string // of a link, once it was read
 }
 
 // absent reports whether the target is known to have no entry of this name.

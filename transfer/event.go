@@ -30,7 +30,7 @@ const (
 	Warning  Kind = "warning"  // Message names a problem or a leftover, though nothing failed
 	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
 	Kept     Kind = "kept"     // the target is up to date; Hash
-	Failed   Kind = "failed"   // Err and Message say why; LeftBehind
+	Failed   Kind = "failed"   // Err and Message say why; LeftBehind; Hash if only the source stays
 
 	// Of trees. The tree's own Started, Progress and Ended events have Totals, its entries' do not.
 	Planned Kind = "planned" // a dry run would copy it; in a Sync, Reason
@@ -168,6 +168,7 @@ type fileTask struct {
 	mu       sync.Mutex // held while an event is passed on; guards started
 	started  bool       // reported as started
 	removed  bool       // the source was removed after the copy
+	stays    bool       // it could not be removed, although the copy is complete
 }
 
 // newFileTask returns a copy of source to target. e is nil for a single file.
@@ -268,6 +269,9 @@ func (t *fileTask) tellEnd(err error) {
 	e.Elapsed = t.Result.Elapsed
 	if err != nil {
 		e.Resumed, e.Outcome = 0, Outcome{LeftBehind: t.Result.LeftBehind}
+		if t.stays {
+			e.Hash = t.Result.Hash
+		}
 		e.failed(err)
 	}
 	if t.entry != nil {

@@ -16,10 +16,9 @@ import (
 // copyLink recreates a symbolic link of the source.
 func (w *walk) copyLink(e *entry) {
 	t := w.tree
-	to, err := t.readLink(e)
-	err = endpoint.OfSource(err)
+	err := e.readText()
 	if err == nil {
-		err = t.makeLink(e, to)
+		err = t.makeLink(e, e.text)
 	}
 	if err == nil {
 		err = w.finishLink(e)
@@ -32,6 +31,12 @@ func (w *walk) copyLink(e *entry) {
 	if t.options.RemoveSource {
 		e.removeSource(!e.absent())
 	}
+}
+
+// readText reads the text of a link in the source.
+func (e *entry) readText() (err error) {
+	e.text, err = e.dir.tree.readLink(e)
+	return endpoint.OfSource(err)
 }
 
 // readLink returns the text of a link in the source. Some servers answer READLINK with the resolved

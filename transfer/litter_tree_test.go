@@ -2,7 +2,9 @@ package transfer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -195,6 +197,65 @@ func TestLitterWhereTheSourceIsNoMore(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLitterOfAVanishedSource: what an attempt left when its connection was lost is named, and goes
+// with the next run, if the source is gone when the file is copied again.
+func TestLitterOfAVanishedSource(t *testing.T) {
+	for _, kind := range []string{"tree", "sync", "file"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			source := end{root: filepath.Join(b.dir, "source")}
+			source.write(t, "small")
+			large := filepath.Join(source.root, "large")
+			if err := os.WriteFile(large, random(9<<20), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+				RateBytesPerSec: 4 << 20}
+			b.redials(link, func(n int, end *sftptest.End) {
+				if n == 0 {
+					time.AfterFunc(time.Second, func() { end.Cut(nil) })
+				} else if err := os.Remove(large); err != nil {
+					t.Error(err)
+				}
+			})
+			var said []string
+			run := func() (err error) {
+				o := transfer.TreeOptions{}
+				o.Journal, o.NoTargetDirectory = filepath.Join(b.dir, "journal"), true
+				o.Retry = onceMore
+				o.Events = func(e transfer.Event) { said = append(said, e.Message) }
+				to, from := transfer.Remote(b.host, "/target"), transfer.Local(source.root)
+				switch kind {
+				case "tree":
+					_, err = transfer.CopyTree(t.Context(), to, from, o)
+				case "sync":
+					_, err = transfer.Sync(t.Context(), to, from, transfer.SyncOptions{TreeOptions: o})
+				case "file":
+					_, err = transfer.Copy(t.Context(), to, transfer.Local(large), o.Options)
+				}
+				return err
+			}
+			if err := run(); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, transfer.ErrVanished) {
+				t.Fatal(err)
+			}
+			if left := b.temporaries(); len(left) > 0 && !strings.Contains(strings.Join(said, "\n"),
+				".usftp-") {
+				t.Errorf("%s: %q are left, and not named: %q", kind, left, said)
+			}
+			if kind == "file" {
+				return // there is nothing to run again
+			}
+			b.reconnect(sftptest.LinkConfig{})
+			if err := run(); err != nil {
+				t.Fatal(err)
+			}
+			if left := b.temporaries(); len(left) > 0 {
+				t.Errorf("%s: %q are left", kind, left)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // If wanted, a source that has been copied and proved is removed, by a name in the directory that
@@ -18,10 +20,12 @@ import (
 // existed before can be its own source, under a path that does not show it.
 
 var (
-	errNoRemoval = errors.New("a stream cannot be removed after it was copied, nor be the copy that proves it")
-	errFollowing = errors.New("links that are followed cannot be removed once what they lead to was copied")
-	errSameDir   = errors.New("the source is the copy itself, under another path")
-	errRecent    = errors.New("written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
+	errNoRemoval  = errors.New("a stream cannot be removed after it was copied, nor be the copy that proves it")
+	errFollowing  = errors.New("links that are followed cannot be removed once what they lead to was copied")
+	errMerging    = errors.New("with KeepDirLinks two directories may be one at the target, and of files of the same name one would be lost")
+	errSameDir    = errors.New("the source is the copy itself, under another path")
+	errOtherNames = errors.New("its copy has other names (hard links), and changes with what is copied to those")
+	errRecent     = errors.New("written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
 )
 
 // sourceRoot is the directory in which sources are removed.
@@ -62,12 +66,15 @@ func (j *job) removable() error {
 // An origin is a source as it was when it was read.
 type origin struct {
 	endpoint.Info
-	rel    string    // in sourceRoot
-	target string    // its copy
-	began  time.Time // when reading it began
-	size   int64     // of the copy
-	before bool      // the target existed before
-	proved bool      // its hash is known to be the target's
+	rel     string    // in sourceRoot
+	target  string    // its copy
+	began   time.Time // when reading it began
+	size    int64     // of the copy
+	before  bool      // the target existed before
+	proved  bool      // its hash is known to be the target's
+	inPlace bool      // the target was written in place
+
+	link func() error // of a link, fails if it has changed
 }
 
 // removeSource removes a source that was copied. It is no error if it is gone already.
@@ -107,6 +114,8 @@ func (j *job) arrived(o *origin) error {
 		return fmt.Errorf("its copy cannot be found: %w", notAbsent(err))
 	case there.Mode.Type() != o.Mode.Type():
 		return errors.New("something else is in its copy's place")
+	case o.inPlace && there.Local != nil && localfs.Links(there.Local) > 1:
+		return errOtherNames
 	case o.Mode.IsRegular() && there.Size != o.size:
 		return fmt.Errorf("its copy has %d bytes and not %d", there.Size, o.size)
 	}
@@ -170,6 +179,8 @@ func (o *origin) unchanged(j *job) error {
 		return err
 	case now.Mode.Type() != o.Mode.Type(), o.Local != nil && !os.SameFile(o.Local, now.Local):
 		return fmt.Errorf("%w: it is another file now", ErrSourceChanged)
+	case o.link != nil:
+		return o.link()
 	case !o.Mode.IsRegular():
 		return nil
 	case j.src.Conn() != nil && o.HasTimes && o.Mtime.After(o.began.Add(-filecopy.RacyFor)):
@@ -182,12 +193,12 @@ func (o *origin) unchanged(j *job) error {
 func (t *fileTask) removeCopied() error {
 	r := &t.Result
 	o := &origin{Info: r.Origin.Info, rel: t.Rel, target: r.Target, began: t.Began, size: r.Bytes,
-		before: r.Origin.Before, proved: r.Verified != 0}
+		before: r.Origin.Before, proved: r.Verified != 0, inPlace: r.InPlace}
 	if t.entry == nil {
 		o.rel = t.job.src.Base(t.Source)
 	}
 	err := t.job.removeSource(o)
-	if t.removed = err == nil; t.removed {
+	if t.removed, t.stays = err == nil, err != nil; t.removed {
 		return nil
 	}
 	e := newError(t.job, t.Source, r.Target, err)
@@ -200,6 +211,15 @@ func (e *entry) removeSource(before bool) {
 	t := e.dir.tree
 	o := &origin{Info: e.info, rel: e.rel(), target: e.target(), began: t.began, size: e.info.Size,
 		before: before}
+	if e.info.Mode&fs.ModeSymlink != 0 {
+		o.link = func() error {
+			now, err := t.readLink(e)
+			if err == nil && now != e.text {
+				err = fmt.Errorf("%w: it leads elsewhere now", ErrSourceChanged)
+			}
+			return err
+		}
+	}
 	e.dir.touched.Store(true)
 	if err := t.removeSource(o); err != nil {
 		failure := newError(t.job, e.source(), e.target(), err)

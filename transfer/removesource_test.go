@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
@@ -220,11 +222,134 @@ func TestRemoveSourceOnlyIfProved(t *testing.T) {
 	}
 }
 
+// A link that leads elsewhere by now stays, be it new at the target or what a sync found equal.
+func TestRemoveSourceLinkThatChanges(t *testing.T) {
+	t.Parallel()
+	testenv.Symlink(t, "nothing", filepath.Join(t.TempDir(), "link"))
+	for _, there := range []bool{false, true} {
+		var b *bench
+		var changed atomic.Bool
+		b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeLstat && r.Path == "/src/link" && !changed.Swap(true) {
+				b.server.Files.Remove("/src/link")
+				b.server.Files.Symlink("elsewhere", "/src/link")
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		b.server.Files.Mkdir("/src")
+		b.server.Files.Symlink("where", "/src/link")
+		dst := filepath.Join(b.dir, "dst")
+		if there {
+			if err := errors.Join(os.Mkdir(dst, 0o755),
+				os.Symlink("where", filepath.Join(dst, "link"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var o transfer.SyncOptions
+		o.RemoveSource = true
+		s, err := transfer.Sync(t.Context(), transfer.Local(dst), transfer.Remote(b.host, "/src"), o)
+		if !errors.Is(err, transfer.ErrSourceChanged) || s.Removed > 0 || !changed.Load() ||
+			!b.server.Files.Exists("/src/link") {
+			t.Errorf("there already: %v: %v, %+v", there, err, s.Totals)
+		}
+		if to, err := os.Readlink(filepath.Join(dst, "link")); to != "where" {
+			t.Errorf("there already: %v: it leads to %q, %v", there, to, err)
+		}
+	}
+}
+
 func isRename(r sftptest.Request, _ bool) bool { return r.Extension == wire.ExtPosixRename }
 
 // isLook reports whether a request looks at the copy after it got its name.
 func isLook(r sftptest.Request, renamed bool) bool {
 	return renamed && r.Type == wire.TypeLstat && r.Path == "/target"
+}
+
+// Two names of one file at the target have what was copied last: the other's source stays.
+func TestRemoveSourceOfHardLinks(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		testenv.Unavailable(t, "nothing shows that a file has other names, and it is replaced")
+	}
+	for _, direction := range []way{download, local} {
+		for _, tree := range []bool{true, false} {
+			dir := t.TempDir()
+			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+			in := func(name string) string { return filepath.Join(src, name) }
+			if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755),
+				os.WriteFile(in("a"), []byte("a"), 0o644), os.WriteFile(in("b"), []byte("b"), 0o644),
+				os.WriteFile(filepath.Join(dst, "a"), nil, 0o644),
+				os.Link(filepath.Join(dst, "a"), filepath.Join(dst, "b"))); err != nil {
+				t.Fatal(err)
+			}
+			age(t, src)
+			var o transfer.TreeOptions
+			o.RemoveSource, o.NoTargetDirectory = true, true
+			var err error
+			for _, name := range []string{"a", "b"} {
+				far := sftpServer(t)
+				to, from := direction.endpoints(far, far, in(name), filepath.Join(dst, name), nil, nil)
+				if !tree {
+					_, err = transfer.Copy(t.Context(), to, from, o.Options)
+				} else if name == "a" {
+					to, from = direction.endpoints(far, far, src, dst, nil, nil)
+					_, err = transfer.CopyTree(t.Context(), to, from, o)
+				}
+				if err == nil || !strings.Contains(err.Error(), "has other names (hard links)") {
+					t.Errorf("%v, tree %v: %v", direction, tree, err)
+				}
+			}
+			for _, name := range []string{"a", "b"} {
+				if _, err := os.Stat(in(name)); err != nil {
+					t.Errorf("%v, tree %v: %v", direction, tree, err)
+				}
+			}
+		}
+	}
+}
+
+// A source that stays has been copied all the same: it counts, and its hash is told. A file that is
+// copied as a tree counts as one of a directory does.
+func TestRemoveSourceThatStays(t *testing.T) {
+	t.Parallel()
+	data := random(1000)
+	for _, source := range []string{"/src", "/src/file"} {
+		for _, stays := range []bool{true, false} {
+			var b *bench
+			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if stays && r.Type == wire.TypeLstat && r.Path == "/src/file" {
+					b.server.Files.Append("/src/file", data)
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+			b.server.Files.WriteFile("/src/file", data)
+			b.server.Files.SetModTime("/src/file", time.Now().Add(-time.Hour))
+			s, err := b.tree(download, source, filepath.Join(b.dir, "dst"), func(j *treeJob) {
+				j.Options.RemoveSource, j.Options.Hash = true, checksum.SHA256
+			})
+			want := transfer.Totals{Files: 1, Bytes: 1000, Removed: 1}
+			want.PlannedFiles, want.PlannedBytes, want.Complete = 1, 1000, true
+			kind := transfer.Done
+			if stays {
+				want.Removed, want.Failed, kind = 0, 1, transfer.Failed
+			}
+			if want.Directories = 1; source == "/src/file" {
+				want.Directories = 0
+			}
+			if (err != nil) != stays || !reflect.DeepEqual(s.Totals, want) {
+				t.Errorf("%s: %v, %+v", source, err, s.Totals)
+			}
+			told := 0
+			for _, e := range b.events {
+				if e.Kind == kind && e.Hash.Equal(hashOf(checksum.SHA256, data)) && e.Name != "" {
+					told++
+				}
+			}
+			if told != 1 {
+				t.Errorf("%s: its hash was told %d times", source, told)
+			}
+		}
+	}
 }
 
 // A file that is copied to itself, which two hosts do not show, stays.
@@ -322,6 +447,7 @@ func TestRemoveSourceRefused(t *testing.T) {
 	for name, change := range map[string]func(o *transfer.SyncOptions){
 		"links":  func(o *transfer.SyncOptions) { o.Links = transfer.LinksFollow },
 		"delete": func(o *transfer.SyncOptions) { o.Delete = true },
+		"merged": func(o *transfer.SyncOptions) { o.KeepDirLinks = true },
 	} {
 		var s transfer.SyncOptions
 		s.Options = o

@@ -98,7 +98,7 @@ type Contents struct {
 	// otherwise by its size. A file that has changed since it was read, or may have, stays, and that
 	// is an error. In a Sync files that look equal are compared by their contents, as with Checksum,
 	// and then removed, too. Directories stay, and so do files that Update does not copy. It works
-	// neither with streams nor with LinksFollow.
+	// neither with streams nor with LinksFollow or KeepDirLinks.
 	RemoveSource bool
 }
 
@@ -114,7 +114,8 @@ type Destination struct {
 	MakePath bool
 
 	// Update leaves files at the target that are newer than the source's, or, except in a Sync, of
-	// the same time: they count as kept. On hosts times are whole seconds.
+	// the same time: they count as kept, in a Sync as skipped. On hosts times are whole seconds. What
+	// is kept is hashed at the target with Hash, and fails if it is not what List says.
 	Update bool
 }
 

@@ -248,6 +248,9 @@ func (t *tree) prepare() (err error) {
 	if t.options.RemoveSource && t.options.Links == LinksFollow {
 		return errFollowing
 	}
+	if t.options.RemoveSource && t.options.KeepDirLinks {
+		return errMerging
+	}
 	found, err := t.src.Stat(t.route.Source)
 	switch {
 	case private.Untold(err) && t.plan.file() == nil && t.selection.List == nil &&
@@ -367,16 +370,25 @@ func (t *tree) single() (Summary, error) {
 // alone summarizes the copy of a source that is a file, which ended with err.
 func alone(c *fileTask, err error) (Summary, error) {
 	kept, err := c.ended(err)
-	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true},
-		Bytes: c.Result.Bytes},
+	size := max(0, c.Size)
+	s := Summary{Totals: Totals{
+		PlannedTotals: PlannedTotals{PlannedFiles: 1, PlannedBytes: size, Complete: true},
+		Bytes:         c.Result.Bytes, Resumed: min(c.Found(), c.Result.Bytes)},
 		Target: c.Result.Target, Elapsed: c.Result.Elapsed,
 		Bottleneck: Bottleneck(c.Result.Bottleneck)}
+	if kept {
+		s.Kept, s.KeptBytes = 1, size
+		return s, nil
+	}
+	if err == nil || c.stays {
+		s.Files = 1
+	}
+	if c.removed {
+		s.Removed = 1
+	}
 	if err != nil {
 		s.Failed = 1
 		return s, &TreeError{Failed: 1, First: err}
-	}
-	if s.Files = 1; kept {
-		s.Files, s.Kept = 0, 1
 	}
 	return s, nil
 }

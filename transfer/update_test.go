@@ -1,12 +1,15 @@
 package transfer_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
@@ -76,6 +79,77 @@ func TestUpdate(t *testing.T) {
 			}
 			if copied != want || kept != len(ages)-want {
 				t.Errorf("tree %v: %d files were copied and %d kept", tree, copied, kept)
+			}
+		}
+	})
+}
+
+// TestUpdateHashes: what Update keeps is hashed where it is, and compared with a list: it need not
+// be what the source is.
+func TestUpdateHashes(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		for _, size := range []int{0, 5, 1 << 20} {
+			dir := t.TempDir()
+			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+			source, old := random(size+1), random(size)
+			later := time.Now().Add(time.Hour)
+			if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755),
+				os.WriteFile(filepath.Join(src, "file"), source, 0o644),
+				os.WriteFile(filepath.Join(dst, "file"), old, 0o644),
+				os.Chtimes(filepath.Join(dst, "file"), later, later)); err != nil {
+				t.Fatal(err)
+			}
+			for _, tree := range []bool{true, false} {
+				update := func(o transfer.TreeOptions) (kept []transfer.Event, err error) {
+					o.Update, o.NoTargetDirectory = true, true
+					o.Events = func(e transfer.Event) {
+						if e.Kind == transfer.Kept {
+							kept = append(kept, e)
+						}
+					}
+					if tree {
+						to, from := direction.endpoints(far, far, src, dst, nil, nil)
+						_, err = transfer.CopyTree(t.Context(), to, from, o)
+						return kept, err
+					}
+					to, from := direction.endpoints(far, far, filepath.Join(src, "file"),
+						filepath.Join(dst, "file"), nil, nil)
+					r, err := transfer.Copy(t.Context(), to, from, o.Options)
+					if r.Bytes != 0 || r.Verified != "" {
+						t.Errorf("%d bytes: %+v", size, r)
+					}
+					return kept, err
+				}
+				var o transfer.TreeOptions
+				o.Hash = checksum.SHA256
+				want := hashOf(checksum.SHA256, old)
+				kept, err := update(o)
+				if err != nil || len(kept) != 1 || !kept[0].Hash.Equal(want) || kept[0].Name != "file" {
+					t.Errorf("%d bytes, tree %v: %+v, %v", size, tree, kept, err)
+				}
+				for _, listed := range []checksum.Hash{want, hashOf(checksum.SHA256, source)} {
+					name := filepath.Join(dir, "list")
+					text := fmt.Sprintf("%x  file\n", listed.Sum)
+					if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+					if o.List, err = checksum.Open(name, checksum.SHA256); err != nil {
+						t.Fatal(err)
+					}
+					kept, err := update(o)
+					if matches := listed.Equal(want); matches != (err == nil) || matches != (len(kept) == 1) ||
+						!matches && !errors.Is(err, checksum.ErrMismatch) {
+						t.Errorf("%d bytes, tree %v, listed as it is %v: %v, %+v", size, tree, matches, err, kept)
+					}
+					for name, err := range o.List.Missing() {
+						t.Errorf("%s is missing, %v", name, err)
+					}
+					o.List.Close()
+				}
+			}
+			if now, err := os.ReadFile(filepath.Join(dst, "file")); !bytes.Equal(now, old) || err != nil {
+				t.Errorf("%d bytes: what there was has changed, %v", size, err)
 			}
 		}
 	})

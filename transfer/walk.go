@@ -381,10 +381,13 @@ func (w *walk) copied(c *fileTask, err error) {
 	t := w.tree
 	keeps := errors.Is(err, filecopy.ErrKept)
 	bytes := c.Result.Bytes
-	if err != nil && !c.Result.Resumable {
+	if err != nil && !c.Result.Resumable && !c.stays {
 		bytes = 0
 	}
 	t.finished(c, bytes)
+	if c.stays {
+		t.count(&t.sums.Files, 1)
+	}
 	if err == nil || keeps {
 		for _, conn := range t.copies.Conns() {
 			conn.Arrived()
@@ -399,13 +402,16 @@ func (w *walk) copied(c *fileTask, err error) {
 		t.kept(c.Listed)
 		c.tellKept()
 	case t.plan.vanished(c.Source, err):
+		if c.Result.Unsure {
+			t.leftovers.leaves(false)
+		}
 	case t.ending(err) && (c.Result.LeftBehind == "" || c.Small):
 		if c.Result.Unsure { // how many files is reported once, at the end
 			t.leftovers.leaves(false)
 		}
 	default:
 		if c.Result.Unsure {
-			t.leftovers.leaves(true)
+			t.leftovers.leaves(c.Result.LeftBehind != "")
 		}
 		t.count(&t.sums.Failed, 1)
 		c.tellEnd(err)

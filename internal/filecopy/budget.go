@@ -44,8 +44,11 @@ const smallMemory = 4 << 20
 // fewFiles is the number of remaining large files at which each may use several sessions.
 const fewFiles = 4
 
-// IsSmall reports whether a file of this size is sent in one piece.
-func (b *Budget) IsSmall(size int64) bool { return size >= 0 && size <= int64(b.Small) }
+// IsSmall reports whether a file of this size is sent in one piece. A single file, which has no
+// budget, is not.
+func (b *Budget) IsSmall(size int64) bool {
+	return b != nil && size >= 0 && size <= int64(b.Small)
+}
 
 // spreads reports whether each large file uses one session, because other files use the rest. A
 // single file has no budget and uses all of them.

@@ -171,9 +171,15 @@ func (c *Copy) conclude(err error) error {
 	}
 	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
 		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
-	if err != nil && j.left != nil && !j.resumable && markName(c) == "" &&
-		c.Dst.dispose(j.left.Temporary) {
-		c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
+	if left := j.left; err != nil && left != nil && !j.resumable {
+		if markName(c) == "" && c.Dst.dispose(left.Temporary) {
+			c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
+		} else if c.Result.LeftBehind == "" && !left.Hidden && !errors.Is(err, errNotRenamed) {
+			leavesPart(c, left.Temporary, left.Bytes) // the last attempt did not get to it
+			if t.committing != nil {
+				c.Result.Detail += ", or it has its name already"
+			}
+		}
 	}
 	c.hashing.stop()
 	c.Result.Elapsed = time.Since(c.Began)
@@ -187,8 +193,8 @@ func (c *Copy) conclude(err error) error {
 		dropStored(c, err)
 	}
 	c.Result.Resumable, c.Result.Temporary = j.resumable, cmp.Or(t.made, c.Result.LeftBehind)
-	c.Result.Unsure = c.Result.LeftBehind != "" ||
-		c.to.lost() && (t.made != "" || len(t.strays) > 0)
+	c.Result.Unsure = c.Result.LeftBehind != "" || len(t.strays) > 0 ||
+		c.to.lost() && t.made != ""
 	c.slot.inVain(err)
 	c.slot.free()
 	if err != nil {
@@ -227,8 +233,8 @@ func Once(c *Copy) error {
 	}
 	defer out.close()
 	c.Result.Target = out.name
-	if kept(c, in, out) {
-		return ErrKept
+	if err := kept(c, in, out); err != nil {
+		return err
 	}
 	if c.Repeats {
 		if err := out.ofEarlierRun(c, in); err != nil {
@@ -405,8 +411,7 @@ func (c *Copy) abandon(out *output, err error) {
 		keeps, synced = w.Keep(ctx, c.Result.Bytes)
 	}
 	if keeps || lost {
-		c.Result.LeftBehind = at.temp
-		c.Result.Detail = fmt.Sprintf("%d bytes of it are left in %s", c.Result.Bytes, c.shown(at.temp))
+		leavesPart(c, at.temp, c.Result.Bytes)
 		if at.hidden {
 			c.Result.Detail = fmt.Sprintf("the host keeps %d bytes of it, which nobody sees", c.Result.Bytes)
 		}
@@ -424,12 +429,20 @@ func (c *Copy) abandon(out *output, err error) {
 	removeTemporary(ctx, c, at.temp, out.files.Remove)
 }
 
+// leavesPart tells that a temporary file stays, with the part of the data that is safe.
+func leavesPart(c *Copy, temporary string, bytes int64) {
+	c.Result.LeftBehind = temporary
+	c.Result.Detail = fmt.Sprintf("%d bytes of it are left in %s", bytes, c.shown(temporary))
+}
+
 // removeTemporary removes a useless temporary file, or reports that it is left.
 func removeTemporary(ctx context.Context, c *Copy, temporary string,
 	discard func(ctx context.Context, name string) error) {
 	if endpoint.IgnoreMissing(discard(ctx, temporary)) != nil {
 		c.Result.LeftBehind = temporary
 		c.Result.Detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
+	} else if left := c.journal.left; left != nil && left.Temporary == temporary {
+		c.journal.left = nil
 	}
 }
 
@@ -581,21 +594,25 @@ func (c *Copy) watch(position func() int64) (stop func()) {
 // IsSmall reports whether the file is sent in one piece.
 func (c *Copy) IsSmall() bool { return c.Small && !c.known.large }
 
-// kept reports whether the target is already up to date, if no attempt may have put there what is.
-func kept(c *Copy, in *input, out *output) bool {
+// kept returns ErrKept if the target is already up to date, and no attempt may have put there what
+// is. Another error says that it is not in order all the same.
+func kept(c *Copy, in *input, out *output) error {
 	before := out.info
 	if before == nil || c.known.began || c.journal.isHalfway(c) {
-		return false
+		return nil
 	}
 	if c.Options.Update && c.Rules.Keeps &&
 		before.Mode().IsRegular() && !isOlder(c, before, in.info()) {
-		return true
+		return cmp.Or(c.hashing.keptOther(c, out), ErrKept)
 	}
 	if c.Listed == nil || !c.Rules.Keeps || !c.Options.Resume ||
 		!before.Mode().IsRegular() || c.Options.RemoveSource { // which has to be proved
-		return false
+		return nil
 	}
-	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
+	if sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out)) {
+		return ErrKept
+	}
+	return nil
 }
 
 // isOlder reports whether the target entry is older than the source, or may be. A host may show the

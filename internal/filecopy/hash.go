@@ -230,6 +230,35 @@ func (h *hashing) keptSame(c *Copy, in *input, out *output) bool {
 	return same || !known
 }
 
+// keptOther hashes a target that Options.Update keeps, whose contents need not be its source's, and
+// compares it with the list.
+func (h *hashing) keptOther(c *Copy, out *output) (err error) {
+	if c.Options.Hash == "" {
+		return nil
+	}
+	size := out.info.Size()
+	if c.to != nil {
+		_, err = c.to.prover().sum(c, out.name, size)
+	} else {
+		defer h.stop()
+		if err = h.reread(c, size, onDisk{out}.stored); errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errDiffers
+		}
+	}
+	h.verified, c.Result.Bytes = 0, 0
+	if errors.Is(err, errDiffers) {
+		err = errChanging
+	}
+	if err == nil {
+		err = h.checkList(c)
+	}
+	if err != nil {
+		h.hash = checksum.Hash{}
+		c.Result.Detail = "the target, which is not older than the source, is kept"
+	}
+	return err
+}
+
 // reread hashes a file of the given size that is not being copied.
 func (h *hashing) reread(c *Copy, size int64, local reopen) error {
 	if !c.Budget.IsSmall(size) {
@@ -300,7 +329,7 @@ func CheckOnce(c *Copy) error {
 func (h *hashing) sum(c *Copy) (err error) {
 	c.Size = c.Listed.Size
 	if c.from != nil {
-		err = c.from.prover().sum(c)
+		c.Size, err = c.from.prover().sum(c, c.Source, c.Size)
 	} else {
 		err = h.sumHere(c)
 	}
@@ -333,53 +362,52 @@ func (h *hashing) sumHere(c *Copy) error {
 	return err
 }
 
-// sum lets the host hash a file, or reads it.
-func (s prover) sum(c *Copy) error {
+// sum lets the host hash a file, or reads it. now is its size.
+func (s prover) sum(c *Copy, name string, size int64) (now int64, err error) {
 	wanted := c.Options.Hash
 	known := s.client.CheckFileAlgorithms()
 	if known == nil || slices.Contains(known, hostName(wanted)) {
-		theirs := s.hashes(c.Source, nil, usftp.CheckFile{Algorithms: []string{hostName(wanted)}})
+		theirs := s.hashes(name, nil, usftp.CheckFile{Algorithms: []string{hostName(wanted)}})
 		if theirs != nil && len(theirs.Hashes) == 1 {
 			c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: theirs.Hashes[0]}
-			c.hashing.verified, c.Result.Bytes = ByHash, max(0, c.Size)
-			return nil
+			c.hashing.verified, c.Result.Bytes = ByHash, max(0, size)
+			return size, nil
 		}
 	}
 	if private.OfClient(s.client).ReadsOnce() { // it hashes, but not by the list's algorithm
-		return errReadOnce
+		return size, errReadOnce
 	}
 	sum := checksum.NewDigest(wanted, 0)
-	err := endpoint.ErrNotListed
-	if c.IsSmall() {
-		err = s.hashSmall(c, c.Source, c.Size, sum)
+	err = endpoint.ErrNotListed
+	if c.IsSmall() && c.Budget.IsSmall(size) {
+		err = s.hashSmall(c, name, size, sum)
 	}
 	if err == endpoint.ErrNotListed {
-		sum, err = s.sumLarge(c, wanted)
+		sum, size, err = s.sumLarge(c, name, size)
 	}
 	if err == nil {
 		c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: sum.Sums[0]}
-		c.hashing.verified, c.Result.Bytes = ByReading, max(0, c.Size)
+		c.hashing.verified, c.Result.Bytes = ByReading, max(0, size)
 	}
-	return err
+	return size, err
 }
 
-func (s prover) sumLarge(c *Copy, wanted checksum.Algorithm) (*checksum.Digest, error) {
-	f, err := s.client.OpenRead(c.Source)
+func (s prover) sumLarge(c *Copy, name string, size int64) (*checksum.Digest, int64, error) {
+	f, err := s.client.OpenRead(name)
 	if err != nil {
-		return nil, err
+		return nil, size, err
 	}
 	defer f.Close()
-	name := c.Source
 	if f.AttrsCached() && f.FileStat().HasSize() { // newer than the listing
-		c.Size = int64(f.FileStat().Size)
-		name = fmt.Sprint(name, " ", c.Size, " ", f.FileStat().Mtime)
+		size = int64(f.FileStat().Size)
+		name = fmt.Sprint(name, " ", size, " ", f.FileStat().Mtime)
 	} else {
 		c.known.again = reread{} // nothing shows that it is still the same file
 	}
-	sum := c.known.again.of(name, wanted, 0)
+	sum := c.known.again.of(name, c.Options.Hash, 0)
 	from := c.known.again.done
 	defer c.watch(func() int64 { return from + f.Progress() })()
-	return sum, s.hashLarge(c, f, c.Size)
+	return sum, size, s.hashLarge(c, f, size)
 }
 
 // begins reports whether a file on the host begins with the first n bytes of a local one, by

@@ -220,6 +220,12 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 			return
 		}
 	}
+	moves := c.tree != nil && c.options.RemoveSource
+	if i := slices.IndexFunc(files, file.isContents); moves && several && i >= 0 {
+		c.Fail(fmt.Errorf("cannot move %s to %s along with other sources: if two had a file of the same name, one would be lost",
+			files[i].shown(), target.Typed))
+		return
+	}
 	taken := make(connect.Taken[file])
 	for _, f := range files {
 		if c.over() {
@@ -230,7 +236,7 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 				f.shown(), target.Typed, first.shown()))
 			continue
 		}
-		if c.copyFile(f, target, several) {
+		if c.copyFile(f, target, several) || moves { // part of a tree may have been moved
 			taken.Add(f.base(), f)
 		}
 	}
@@ -259,6 +265,11 @@ func (f file) base() string {
 		return path.Base(f.path)
 	}
 	return filepath.Base(f.path)
+}
+
+// isContents reports whether the contents of a directory are meant, and not the directory.
+func (f file) isContents() bool {
+	return slices.Contains([]string{".", "..", "/", `\`}, f.base())
 }
 
 func (f file) shown() string {
@@ -294,14 +305,14 @@ func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) 
 
 // mayFollow reports whether f may be copied after first, which has the same name. That would
 // replace first's copy, unless both are the same source, or f is a directory, which is merged with
-// it.
+// it. If sources are removed, none is merged: of a file that both have, one would be lost.
 func (c *Copier) mayFollow(f, first file) bool {
 	from, before := f.Target, first.Target
 	from.Path, before.Path = "", ""
 	if f.Remote == first.Remote && from == before && f.path == first.path {
 		return true
 	}
-	if c.tree == nil {
+	if c.tree == nil || c.options.RemoveSource {
 		return false
 	}
 	info, err := c.Find(f.Place, f.path)

@@ -15,7 +15,9 @@ Patterns (* ? [a-z]) in a remote source are matched on the host. If nothing matc
 a file with exactly that name is copied.
 
 With several sources, DST must be a directory, or - to write them one after another.
-If two sources have the same name, the second is not copied over the first.
+If two sources have the same name, the second is not copied over the first. With -r,
+directories of the same name are merged, and of a file in both the last one stays, unless
+--remove-source-files is given.
 
 With -r, a directory is copied to DST, or into DST under its own name if DST is a
 directory already. A trailing slash is ignored; end SRC with /. to copy its contents

@@ -22,16 +22,16 @@ func (h *hashFlags) register(f *pflag.FlagSet) {
 		"hash each file with `algorithm` sha256 or blake3 while copying it; --json and -v print the hash (default sha256 with --manifest or --check-manifest)")
 	cmdline.Values(f, "hash", "sha256", "blake3")
 	f.StringVar(&h.manifest, "manifest", "",
-		"write the hashes of what was copied to `file`, as sha256sum (or b3sum) does, with paths relative to the target directory")
+		"write the hashes of what was copied, or kept by -u or --resume, to `file`, as sha256sum (or b3sum) does, with paths relative to the target directory")
 	f.StringVar(&h.checkManifest, "check-manifest", "",
-		"before renaming, compare files with the list in `file`; those that differ, or are listed and were not copied, fail")
+		"before renaming, compare files with the list in `file`, also those that -u keeps; those that differ, or are listed and were not copied, fail")
 }
 
 func (h *hashFlags) check(set func(name string) bool, dryRun bool) error {
 	if set("manifest") && h.manifest == "" || set("check-manifest") && h.checkManifest == "" {
 		return errors.New("--manifest and --check-manifest need a file")
 	}
-	if h.hash != "" {
+	if set("hash") {
 		if _, err := checksum.ParseAlgorithm(h.hash); err != nil {
 			return fmt.Errorf("--hash: %w", err)
 		}
@@ -93,7 +93,7 @@ func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
 		return next
 	}
 	return func(e transfer.Event) {
-		if !e.Hash.IsZero() && (e.Kind == transfer.Done || e.Kind == transfer.Kept) {
+		if !e.Hash.IsZero() { // it failed only if its source could not be removed
 			l.manifest.Add(e.Name, e.Hash) // an error is returned again at the end
 		}
 		next(e)

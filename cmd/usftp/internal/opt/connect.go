@@ -235,6 +235,8 @@ func (c *Connect) Check(set func(name string) bool) error {
 		return errors.New("--server replaces the connection and cannot be combined with --program or --ssh")
 	case c.proxy != "" && (c.server != "" || c.ssh != "" || c.program != ""):
 		return errors.New("--proxy is for usftp's own connections and cannot be combined with --ssh, --program or --server; ssh has ProxyCommand")
+	case set("config") && c.configFile == "":
+		return errors.New("--config needs a file, or none")
 	case set("proxy") && c.proxy == "":
 		return errors.New("--proxy needs a URL, or env")
 	case c.server != "" && c.sftpServer != "":

@@ -56,6 +56,8 @@ func (c *Rsync) Check(set func(name string) bool, links string) error {
 		return errors.New("--files-from needs a file, or - for standard input")
 	case c.takeSource && links == "follow":
 		return errors.New("--remove-source-files cannot be combined with --links follow: a link is not what was copied")
+	case c.takeSource && set("keep-dirlinks"):
+		return errors.New("--remove-source-files and --keep-dirlinks cannot be combined: two directories of SRC may be one in DST, and of files of the same name one would be lost")
 	case c.takeSource && (set("hosts") || set("hosts-file")):
 		return errors.New("--remove-source-files is for one host: the others still need what it deletes")
 	}

@@ -44,7 +44,9 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 		sources.Lend(t)
 		t.PlanFirstRequest(src, dst, false)
-		if h.Begin(t, src, &dst, flags.DryRun) == nil {
+		if h.Begin(t, src, &dst, flags.DryRun) != nil {
+			remember(t, flags, src, dst)
+		} else {
 			own := *flags
 			if !dst.Remote { // a dry run has not made the host's directory
 				own.SetMakePath()

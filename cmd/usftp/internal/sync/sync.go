@@ -96,12 +96,10 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 // syncTrees logs in to the hosts and syncs. Events report the result for each file. open makes the
 // endpoint for the source.
 func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open connect.Opener) {
-	if !flags.DryRun {
-		t.Remember("sync", []connect.Place{src}, dst, "")
-	}
+	remember(t, flags, src, dst)
 	t.PlanFirstRequest(src, dst, false)
 	if flags.watch {
-		t.Note(watchTrees(t, flags, src, dst, open))
+		note(t, watchTrees(t, flags, src, dst, open))
 		return
 	}
 	t.ConnectBoth(src, dst)
@@ -115,12 +113,23 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open conne
 	}
 	options := flags.syncOptions()
 	options.Events = t.Event
-	_, err = transfer.Sync(t.Ctx, to, from, options)
-	if err != nil {
-		t.Note(err)
-		if t.Code == ui.ExitFailed {
-			t.Code = codeOf(err)
-		}
+	if _, err = transfer.Sync(t.Ctx, to, from, options); err != nil {
+		note(t, err)
+	}
+}
+
+// note keeps the exit code of a failed sync.
+func note(t *connect.Task, err error) {
+	t.Note(err)
+	if t.Code == ui.ExitFailed {
+		t.Code = codeOf(err)
+	}
+}
+
+// remember puts the sync into the history when it ends.
+func remember(t *connect.Task, flags *flags, src, dst connect.Place) {
+	if !flags.DryRun {
+		t.Remember("sync", []connect.Place{src}, dst, "")
 	}
 }
 
@@ -143,7 +152,7 @@ func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 		return transfer.Sync(t.Ctx, to, open(src, pool.Host{}, src.Path()), o)
 	}
 	err := watch(t.Ctx, src.Path(), options, round, t.Console.Say)
-	if ui.Interrupted(t.Ctx) == nil && !isPartial(err) {
+	if ui.Interrupted(t.Ctx) == nil && !errors.As(err, new(*transfer.Error)) { // events tell those
 		t.Report.Failed(err)
 	}
 	return err

@@ -347,6 +347,7 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 	last := time.Time{} // start of the last successful round
 	files := int64(0)
 	vanished := 0 // consecutive rounds in which a file vanished
+	told := false // that it watches
 	for first := true; ; first = false {
 		within, err := w.wait(ctx)
 		if err != nil {
@@ -378,7 +379,8 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 			if !w.all { // otherwise there may be changes that a failed round has not copied
 				pause, last = 0, began
 			}
-			if first {
+			if !told {
+				told = true
 				say("watching " + w.root)
 			}
 		case first && ui.CodeOf(err) == ui.ExitFailed && !isPartial(err):

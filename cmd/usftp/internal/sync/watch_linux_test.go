@@ -278,3 +278,33 @@ func TestWatchRenames(t *testing.T) {
 		t.Errorf("the renames are %q, want %q: %v", seen, want, err)
 	}
 }
+
+// Whatever the first round misses, it is said once that changes are seen from now on.
+func TestWatchSaysSo(t *testing.T) {
+	for _, first := range []error{nil, &transfer.TreeError{Failed: 1, First: transfer.ErrVanished},
+		&transfer.TreeError{Failed: 1, First: os.ErrPermission}} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		round, said := 0, 0
+		root := t.TempDir()
+		err := watch(ctx, root, transfer.SyncOptions{},
+			func(transfer.SyncOptions) (s transfer.Summary, err error) {
+				if round++; round == 1 {
+					err = first
+				}
+				if round == 3 {
+					cancel()
+				} else if err := os.Mkdir(filepath.Join(root, strconv.Itoa(round)), 0o700); err != nil {
+					t.Error(err)
+				}
+				return s, err
+			}, func(text string) {
+				if strings.HasPrefix(text, "watching ") {
+					said++
+				}
+			})
+		cancel()
+		if !errors.Is(err, context.Canceled) || said != 1 {
+			t.Errorf("after %v it was said %d times: %v", first, said, err)
+		}
+	}
+}
