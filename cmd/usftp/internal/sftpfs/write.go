@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -330,6 +331,8 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 		f.mu.Lock()
 		e.from = f.remoteSize
 		f.mu.Unlock()
+		// For servers that ignore the append flag, as pkg/sftp's does: they write at the offset.
+		h.remote.Seek(e.from, io.SeekStart)
 		_, err := h.remote.Write(e.data)
 		if err == nil {
 			f.reaches(e.from + int64(len(e.data)))

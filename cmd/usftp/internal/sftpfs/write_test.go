@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -91,5 +92,26 @@ func TestAppendedInTurn(t *testing.T) {
 	}
 	if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
 		t.Errorf("the host has %q, %v", data, err)
+	}
+}
+
+// A server may ignore the append flag, as pkg/sftp's does: each request says where the file ends.
+func TestAppendSaysWhere(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/log", []byte("contents"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+	want := []uint64{8, 17}
+	for i, data := range []string{" and more", "!"} {
+		o.write(int(want[i]), data)
+		if status := o.sync(); status != fuse.OK {
+			t.Fatal(status)
+		}
+	}
+	var got []uint64
+	for _, r := range s.server.Requests(wire.TypeWrite) {
+		got = append(got, r.Offset)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("written at %d, want %d", got, want)
 	}
 }
