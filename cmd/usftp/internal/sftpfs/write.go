@@ -276,7 +276,7 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 	if err != nil {
 		return err
 	}
-	if !e.appends && !private.OfClient(remote.Client()).WorksInOrder() {
+	if e.appends || !private.OfClient(remote.Client()).WorksInOrder() {
 		if err := f.awaitOverlap(ctx, e); err != nil {
 			return err
 		}
@@ -286,14 +286,15 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 		further = 1
 	}
 	f.mu.Lock()
-	givenUp := e.done // while this waited for a connection
+	givenUp := e.done                                   // while this waited for a connection
+	early := !givenUp && e.appends && f.extents[0] != e // an earlier extent must be sent again
 	if !givenUp && !e.appends {
 		e.sent, e.tried = true, true
 		f.laneWrites += further
 	}
 	f.mu.Unlock()
 	switch {
-	case givenUp:
+	case givenUp, early:
 		return nil
 	case e.appends:
 		return f.sendAppend(ctx, e)
@@ -310,11 +311,13 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 }
 
 // awaitOverlap waits until earlier writes to the same place have been acknowledged, for servers
-// that may carry out a later WRITE first.
+// that may carry out a later WRITE first. Before data is appended it waits for all: the end of the
+// file depends on them.
 func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 	return f.await(ctx, func() bool {
 		return !slices.ContainsFunc(f.extents, func(other *extent) bool {
-			return other != e && other.sent && other.off < e.end() && e.off < other.end()
+			overlaps := other.off < e.end() && e.off < other.end()
+			return other != e && other.sent && (e.appends || overlaps)
 		})
 	})
 }

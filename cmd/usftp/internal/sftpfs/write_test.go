@@ -115,3 +115,28 @@ func TestAppendSaysWhere(t *testing.T) {
 		t.Errorf("written at %d, want %d", got, want)
 	}
 }
+
+// What a program appends comes after what another has written through the same mount, and when the
+// answer is lost it is found out whether the data was appended, although the answer to the other
+// write had not come when it was sent.
+func TestAppendedAfterAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mountOpenSSH(t, time.Second, time.Minute)
+		s.server.Files.WriteFile("/log", []byte("one,"))
+		writer := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY)
+		appender := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+		s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Skip: 1, Times: 1,
+			Do: sftptest.Truncate(0)})
+		writer.write(4, "two,")
+		appender.write(8, "three")
+		if status := appender.sync(); status != fuse.OK {
+			t.Error(status)
+		}
+		if data, err := s.server.Files.ReadFile("/log"); string(data) != "one,two,three" {
+			t.Errorf("the host has %q, %v", data, err)
+		}
+		if n := len(s.server.Requests(wire.TypeInit)); n != 2 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
