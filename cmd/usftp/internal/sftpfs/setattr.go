@@ -183,10 +183,13 @@ func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
 }
 
 // defers reports whether attributes may wait for the flush, and if so keeps them for it. They may
-// if a program has just made the file and not closed it. The kernel does not say through which
-// descriptor they are set.
-func (f *file) defers(set usftp.NewAttrs) bool {
-	if set.SetTimes && f.fs.quirks.NoTimes.Load() || set.SetMode && f.fs.quirks.NoModes.Load() {
+// if a program has just made the file and not closed it, unless they keep others from what it
+// writes next. The kernel does not say through which descriptor they are set.
+func (f *file) defers(set usftp.NewAttrs, now attrs) bool {
+	const others = 0o077
+	closes := set.SetMode && now.mode&^wire.PermissionBits(set.Mode)&others != 0
+	if closes || set.SetTimes && f.fs.quirks.NoTimes.Load() ||
+		set.SetMode && f.fs.quirks.NoModes.Load() {
 		return false
 	}
 	f.mu.Lock()
@@ -259,7 +262,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	if err != nil || !set.SetMode && !set.SetTimes && !set.SetOwner {
 		return err
 	}
-	if file != nil && !set.SetOwner && file.defers(set) {
+	if file != nil && !set.SetOwner && file.defers(set, now) {
 		return nil
 	}
 	if file != nil {

@@ -140,3 +140,25 @@ func TestHostThatSetsNoAttributes(t *testing.T) {
 		}
 	}
 }
+
+// A program that takes others' permissions for a file that it has just made does so before it
+// writes what they must not read.
+func TestPermissionsTakenAtOnce(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	o := s.create(t, "file")
+	setMode := func(mode uint32) {
+		if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE,
+			Mode: mode}); status != fuse.OK {
+			t.Error(status)
+		}
+	}
+	setMode(0o644)
+	if status := o.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	setMode(0o640)
+	o.write(0, "secret")
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.Permissions&0o7777 != 0o640 {
+		t.Errorf("the host says %o, %v", a.Permissions, err)
+	}
+}
