@@ -371,6 +371,9 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want &&
 		f.options.Umask == nil {
 		h.file.setMode(want)
+		if a.mode&^want&others != 0 { // the host has given more than asked for
+			h.file.setPending(ctx) // or the next flush does it
+		}
 	}
 	f.answer(n, a, &out.EntryOut)
 	out.Fh = f.files.add(h)

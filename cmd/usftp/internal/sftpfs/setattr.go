@@ -182,11 +182,13 @@ func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
 	return err
 }
 
+// others are the permissions of others than the owner.
+const others = 0o077
+
 // defers reports whether attributes may wait for the flush, and if so keeps them for it. They may
 // if a program has just made the file and not closed it, unless they keep others from what it
 // writes next. The kernel does not say through which descriptor they are set.
 func (f *file) defers(set usftp.NewAttrs, now attrs) bool {
-	const others = 0o077
 	closes := set.SetMode && now.mode&^wire.PermissionBits(set.Mode)&others != 0
 	if closes || set.SetTimes && f.fs.quirks.NoTimes.Load() ||
 		set.SetMode && f.fs.quirks.NoModes.Load() {

@@ -162,3 +162,15 @@ func TestPermissionsTakenAtOnce(t *testing.T) {
 		t.Errorf("the host says %o, %v", a.Permissions, err)
 	}
 }
+
+// A host that gives a new file more permissions than it was asked for has them taken before the
+// program writes to the file.
+func TestPermissionsThatTheHostGave(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/file", Times: 1,
+		Do: sftptest.Call("give", func(sftptest.Request) { s.server.Files.SetMode("/file", 0o644) })})
+	s.create(t, "file")
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.Permissions&0o7777 != 0o600 {
+		t.Errorf("the host says %o, %v", a.Permissions, err)
+	}
+}
