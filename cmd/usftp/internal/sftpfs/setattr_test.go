@@ -117,26 +117,29 @@ func TestChangedAfterSet(t *testing.T) {
 // On a host that lets nobody set times or permissions, a program that closes a file does not fail,
 // since all its data has arrived; one that sets them does, once that is known.
 func TestHostThatSetsNoAttributes(t *testing.T) {
-	s := mountScripted(t, time.Minute,
-		sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-			if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat {
-				return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+	for _, version := range []string{"", openSSH} {
+		s := &scripted{version: version, server: sftptest.NewServer(t,
+			sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat {
+					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+				}
+				return nil
+			}})}
+		s.mount(t, time.Minute)
+		for _, name := range []string{"one", "two"} {
+			o := s.create(t, name)
+			o.write(0, "data")
+			status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME | fuse.FATTR_ATIME,
+				Mtime: setTime, Atime: setTime})
+			if name == "two" && status == fuse.OK {
+				t.Error("nobody learns that the host does not set times")
 			}
-			return nil
-		}})
-	for _, name := range []string{"one", "two"} {
-		o := s.create(t, name)
-		o.write(0, "data")
-		status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME | fuse.FATTR_ATIME,
-			Mtime: setTime, Atime: setTime})
-		if name == "two" && status == fuse.OK {
-			t.Error("nobody learns that the host does not set times")
-		}
-		if status := o.flush(); status != fuse.OK {
-			t.Errorf("closing %s: %v", name, status)
-		}
-		if data, err := s.server.Files.ReadFile("/" + name); string(data) != "data" {
-			t.Errorf("%s is %q, %v", name, data, err)
+			if status := o.flush(); status != fuse.OK {
+				t.Errorf("%q: closing %s: %v", version, name, status)
+			}
+			if data, err := s.server.Files.ReadFile("/" + name); string(data) != "data" {
+				t.Errorf("%s is %q, %v", name, data, err)
+			}
 		}
 	}
 }

@@ -711,8 +711,11 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		f.node.grew(int64(len(data))) // before the extent is gone
 	}
 	f.mu.Lock()
-	program := f.set
-	f.set, f.lastWrite, f.shownMtime, f.modified = usftp.NewAttrs{}, time.Time{}, 0, true
+	f.modified = true
+	again := err == nil && refused != nil && (f.set.SetMode || f.set.SetTimes)
+	if !again {
+		f.set, f.lastWrite, f.shownMtime = usftp.NewAttrs{}, time.Time{}, 0
+	}
 	var extents []*extent
 	if only != nil && !only.done {
 		only.done = true
@@ -729,10 +732,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		return true, err
 	}
 	if refused != nil {
-		if program.SetMode || program.SetTimes {
-			return true, refused
-		}
-		return true, nil
+		return !again, nil // finish sets one attribute after the other
 	}
 	if set.SetTimes {
 		f.node.learnWritten(uint64(len(data)), set)
