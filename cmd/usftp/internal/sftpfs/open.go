@@ -206,11 +206,11 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	if file := n.openFile(); file != nil {
-		wait := file.flush
+		prepare := file.flush
 		if flags&os.O_TRUNC != 0 {
-			wait = file.drain
+			prepare = file.beforeChange
 		}
-		if err := wait(ctx); err != nil {
+		if err := prepare(ctx); err != nil {
 			return statusOf(err)
 		}
 	}

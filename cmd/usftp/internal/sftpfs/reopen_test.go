@@ -298,3 +298,24 @@ func TestAppendedAndLostAgain(t *testing.T) {
 		})
 	}
 }
+
+// A file that another program has emptied by opening it can be reopened, although what was written
+// to it before is gone.
+func TestReopenEmptied(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", nil)
+	o := s.open(t, "file")
+	o.write(0, "contents")
+	if status := o.sync(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+	s.cut()
+	o.write(0, "new")
+	if status := o.sync(); status != fuse.OK {
+		t.Errorf("written over the next connection: %v", status)
+	}
+	if data, err := s.server.Files.ReadFile("/file"); string(data) != "new" {
+		t.Errorf("the host has %q, %v", data, err)
+	}
+}

@@ -367,21 +367,24 @@ func (f *file) markModified(retimed bool) {
 	f.retimed = f.retimed || retimed
 }
 
-// contentsChange marks the file as modified after a change of its contents.
-func (f *file) contentsChange() {
+// beforeChange drains the file before its contents change in another way than by writing. What has
+// arrived proves nothing then, and times that remain to be set are dropped.
+func (f *file) beforeChange(ctx context.Context) error {
+	if err := f.drain(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.modified, f.proofs = true, nil
+	f.modified, f.proofs, f.set.SetTimes = true, nil, false
+	return nil
 }
 
 // truncate sets a file's size.
 func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size uint64) error {
 	if file != nil {
-		if err := file.drain(ctx); err != nil {
+		if err := file.beforeChange(ctx); err != nil {
 			return err
 		}
-		file.contentsChange()
-		file.dropTimes()
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
 	truncate := func(path string) error {

@@ -93,6 +93,12 @@ func TestChangedAfterSet(t *testing.T) {
 				o.t.Error(status)
 			}
 		},
+		"copied to": func(o *opened) {
+			o.server.Files.WriteFile("/other", []byte("two"))
+			if n, status := o.open(o.t, "other").copyTo(o, 0, 3, 3); n != 3 {
+				o.t.Errorf("%d bytes, %v", n, status)
+			}
+		},
 	} {
 		s := mountScripted(t, time.Minute, sftptest.Script{})
 		o := s.create(t, "file")
