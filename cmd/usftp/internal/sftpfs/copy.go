@@ -71,7 +71,10 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 		return 0, statusOf(err)
 	}
 	file.mu.Lock()
-	to.made, to.written = false, true
+	for h := range file.handles {
+		h.made = false
+	}
+	to.written = true
 	file.mu.Unlock()
 	end := int64(in.OffOut) + n
 	file.reaches(end)

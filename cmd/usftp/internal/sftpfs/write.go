@@ -447,6 +447,7 @@ func (f *file) answered(e *extent, err error) {
 		}
 		for h := range f.handles {
 			h.reader.dropOld(e)
+			h.made = h.made && h == e.handle
 		}
 	}
 	e.done = true

@@ -140,3 +140,43 @@ func TestAppendedAfterAWrite(t *testing.T) {
 		}
 	})
 }
+
+// A new file that another program has appended to, or copied to on the host, does not look as if it
+// held only what the program that made it writes at last.
+func TestSizeOfFileOfTwo(t *testing.T) {
+	const longer = "something longer"
+	for what, change := range map[string]func(o, other *opened){
+		"appended": func(_, other *opened) { other.write(0, longer) },
+		"copied": func(o, other *opened) {
+			o.server.Files.WriteFile("/from", []byte(longer))
+			if n, status := o.open(o.t, "from").copyTo(other, 0, 0, len(longer)); status != fuse.OK {
+				o.t.Fatal(n, status)
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := mountOpenSSH(t, time.Millisecond, time.Minute)
+			o := s.create(t, "file")
+			flags := os.O_WRONLY
+			if what == "appended" {
+				flags |= os.O_APPEND
+			}
+			other := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+			change(o, other)
+			if status := other.flush(); status != fuse.OK {
+				t.Fatal(status)
+			}
+			s.Release(nil, &fuse.ReleaseIn{InHeader: other.header, Fh: other.fh})
+			synctest.Wait()
+			time.Sleep(time.Second)
+			o.write(0, "x")
+			o.getAttr() // the time that it shows is set when the file is closed
+			if status := o.flush(); status != fuse.OK {
+				t.Fatal(status)
+			}
+			if attr, status := o.getAttr(); status != fuse.OK || attr.Size != uint64(len(longer)) {
+				t.Errorf("%s: %d bytes, %v", what, attr.Size, status)
+			}
+		})
+	}
+}
