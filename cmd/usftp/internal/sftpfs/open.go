@@ -358,7 +358,9 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	if fresh {
 		f.learnClock(a.mtime, asked)
 	}
-	if old := f.tree.child(dir, name); old != nil && old.openFile() == nil {
+	if old := f.tree.child(dir, name); old != nil && flags&os.O_EXCL != 0 {
+		f.tree.unlinked(dir, name) // another program has removed it
+	} else if old != nil && old.openFile() == nil {
 		old.forgetAttrs()
 	}
 	n := f.tree.learn(dir, name, &a)
