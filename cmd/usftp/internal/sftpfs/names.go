@@ -586,8 +586,10 @@ func renamedBefore(c *usftp.Client, err error, old, target string, again bool) e
 }
 
 // renameAside replaces a target that a server's RENAME refused to replace: it first renames the old
-// target, and restores it if the second rename fails. A directory must be empty to be replaced.
+// target, and restores it if the second rename fails. A directory must be empty to be replaced. A
+// signal does not interrupt it: nothing would have the target's name.
 func renameAside(c *usftp.Client, old, target string, err error) error {
+	c = c.WithContext(context.Background())
 	if info, err := c.Lstat(target); err == nil && info.IsDir() {
 		if err := c.RemoveDirectory(target); err != nil {
 			return err
@@ -598,7 +600,9 @@ func renameAside(c *usftp.Client, old, target string, err error) error {
 		return nil
 	}
 	aside := path.Join(path.Dir(target), newHiddenName())
-	if aerr := c.Rename(target, aside); aerr != nil {
+	if aerr := c.Rename(target, aside); lost(aerr) {
+		return aerr // it may have been carried out
+	} else if aerr != nil {
 		return err
 	}
 	if err = c.Rename(old, target); err != nil {
