@@ -92,15 +92,23 @@ func (f *file) written() bool {
 func (f *file) adjust(a *attrs) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hide(a)
+	f.timesHere(a)
 	a.size = max(a.size, uint64(f.size))
 	if !f.lastWrite.IsZero() {
 		// The program may remember this time, as git does, so it becomes the file's time.
-		f.shownMtime = uint32(f.fs.hostTime(f.lastWrite).Unix())
-		a.mtime = f.shownMtime
+		f.shownMtime = max(a.mtime, 1)
 	}
 	if f.set.SetMode {
 		a.mode = a.mode&typeMask | wire.PermissionBits(f.set.Mode)
+	}
+}
+
+// timesHere adds the times of the last write and of changes here that are not on the host yet. The
+// caller holds the lock.
+func (f *file) timesHere(a *attrs) {
+	f.hide(a)
+	if !f.lastWrite.IsZero() {
+		a.mtime = uint32(f.fs.hostTime(f.lastWrite).Unix())
 	}
 	if f.set.SetTimes {
 		a.atime, a.mtime = uint32(f.set.Atime.Unix()), uint32(f.set.Mtime.Unix())
@@ -252,7 +260,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	}
 	if file != nil {
 		file.mu.Lock()
-		file.hide(&now)
+		file.timesHere(&now)
 		file.mu.Unlock()
 	}
 	if size, ok := in.GetSize(); ok {

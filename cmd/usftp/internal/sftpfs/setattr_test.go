@@ -183,3 +183,25 @@ func TestPermissionsThatTheHostGave(t *testing.T) {
 		t.Errorf("the host says %o, %v", a.Permissions, err)
 	}
 }
+
+// A program that sets the access time of a file that it has written leaves the time of the write.
+func TestAccessTimeAfterWrite(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("old"))
+	if err := s.server.Files.SetModTime("/file", time.Unix(setTime, 0)); err != nil {
+		t.Fatal(err)
+	}
+	o := s.open(t, "file")
+	o.write(0, "new")
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_ATIME,
+		Atime: setTime}); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if status := o.flush(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.ATime != setTime ||
+		a.MTime == setTime {
+		t.Errorf("accessed %d, modified %d, %v", a.ATime, a.MTime, err)
+	}
+}
