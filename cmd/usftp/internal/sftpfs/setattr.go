@@ -327,16 +327,13 @@ func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, 
 	gid, setsGID := in.GetGID()
 	if setsUID || setsGID {
 		hereUID, hereGID := f.ids.local(now.uid, now.gid)
-		if !setsUID {
-			uid = hereUID
+		toUID, toGID := f.ids.host(uid, gid)
+		set.UID, set.GID = int(now.uid), int(now.gid) // the protocol sets both or none
+		if setsUID && uid != hereUID {
+			set.SetOwner, set.UID = true, int(toUID)
 		}
-		if !setsGID {
-			gid = hereGID
-		}
-		if uid != hereUID || gid != hereGID {
-			set.SetOwner = true
-			uid, gid = f.ids.host(uid, gid)
-			set.UID, set.GID = int(uid), int(gid)
+		if setsGID && gid != hereGID {
+			set.SetOwner, set.GID = true, int(toGID)
 		}
 	}
 	mtime, setsMtime := in.GetMTime()
