@@ -171,8 +171,10 @@ func (f *file) setPending(ctx context.Context) error {
 	}
 	f.fs.outdated(f.node) // while pending attributes still show the change
 	f.mu.Lock()
-	f.set, f.lastWrite, f.shownMtime = usftp.NewAttrs{}, time.Time{}, 0
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	if f.lastWrite, f.shownMtime = (time.Time{}), 0; f.set == program {
+		f.set = usftp.NewAttrs{}
+	} // else a program has set others meanwhile
 	return nil
 }
 

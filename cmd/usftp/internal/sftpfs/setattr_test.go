@@ -205,3 +205,32 @@ func TestAccessTimeAfterWrite(t *testing.T) {
 		t.Errorf("accessed %d, modified %d, %v", a.ATime, a.MTime, err)
 	}
 }
+
+// What a program sets while another attribute is on its way to the host is set as well.
+func TestSetDuringSync(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	o := s.create(t, "file")
+	setMode := func(mode uint32) {
+		in := fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE, Mode: mode}
+		if status := o.setAttr(in); status != fuse.OK {
+			t.Error(status)
+		}
+	}
+	gate := new(sftptest.Gate)
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeSetstat, Times: 1, Do: sftptest.Hold(gate)})
+	setMode(0o640)
+	done := make(chan fuse.Status)
+	go func() { done <- o.sync() }()
+	gate.Wait(1)
+	setMode(0o644)
+	gate.Open()
+	if status := <-done; status != fuse.OK {
+		t.Error(status)
+	}
+	if status := o.flush(); status != fuse.OK {
+		t.Error(status)
+	}
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.Permissions&0o7777 != 0o644 {
+		t.Errorf("the host says %o, %v", a.Permissions, err)
+	}
+}
