@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -106,5 +107,18 @@ func TestFsyncAfterARefusedWrite(t *testing.T) {
 	}
 	if status := o.sync(); status != fuse.OK {
 		t.Errorf("fsync says once more what it has said: %v", status)
+	}
+}
+
+// A rescue file's name is text on every system: macOS makes no file whose name is not.
+func TestRescueNameIsText(t *testing.T) {
+	f := &FS{options: Options{RescueDir: t.TempDir(), HostName: "host"}}
+	file, err := f.newRescue("/" + strings.Repeat("é", 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if name := filepath.Base(file.Name()); !utf8.ValidString(name) {
+		t.Errorf("%q", name)
 	}
 }
