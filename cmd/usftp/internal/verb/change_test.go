@@ -535,3 +535,27 @@ func TestMoveOverAFileIsCompleted(t *testing.T) {
 		}
 	}
 }
+
+// TestMoveToTheSameFile: mv fails where the host does nothing because both names are hard links to
+// one file, or one name in two spellings.
+func TestMoveToTheSameFile(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/d/a", "x")
+	ok(t, os.Link(dir+"/d/a", dir+"/b"))
+	ok(t, os.Symlink("d", dir+"/link"))
+	r := newRig(startServer(t, dir))
+	for _, names := range [][]string{{"d/a", "b"}, {"b", "d/a"}, {"d/a", "d/./a"}, {"link/a", "d"}} {
+		err := Move(t.Context(), r.Env, MoveOptions{}, names)
+		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "the same file") {
+			t.Errorf("mv %q: %v, %q", names, err, said)
+		}
+	}
+	writeFile(t, dir+"/c", "x") // looks the same
+	for _, name := range []string{"c", "b"} {
+		ok(t, os.Chtimes(dir+"/"+name, time.Unix(1e9, 0), time.Unix(1e9, 0)))
+	}
+	if err := Move(t.Context(), r.Env, MoveOptions{}, []string{"c", "b"}); err != nil {
+		_, said := r.take()
+		t.Errorf("another file: %v, %q", err, said)
+	}
+}
