@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -215,10 +216,10 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
 	case err != nil:
 		return statusOf(err)
 	}
-	stat.Bsize, stat.Frsize = max(stat.Bsize, 1), max(stat.Frsize, 1) // programs divide by them
+	// Programs divide by these, and the answer has 32 bits for each.
+	size := func(n uint64) uint32 { return uint32(min(max(n, 1), math.MaxUint32)) }
 	*out = fuse.StatfsOut{Blocks: stat.Blocks, Bfree: stat.Bfree, Bavail: stat.Bavail,
-		Files: stat.Files, Ffree: stat.Ffree, Bsize: uint32(stat.Bsize),
-		Frsize:  uint32(stat.Frsize),
+		Files: stat.Files, Ffree: stat.Ffree, Bsize: size(stat.Bsize), Frsize: size(stat.Frsize),
 		NameLen: uint32(stat.Namemax)}
 	return fuse.OK
 }
