@@ -164,12 +164,15 @@ func (f *FS) resume() {
 // files that programs have removed, and stops everything. Call it after unmounting the file system.
 func (f *FS) Close() error {
 	f.mu.Lock()
-	files := slices.Collect(maps.Keys(f.dirty))
+	files := maps.Clone(f.dirty)
 	f.mu.Unlock()
+	for _, h := range f.files.all() { // attributes may remain to be set
+		files[h.file] = true
+	}
 	var failed error
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	for _, file := range files {
+	for file := range files {
 		group.Go(func() {
 			if err := file.finish(f.ctx); err != nil {
 				mu.Lock()

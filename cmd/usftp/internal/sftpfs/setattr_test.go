@@ -234,3 +234,19 @@ func TestSetDuringSync(t *testing.T) {
 		t.Errorf("the host says %o, %v", a.Permissions, err)
 	}
 }
+
+// What a program has set on a file that it still has open when the mount ends is set on the host.
+func TestSetAtTheEnd(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	o := s.create(t, "file")
+	in := fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE, Mode: 0o644}
+	if status := o.setAttr(in); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.Permissions&0o7777 != 0o644 {
+		t.Errorf("the host says %o, %v", a.Permissions, err)
+	}
+}
