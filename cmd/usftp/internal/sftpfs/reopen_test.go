@@ -227,6 +227,7 @@ func TestLearnClock(t *testing.T) {
 		{"and at its end", at(0), now.Add(-20 * time.Second), 0},
 		{"the host is an hour ahead", at(3600), now, 3600},
 		{"and an answer is late", at(3590), now.Add(-20 * time.Second), 3600},
+		{"and it sends no time", 0, now, 3600},
 		{"the host is set right", at(0), now, 0},
 	} {
 		f.learnClock(step.mtime, step.asked)
