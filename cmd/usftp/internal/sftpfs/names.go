@@ -150,16 +150,15 @@ func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string,
 }
 
 // madeNow returns the attributes of a new entry, after restoring permissions that the host's umask
-// removed.
+// removed, and taking those that the host gave others beyond what was asked for.
 func (f *FS) madeNow(c *usftp.Client, path string, mode uint32) (attrs, error) {
 	a, err := f.look(c, path)
 	if err != nil {
 		return a, err
 	}
-	if missing := mode & 0o7777 &^ a.mode; missing != 0 && f.options.Umask == nil {
-		if c.Chmod(path, modeOf(a.mode|mode&0o7777)) == nil {
-			a.mode |= mode & 0o7777
-		}
+	want := (a.mode | mode&0o7777) &^ (others &^ mode)
+	if want != a.mode && f.options.Umask == nil && c.Chmod(path, modeOf(want)) == nil {
+		a.mode = want
 	}
 	return a, nil
 }

@@ -172,15 +172,23 @@ func TestPermissionsTakenAtOnce(t *testing.T) {
 	}
 }
 
-// A host that gives a new file more permissions than it was asked for has them taken before the
-// program writes to the file.
+// A host that gives a new file or directory more permissions than it was asked for has them taken
+// before the program writes to it.
 func TestPermissionsThatTheHostGave(t *testing.T) {
 	s := mountScripted(t, time.Minute, sftptest.Script{})
 	s.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/file", Times: 1,
 		Do: sftptest.Call("give", func(sftptest.Request) { s.server.Files.SetMode("/file", 0o644) })})
 	s.create(t, "file")
-	if a, err := s.server.Files.Lstat("/file"); err != nil || a.Permissions&0o7777 != 0o600 {
-		t.Errorf("the host says %o, %v", a.Permissions, err)
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeLstat, Path: "/dir", Times: 1,
+		Do: sftptest.Call("give", func(sftptest.Request) { s.server.Files.SetMode("/dir", 0o755) })})
+	if status := s.Mkdir(nil, &fuse.MkdirIn{InHeader: *root(), Mode: 0o700}, "dir",
+		new(fuse.EntryOut)); status != fuse.OK {
+		t.Fatal(status)
+	}
+	for name, want := range map[string]uint32{"/file": 0o600, "/dir": 0o700} {
+		if a, err := s.server.Files.Lstat(name); err != nil || a.Permissions&0o7777 != want {
+			t.Errorf("the host says %o of %s, %v", a.Permissions, name, err)
+		}
 	}
 }
 
