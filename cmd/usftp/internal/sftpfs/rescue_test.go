@@ -122,3 +122,24 @@ func TestRescueNameIsText(t *testing.T) {
 		t.Errorf("%q", name)
 	}
 }
+
+// TestEachCloseFails: a process that shares a descriptor may have made the close that failed.
+func TestEachCloseFails(t *testing.T) {
+	for name, fault := range map[string]sftptest.Fault{
+		"its data is refused": {On: wire.TypeWrite, Times: 1, Do: sftptest.Refuse(wire.Failure, "")},
+		"its end is refused":  {On: wire.TypeClose, Times: 1, Do: sftptest.Fail(wire.Failure, "")},
+	} {
+		for _, version := range []string{"", openSSH} {
+			s := &scripted{version: version, server: sftptest.NewServer(t, sftptest.Script{})}
+			s.mount(t, time.Minute)
+			s.server.AddFaults(fault)
+			o := s.create(t, "file")
+			o.write(0, "data")
+			for i := range 2 {
+				if o.flush() == fuse.OK {
+					t.Errorf("%s (%q): close %d says that everything has arrived", name, version, i)
+				}
+			}
+		}
+	}
+}

@@ -660,6 +660,9 @@ func (h *handle) close(ctx context.Context) error {
 	if _, closed := closing.WaitContext(ctx); closed != nil && !lost(closed) {
 		err = closed // if it is only lost: all data was acknowledged
 	}
+	if err != nil && ctx.Err() == nil {
+		h.failure.set(err)
+	}
 	return err
 }
 
@@ -717,6 +720,9 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	if !again {
 		f.set, f.lastWrite, f.shownMtime = usftp.NewAttrs{}, time.Time{}, 0
 	}
+	if err != nil {
+		f.fail(err)
+	}
 	var extents []*extent
 	if only != nil && !only.done {
 		only.done = true
@@ -728,7 +734,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		f.fs.budget.put(e.cost())
 	}
 	f.fs.outdated(f.node)
-	if err != nil { // the caller returns it
+	if err != nil {
 		f.rescue(err, extents)
 		return true, err
 	}
