@@ -683,7 +683,8 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	var only *extent
 	switch {
 	case !h.made || len(f.handles) != 1 || f.lanes != nil || len(f.proofs) > 0 ||
-		len(f.extents) > 1 || h.appends() && f.remoteSize != 0: // data has arrived
+		len(f.extents) > 1 || h.failure.remains() ||
+		h.appends() && f.remoteSize != 0: // data has arrived
 		f.mu.Unlock()
 		return false, nil
 	case len(f.extents) == 1:
