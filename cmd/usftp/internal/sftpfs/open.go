@@ -122,7 +122,7 @@ func (n *node) openFile() *file {
 
 // attach adds a handle to its node. Unless a is nil, it returns nil if the node by now stands for a
 // file with other attributes.
-func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
+func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool) *handle {
 	f.tree.hold(n)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,7 +135,7 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
 			changed: make(chan struct{})}
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
-		turn: newCtxMutex(), remote: remote}
+		turn: newCtxMutex(), remote: remote, made: made}
 	h.client, h.seen = remote.Client(), n.version
 	h.reader.reset(&f.reading)
 	n.file.mu.Lock()
@@ -245,8 +245,8 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		}
 		n.learnAttrs(a, asked)
 		if flags&(os.O_WRONLY|os.O_RDWR) != 0 {
-			h = f.attach(n, flags, remote, nil)
-		} else if h = f.attach(n, flags, remote, &a); h == nil {
+			h = f.attach(n, flags, remote, nil, flags&os.O_TRUNC != 0 && a.size == 0)
+		} else if h = f.attach(n, flags, remote, &a, false); h == nil {
 			remote.Async().Abandon().Forget()
 		}
 		if h == nil && try == 5 {
@@ -258,7 +258,6 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		// it knows. This waits for nothing.
 		f.server.InodeNotify(n.id, -1, 0)
 	}
-	h.made = flags&os.O_TRUNC != 0 && a.size == 0
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
@@ -367,8 +366,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	n.learnAttrs(a, asked)
 	f.note(dir, name, change{exists: true, attrs: a})
 	f.touched(dir)
-	h := f.attach(n, flags, remote, nil)
-	h.made = fresh
+	h := f.attach(n, flags, remote, nil, fresh)
 	// The host has applied its own umask in addition to ours.
 	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want &&
 		f.options.Umask == nil {

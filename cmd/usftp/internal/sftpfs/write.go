@@ -702,9 +702,10 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		f.idle.Stop()
 		f.idle = nil
 	}
+	h.made = false
 	f.mu.Unlock()
 	remote := h.remote
-	h.remote, h.made = nil, false
+	h.remote = nil
 	wait := private.OfFile(remote.WithContext(ctx)).StartWriteClose(data, set)
 	refused, err := wait()
 	switch {
