@@ -59,6 +59,7 @@ type file struct {
 
 	mu         sync.Mutex
 	handles    map[*handle]bool
+	mapped     *handle        // see mapping; nil if it is not needed
 	extents    []*extent      // not acknowledged; oldest first
 	size       int64          // the end of the furthest extent; 0 without extents
 	remoteSize int64          // where the host's file ends, unless others have changed it
@@ -561,6 +562,9 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 			f.options.Logger.Error("a file could not be closed on the host", "error", err)
 		}
 		last := f.detach(h)
+		if last {
+			h.file.endMapping(f.ctx)
+		}
 		if n := h.file.node; last && f.tree.isRemoved(n) {
 			f.removeHidden(n)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -103,10 +104,13 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	if err := f.budget.take(ctx, f.link, len(data)); err != nil {
 		return 0, statusOf(err)
 	}
-	if in.WriteFlags&fuse.WRITE_CACHE == 0 { // else the program wrote to mapped memory earlier
+	over := h
+	if in.WriteFlags&fuse.WRITE_CACHE != 0 { // the program wrote to mapped memory earlier
+		over = h.mapping()
+	} else {
 		h.file.dropTimes()
 	}
-	ready, err := h.file.write(h, int64(in.Offset), data)
+	ready, err := h.file.write(h, over, int64(in.Offset), data)
 	if err != nil {
 		f.budget.put(len(data))
 		return 0, f.statusIfFull(ctx, h.file.node, err)
@@ -117,6 +121,37 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	return uint32(len(data)), fuse.OK
 }
 
+// mapping returns the handle over which data in mapped memory is written. It has its place in the
+// file, which a handle that appends would not keep.
+func (h *handle) mapping() *handle {
+	if !h.appends() {
+		return h
+	}
+	f := h.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mapped == nil { // it is opened when it is used
+		f.mapped = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), single: true}
+		f.mapped.reader.reset(&f.fs.reading)
+	}
+	f.mapped.client, f.mapped.seen = h.client, h.seen
+	return f.mapped
+}
+
+// endMapping closes the handle for mapped memory on the host.
+func (f *file) endMapping(ctx context.Context) {
+	f.mu.Lock()
+	h := f.mapped
+	f.mu.Unlock()
+	if h == nil || h.turn.lock(ctx) != nil {
+		return
+	}
+	defer h.turn.unlock()
+	if h.remote != nil {
+		h.end(h.remote).Forget()
+	}
+}
+
 // dropTimes drops times that remain to be set: the program has written since it set them.
 func (f *file) dropTimes() {
 	f.mu.Lock()
@@ -124,9 +159,10 @@ func (f *file) dropTimes() {
 	f.set.SetTimes = false
 }
 
-// write buffers data, and reports whether an extent can be sent: it is full, or has stopped
-// growing. It buffers nothing if an earlier write has failed meanwhile.
-func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) {
+// write buffers data written to a handle, to be sent over another or the same, and reports whether
+// an extent can be sent: it is full, or has stopped growing. It buffers nothing if an earlier write
+// has failed meanwhile.
+func (f *file) write(h, over *handle, off int64, data []byte) (ready bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := h.failure.forWrite(); err != nil {
@@ -137,7 +173,7 @@ func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) 
 	}
 	for len(data) > 0 {
 		before := f.last()
-		e := f.tail(h, off)
+		e := f.tail(over, off)
 		ready = ready || before != nil && before != e && !before.sent
 		n := min(len(data), extentSize-int(e.end()%extentSize)) // see lanes
 		e.data = append(e.data, data[:n]...)
@@ -498,6 +534,9 @@ func (n *node) grew(end int64) {
 func (f *file) fail(err error) {
 	for h := range f.handles {
 		h.failure.set(err)
+	}
+	if f.mapped != nil {
+		f.mapped.failure.set(err)
 	}
 }
 

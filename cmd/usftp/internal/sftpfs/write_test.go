@@ -180,3 +180,39 @@ func TestSizeOfFileOfTwo(t *testing.T) {
 		})
 	}
 }
+
+// What a program writes to mapped memory of a file that it has open to be appended to has its place
+// in the file, and is not appended.
+func TestMappedWhereItIsAppended(t *testing.T) {
+	for _, lose := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("contents"))
+			o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDWR|os.O_APPEND)
+			if lose {
+				s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Skip: 1, Times: 1,
+					Do: sftptest.Truncate(0)})
+			}
+			o.write(8, ", more")
+			in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: 0, Size: 3,
+				WriteFlags: fuse.WRITE_CACHE}
+			if n, status := s.Write(nil, &in, []byte("CON")); n != 3 || status != fuse.OK {
+				t.Fatal(n, status)
+			}
+			o.write(14, " and more")
+			if status := o.flush(); status != fuse.OK {
+				t.Error(status)
+			}
+			if data, err := s.server.Files.ReadFile("/file"); err != nil ||
+				string(data) != "CONtents, more and more" {
+				t.Errorf("the host has %q, %v", data, err)
+			}
+			s.Release(nil, &fuse.ReleaseIn{InHeader: o.header, Fh: o.fh})
+			synctest.Wait()
+			opened, closed := s.server.Requests(wire.TypeOpen), s.server.Requests(wire.TypeClose)
+			if !lose && (len(opened) != 2 || len(closed) != 2) {
+				t.Errorf("opened %d times, closed %d times", len(opened), len(closed))
+			}
+		})
+	}
+}
