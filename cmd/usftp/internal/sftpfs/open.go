@@ -59,7 +59,7 @@ type file struct {
 
 	mu         sync.Mutex
 	handles    map[*handle]bool
-	mapped     *handle        // see mapping; nil if it is not needed
+	plain      *handle        // see inPlace; nil if it is not needed
 	extents    []*extent      // not acknowledged; oldest first
 	size       int64          // the end of the furthest extent; 0 without extents
 	remoteSize int64          // where the host's file ends, unless others have changed it
@@ -563,7 +563,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		}
 		last := f.detach(h)
 		if last {
-			h.file.endMapping(f.ctx)
+			h.file.endPlain(f.ctx, whole)
 		}
 		if n := h.file.node; last && f.tree.isRemoved(n) {
 			f.removeHidden(n)

@@ -195,7 +195,8 @@ func (s *scripted) openFlags(t *testing.T, dir uint64, name string, flags int) *
 
 func (o *opened) write(off int, data string) {
 	o.t.Helper()
-	in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: uint64(off), Size: uint32(len(data))}
+	in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: uint64(off), Size: uint32(len(data)),
+		Flags: uint32(o.files.get(o.fh).flags)}
 	if n, status := o.Write(nil, &in, []byte(data)); status != fuse.OK || int(n) != len(data) {
 		o.t.Errorf("write: %d, %v", n, status)
 	}

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -105,10 +107,12 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 		return 0, statusOf(err)
 	}
 	over := h
-	if in.WriteFlags&fuse.WRITE_CACHE != 0 { // the program wrote to mapped memory earlier
-		over = h.mapping()
-	} else {
+	mapped := in.WriteFlags&fuse.WRITE_CACHE != 0 // the program wrote to mapped memory earlier
+	if !mapped {
 		h.file.dropTimes()
+	}
+	if mapped || runtime.GOOS == "linux" && in.Flags&syscall.O_APPEND == 0 { // others do not say it
+		over = h.inPlace()
 	}
 	ready, err := h.file.write(h, over, int64(in.Offset), data)
 	if err != nil {
@@ -121,34 +125,39 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	return uint32(len(data)), fuse.OK
 }
 
-// mapping returns the handle over which data in mapped memory is written. It has its place in the
-// file, which a handle that appends would not keep.
-func (h *handle) mapping() *handle {
+// inPlace returns the handle over which data is written that has its place in the file, which a
+// handle that appends would not keep: data in mapped memory, and that of a program that has taken
+// O_APPEND back.
+func (h *handle) inPlace() *handle {
 	if !h.appends() {
 		return h
 	}
 	f := h.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.mapped == nil { // it is opened when it is used
-		f.mapped = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), single: true}
-		f.mapped.reader.reset(&f.fs.reading)
+	if f.plain == nil { // it is opened when it is used
+		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), single: true}
+		f.plain.reader.reset(&f.fs.reading)
 	}
-	f.mapped.client, f.mapped.seen = h.client, h.seen
-	return f.mapped
+	f.plain.client, f.plain.seen = h.client, h.seen
+	return f.plain
 }
 
-// endMapping closes the handle for mapped memory on the host.
-func (f *file) endMapping(ctx context.Context) {
+// endPlain closes the handle of inPlace on the host, and unless the file is whole abandons it.
+func (f *file) endPlain(ctx context.Context, whole bool) {
 	f.mu.Lock()
-	h := f.mapped
+	h := f.plain
 	f.mu.Unlock()
 	if h == nil || h.turn.lock(ctx) != nil {
 		return
 	}
 	defer h.turn.unlock()
-	if h.remote != nil {
-		h.end(h.remote).Forget()
+	switch {
+	case h.remote == nil:
+	case whole:
+		h.remote.Async().Close().Forget()
+	default:
+		h.remote.Async().Abandon().Forget()
 	}
 }
 
@@ -534,9 +543,6 @@ func (n *node) grew(end int64) {
 func (f *file) fail(err error) {
 	for h := range f.handles {
 		h.failure.set(err)
-	}
-	if f.mapped != nil {
-		f.mapped.failure.set(err)
 	}
 }
 

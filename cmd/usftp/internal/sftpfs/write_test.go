@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -182,9 +183,14 @@ func TestSizeOfFileOfTwo(t *testing.T) {
 }
 
 // What a program writes to mapped memory of a file that it has open to be appended to has its place
-// in the file, and is not appended.
-func TestMappedWhereItIsAppended(t *testing.T) {
-	for _, lose := range []bool{false, true} {
+// in the file, and is not appended. Neither is what it writes when it has taken O_APPEND back.
+func TestInPlaceWhereItIsAppended(t *testing.T) {
+	kinds := []fuse.WriteIn{{WriteFlags: fuse.WRITE_CACHE}}
+	if runtime.GOOS == "linux" {
+		kinds = append(kinds, fuse.WriteIn{Flags: uint32(os.O_RDWR)})
+	}
+	for i := range 2 * len(kinds) {
+		in, lose := kinds[i/2], i%2 == 0
 		synctest.Test(t, func(t *testing.T) {
 			s := mountScripted(t, time.Minute, sftptest.Script{})
 			s.server.Files.WriteFile("/file", []byte("contents"))
@@ -194,8 +200,7 @@ func TestMappedWhereItIsAppended(t *testing.T) {
 					Do: sftptest.Truncate(0)})
 			}
 			o.write(8, ", more")
-			in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: 0, Size: 3,
-				WriteFlags: fuse.WRITE_CACHE}
+			in.InHeader, in.Fh, in.Size = o.header, o.fh, 3
 			if n, status := s.Write(nil, &in, []byte("CON")); n != 3 || status != fuse.OK {
 				t.Fatal(n, status)
 			}
