@@ -109,7 +109,7 @@ func (n *node) learnVersion(asked time.Time) {
 			h.reader.drop()
 		}
 		if !pool.Lost(h.client) {
-			h.seen = n.version
+			h.saw(n.version)
 		}
 	}
 }

@@ -38,11 +38,14 @@ type handle struct {
 	failure failure
 
 	// The file's lock guards these.
-	client  *usftp.Client // the connection over which it was last opened
-	seen    version       // of the open file, as last seen over that connection
-	written bool          // since the last flush
-	flushes int           // flushes that found written data
-	flushed bool          // a program has closed it, perhaps not the last one that has it open
+	client *usftp.Client // the connection over which it was last opened
+	seen   version       // of the open file, as last seen over that connection
+	// the file's time is no earlier after a write; 0 if seen has a time in the future, which a
+	// write sets back
+	notBefore uint32
+	written   bool // since the last flush
+	flushes   int  // flushes that found written data
+	flushed   bool // a program has closed it, perhaps not the last one that has it open
 	// this handle created or emptied the file, and no other write has reached it
 	made bool
 }
@@ -137,13 +140,22 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
 		turn: newCtxMutex(), remote: remote, made: made}
-	h.client, h.seen = remote.Client(), n.version
+	h.client = remote.Client()
+	h.saw(n.version)
 	h.reader.reset(&f.reading)
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	n.file.handles[h] = true
 	n.file.remoteSize = int64(n.attrs.size)
 	return h
+}
+
+// saw notes a version of the open file. The caller holds the file's lock, or has just made the
+// handle.
+func (h *handle) saw(v version) {
+	if h.seen, h.notBefore = v, v.mtime; v.mtime > h.file.fs.now() {
+		h.notBefore = 0
+	}
 }
 
 // detach removes a handle, and with the last handle the node's file.
@@ -483,6 +495,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
 	loose, seen, end := f.modified, h.seen, f.remoteSize
+	before := a.mtime+clockError < h.notBefore
 	retimed := f.retimed || f.set.SetTimes || f.shownMtime != 0
 	known := f.proofs
 	all, oneOf := known, []proof(nil)
@@ -493,7 +506,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	}
 	f.mu.Unlock()
 	switch {
-	case loose && !retimed && a.mtime+clockError < seen.mtime,
+	case loose && !retimed && before,
 		loose && h.appends() && int64(a.size) < end:
 		return syscall.ESTALE
 	case loose && len(known) == 0:

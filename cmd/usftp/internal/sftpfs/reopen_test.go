@@ -320,3 +320,26 @@ func TestReopenEmptied(t *testing.T) {
 		t.Errorf("the host has %q, %v", data, err)
 	}
 }
+
+// A file whose time was in the future gets an earlier one when it is written, and is still the same
+// file.
+func TestReopenFromTheFuture(t *testing.T) {
+	for _, flags := range []int{os.O_RDWR, os.O_WRONLY | os.O_APPEND} {
+		s := mountScripted(t, 0, sftptest.Script{})
+		s.server.Files.WriteFile("/file", []byte("one"))
+		if err := s.server.Files.SetModTime("/file", time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+		for i, data := range []string{" two", " three"} {
+			o.write(3+4*i, data)
+			if status := o.sync(); status != fuse.OK {
+				t.Errorf("%x: %q: %v", flags, data, status)
+			}
+			s.cut()
+		}
+		if data, err := s.server.Files.ReadFile("/file"); string(data) != "one two three" {
+			t.Errorf("%x: the host has %q, %v", flags, data, err)
+		}
+	}
+}

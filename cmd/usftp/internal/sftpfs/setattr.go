@@ -70,7 +70,7 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
 	if h.client == remote.Client() && h.seen != a.version() {
-		h.seen = a.version()
+		h.saw(a.version())
 		h.reader.drop()
 	}
 	return a, true

@@ -139,7 +139,7 @@ func (h *handle) inPlace() *handle {
 		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), single: true}
 		f.plain.reader.reset(&f.fs.reading)
 	}
-	f.plain.client, f.plain.seen = h.client, h.seen
+	f.plain.client, f.plain.seen, f.plain.notBefore = h.client, h.seen, h.notBefore
 	return f.plain
 }
 
