@@ -18,8 +18,8 @@ func move() *spec {
 	return &spec{
 		use: "mv [flags] HOST:SRC... HOST:DST", short: "rename and move files on a host",
 		long: `Renames files on one host, or moves them to a directory, as mv does. An existing file is
-replaced in one step if the server can do that (posix-rename@openssh.com); otherwise mv
-fails and keeps it.
+replaced in one step if the server can do that (posix-rename@openssh.com). Otherwise it
+first steps aside, and gets its name back if the new file cannot have it.
 
 SFTP cannot move files between file systems: copy them with usftp cp -r, and remove them
 with usftp rm.`,

@@ -300,6 +300,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 		targets = append(targets, g.host)
 	}
 	t.Hosts.ConnectAll(ctx, targets...)
+	ask := asker(c.app) // one for all hosts, as it reads ahead
 	for _, g := range groups {
 		report.host = g.host.UserHost()
 		host, err := t.Host(connect.Place{Remote: true, Target: g.host})
@@ -307,6 +308,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 			continue
 		}
 		env := c.env(t, host, g.host)
+		env.Ask = ask
 		if len(groups) > 1 {
 			env.Prefix = g.host.UserHost() + ":"
 		}
@@ -336,7 +338,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 func (c *command) env(t *connect.Task, on pool.Host, host dial.Target) *verb.Env {
 	env := &verb.Env{Client: on.Client, Host: host.UserHost(), Out: c.app.Out,
 		Say: c.app.Console.Say, Waiting: c.app.Out.CheckReader,
-		Ask: asker(c.app), JSON: c.flags.JSON, Verbose: c.acts && c.flags.Verbose > 0}
+		JSON: c.flags.JSON, Verbose: c.acts && c.flags.Verbose > 0}
 	env.Renew = c.renewing(t, on)
 	env.Run = c.runProgram
 	env.Operand = func(name string) string { return Operand(host, name) }

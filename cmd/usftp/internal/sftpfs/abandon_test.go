@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -61,4 +62,28 @@ func TestAbandonedInAMount(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same holds on a host that works in order, where a small new file is closed along with its
+// last data, if some of that was refused before.
+func TestAbandonedSmallFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{version: openSSH, server: sftptest.NewServer(t, sftptest.Script{
+			Extensions: append(sftptest.OpenSSHExtensions(),
+				wire.ExtensionPair{Name: wire.ExtAbandon, Data: "1"})})}
+		s.mount(t, 0)
+		s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
+			Do: sftptest.Refuse(wire.Failure, "no")})
+		o := s.create(t, "file")
+		o.write(0, "data")
+		time.Sleep(2 * idleTime) // after which it is sent
+		if status := o.flush(); status == fuse.OK {
+			t.Error("close says that everything has arrived")
+		}
+		s.Release(nil, &fuse.ReleaseIn{InHeader: o.header, Fh: o.fh})
+		synctest.Wait()
+		if n := len(s.server.Requests(wire.TypeClose)); n != 0 {
+			t.Errorf("it was closed %d times", n)
+		}
+	})
 }

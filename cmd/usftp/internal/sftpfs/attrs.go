@@ -109,7 +109,7 @@ func (n *node) learnVersion(asked time.Time) {
 			h.reader.drop()
 		}
 		if !pool.Lost(h.client) {
-			h.seen = n.version
+			h.saw(n.version)
 		}
 	}
 }
@@ -144,8 +144,11 @@ func (f *FS) hostTime(t time.Time) time.Time {
 
 // learnClock learns how far the host's clock is ahead from the mtime of a file that the host made
 // after asked and before now. Now may be long after, for example on a link that was down. The mtime
-// is the host's time without the fraction of a second.
+// is the host's time without the fraction of a second. Some hosts send none for directories.
 func (f *FS) learnClock(mtime uint32, asked time.Time) {
+	if mtime == 0 {
+		return
+	}
 	made := time.Unix(int64(mtime), 0)
 	least, most := time.Until(made), made.Add(time.Second-1).Sub(asked)
 	f.clockSkew.Store(int64(min(max(time.Duration(f.clockSkew.Load()), least), most)))

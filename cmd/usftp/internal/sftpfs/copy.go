@@ -31,10 +31,8 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
-	for _, file := range []*file{from.file, to.file} {
-		if err := file.drain(ctx); err != nil {
-			return 0, statusOf(err)
-		}
+	if err := from.file.drain(ctx); err != nil {
+		return 0, statusOf(err)
 	}
 	length := min(int64(in.Len), maxCopy)
 	if size := int64(from.file.node.size()); int64(in.OffIn)+length > size {
@@ -44,7 +42,9 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 		return 0, fuse.OK
 	}
 	file := to.file
-	file.contentsChange()
+	if err := file.beforeChange(ctx); err != nil {
+		return 0, statusOf(err)
+	}
 	var n int64
 	err := f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 		if _, ok := c.HasExtension(wire.ExtCopyData); !ok {
@@ -71,7 +71,10 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 		return 0, statusOf(err)
 	}
 	file.mu.Lock()
-	to.made, to.written = false, true
+	for h := range file.handles {
+		h.made = false
+	}
+	to.written = true
 	file.mu.Unlock()
 	end := int64(in.OffOut) + n
 	file.reaches(end)

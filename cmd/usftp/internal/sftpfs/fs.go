@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -163,12 +164,15 @@ func (f *FS) resume() {
 // files that programs have removed, and stops everything. Call it after unmounting the file system.
 func (f *FS) Close() error {
 	f.mu.Lock()
-	files := slices.Collect(maps.Keys(f.dirty))
+	files := maps.Clone(f.dirty)
 	f.mu.Unlock()
+	for _, h := range f.files.all() { // attributes may remain to be set
+		files[h.file] = true
+	}
 	var failed error
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	for _, file := range files {
+	for file := range files {
 		group.Go(func() {
 			if err := file.finish(f.ctx); err != nil {
 				mu.Lock()
@@ -215,10 +219,10 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
 	case err != nil:
 		return statusOf(err)
 	}
-	stat.Bsize, stat.Frsize = max(stat.Bsize, 1), max(stat.Frsize, 1) // programs divide by them
+	// Programs divide by these, and the answer has 32 bits for each.
+	size := func(n uint64) uint32 { return uint32(min(max(n, 1), math.MaxUint32)) }
 	*out = fuse.StatfsOut{Blocks: stat.Blocks, Bfree: stat.Bfree, Bavail: stat.Bavail,
-		Files: stat.Files, Ffree: stat.Ffree, Bsize: uint32(stat.Bsize),
-		Frsize:  uint32(stat.Frsize),
+		Files: stat.Files, Ffree: stat.Ffree, Bsize: size(stat.Bsize), Frsize: size(stat.Frsize),
 		NameLen: uint32(stat.Namemax)}
 	return fuse.OK
 }

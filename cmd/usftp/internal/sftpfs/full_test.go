@@ -43,3 +43,16 @@ func TestMakeOnFullDisk(t *testing.T) {
 		}
 	})
 }
+
+// Programs divide by the sizes that statfs reports, whatever a host says.
+func TestBlocksOfOddSize(t *testing.T) {
+	for _, odd := range []uint64{0, 1 << 32, 1<<64 - 1} {
+		s := mountScripted(t, 0, sftptest.Script{
+			StatVFS: &wire.StatVFSReply{BlockSize: odd, FragmentSize: odd, Blocks: 1000}})
+		var out fuse.StatfsOut
+		if status := s.StatFs(nil, root(), &out); status != fuse.OK || out.Bsize == 0 ||
+			out.Frsize == 0 {
+			t.Errorf("%d: blocks of %d and %d, %v", odd, out.Bsize, out.Frsize, status)
+		}
+	}
+}

@@ -5,6 +5,8 @@ package sftpfs
 import (
 	"testing"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -39,5 +41,26 @@ func TestHomeIsHidden(t *testing.T) {
 	options.MapUser = true
 	if _, err := New(t.Context(), host, options); err == nil {
 		t.Error("the mapping that was asked for is left out")
+	}
+}
+
+// A program that changes a file's group leaves its owner on the host, whatever owner it shows here,
+// and the other way round.
+func TestOneOwnerStays(t *testing.T) {
+	other := uint32(9)
+	for name, ids := range map[string]ids{
+		"one for all":    {uid: &other, gid: &other},
+		"the user's own": {user: true, remoteUID: 1, remoteGID: 2, localUID: 5, localGID: 6},
+		"none":           {},
+	} {
+		f := &FS{ids: ids}
+		now := attrs{uid: 5, gid: 6}
+		for valid, want := range map[uint32][2]int{fuse.FATTR_GID: {5, 7}, fuse.FATTR_UID: {7, 6}} {
+			in := fuse.SetAttrInCommon{Valid: valid, Owner: fuse.Owner{Uid: 7, Gid: 7}}
+			set, err := f.newAttrs(now, &in)
+			if got := [2]int{set.UID, set.GID}; err != nil || !set.SetOwner || got != want {
+				t.Errorf("%s: %+v, %v, want %d", name, set, err, want)
+			}
+		}
 	}
 }

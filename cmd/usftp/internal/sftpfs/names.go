@@ -150,16 +150,15 @@ func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string,
 }
 
 // madeNow returns the attributes of a new entry, after restoring permissions that the host's umask
-// removed.
+// removed, and taking those that the host gave others beyond what was asked for.
 func (f *FS) madeNow(c *usftp.Client, path string, mode uint32) (attrs, error) {
 	a, err := f.look(c, path)
 	if err != nil {
 		return a, err
 	}
-	if missing := mode & 0o7777 &^ a.mode; missing != 0 && f.options.Umask == nil {
-		if c.Chmod(path, modeOf(a.mode|mode&0o7777)) == nil {
-			a.mode |= mode & 0o7777
-		}
+	want := (a.mode | mode&0o7777) &^ (others &^ mode)
+	if want != a.mode && f.options.Umask == nil && c.Chmod(path, modeOf(want)) == nil {
+		a.mode = want
 	}
 	return a, nil
 }
@@ -586,8 +585,10 @@ func renamedBefore(c *usftp.Client, err error, old, target string, again bool) e
 }
 
 // renameAside replaces a target that a server's RENAME refused to replace: it first renames the old
-// target, and restores it if the second rename fails. A directory must be empty to be replaced.
+// target, and restores it if the second rename fails. A directory must be empty to be replaced. A
+// signal does not interrupt it: nothing would have the target's name.
 func renameAside(c *usftp.Client, old, target string, err error) error {
+	c = c.WithContext(context.Background())
 	if info, err := c.Lstat(target); err == nil && info.IsDir() {
 		if err := c.RemoveDirectory(target); err != nil {
 			return err
@@ -598,7 +599,9 @@ func renameAside(c *usftp.Client, old, target string, err error) error {
 		return nil
 	}
 	aside := path.Join(path.Dir(target), newHiddenName())
-	if aerr := c.Rename(target, aside); aerr != nil {
+	if aerr := c.Rename(target, aside); lost(aerr) {
+		return aerr // it may have been carried out
+	} else if aerr != nil {
 		return err
 	}
 	if err = c.Rename(old, target); err != nil {

@@ -38,11 +38,14 @@ type handle struct {
 	failure failure
 
 	// The file's lock guards these.
-	client  *usftp.Client // the connection over which it was last opened
-	seen    version       // of the open file, as last seen over that connection
-	written bool          // since the last flush
-	flushes int           // flushes that found written data
-	flushed bool          // a program has closed it, perhaps not the last one that has it open
+	client *usftp.Client // the connection over which it was last opened
+	seen   version       // of the open file, as last seen over that connection
+	// the file's time is no earlier after a write; 0 if seen has a time in the future, which a
+	// write sets back
+	notBefore uint32
+	written   bool // since the last flush
+	flushes   int  // flushes that found written data
+	flushed   bool // a program has closed it, perhaps not the last one that has it open
 	// this handle created or emptied the file, and no other write has reached it
 	made bool
 }
@@ -59,6 +62,7 @@ type file struct {
 
 	mu         sync.Mutex
 	handles    map[*handle]bool
+	plain      *handle        // see inPlace; nil if it is not needed
 	extents    []*extent      // not acknowledged; oldest first
 	size       int64          // the end of the furthest extent; 0 without extents
 	remoteSize int64          // where the host's file ends, unless others have changed it
@@ -122,7 +126,7 @@ func (n *node) openFile() *file {
 
 // attach adds a handle to its node. Unless a is nil, it returns nil if the node by now stands for a
 // file with other attributes.
-func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
+func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool) *handle {
 	f.tree.hold(n)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,14 +139,23 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs) *handle {
 			changed: make(chan struct{})}
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
-		turn: newCtxMutex(), remote: remote}
-	h.client, h.seen = remote.Client(), n.version
+		turn: newCtxMutex(), remote: remote, made: made}
+	h.client = remote.Client()
+	h.saw(n.version)
 	h.reader.reset(&f.reading)
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	n.file.handles[h] = true
 	n.file.remoteSize = int64(n.attrs.size)
 	return h
+}
+
+// saw notes a version of the open file. The caller holds the file's lock, or has just made the
+// handle.
+func (h *handle) saw(v version) {
+	if h.seen, h.notBefore = v, v.mtime; v.mtime > h.file.fs.now() {
+		h.notBefore = 0
+	}
 }
 
 // detach removes a handle, and with the last handle the node's file.
@@ -206,11 +219,11 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	if file := n.openFile(); file != nil {
-		wait := file.flush
+		prepare := file.flush
 		if flags&os.O_TRUNC != 0 {
-			wait = file.drain
+			prepare = file.beforeChange
 		}
-		if err := wait(ctx); err != nil {
+		if err := prepare(ctx); err != nil {
 			return statusOf(err)
 		}
 	}
@@ -245,8 +258,8 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		}
 		n.learnAttrs(a, asked)
 		if flags&(os.O_WRONLY|os.O_RDWR) != 0 {
-			h = f.attach(n, flags, remote, nil)
-		} else if h = f.attach(n, flags, remote, &a); h == nil {
+			h = f.attach(n, flags, remote, nil, flags&os.O_TRUNC != 0 && a.size == 0)
+		} else if h = f.attach(n, flags, remote, &a, false); h == nil {
 			remote.Async().Abandon().Forget()
 		}
 		if h == nil && try == 5 {
@@ -258,7 +271,6 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		// it knows. This waits for nothing.
 		f.server.InodeNotify(n.id, -1, 0)
 	}
-	h.made = flags&os.O_TRUNC != 0 && a.size == 0
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
@@ -358,19 +370,23 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	if fresh {
 		f.learnClock(a.mtime, asked)
 	}
-	if old := f.tree.child(dir, name); old != nil && old.openFile() == nil {
+	if old := f.tree.child(dir, name); old != nil && flags&os.O_EXCL != 0 {
+		f.tree.unlinked(dir, name) // another program has removed it
+	} else if old != nil && old.openFile() == nil {
 		old.forgetAttrs()
 	}
 	n := f.tree.learn(dir, name, &a)
 	n.learnAttrs(a, asked)
 	f.note(dir, name, change{exists: true, attrs: a})
 	f.touched(dir)
-	h := f.attach(n, flags, remote, nil)
-	h.made = fresh
+	h := f.attach(n, flags, remote, nil, fresh)
 	// The host has applied its own umask in addition to ours.
 	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want &&
 		f.options.Umask == nil {
 		h.file.setMode(want)
+		if a.mode&^want&others != 0 { // the host has given more than asked for
+			h.file.setPending(ctx) // or the next flush does it
+		}
 	}
 	f.answer(n, a, &out.EntryOut)
 	out.Fh = f.files.add(h)
@@ -479,6 +495,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
 	loose, seen, end := f.modified, h.seen, f.remoteSize
+	before := a.mtime+clockError < h.notBefore
 	retimed := f.retimed || f.set.SetTimes || f.shownMtime != 0
 	known := f.proofs
 	all, oneOf := known, []proof(nil)
@@ -489,7 +506,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	}
 	f.mu.Unlock()
 	switch {
-	case loose && !retimed && a.mtime+clockError < seen.mtime,
+	case loose && !retimed && before,
 		loose && h.appends() && int64(a.size) < end:
 		return syscall.ESTALE
 	case loose && len(known) == 0:
@@ -558,6 +575,9 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 			f.options.Logger.Error("a file could not be closed on the host", "error", err)
 		}
 		last := f.detach(h)
+		if last {
+			h.file.endPlain(f.ctx, whole)
+		}
 		if n := h.file.node; last && f.tree.isRemoved(n) {
 			f.removeHidden(n)
 		}

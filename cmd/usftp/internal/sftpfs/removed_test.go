@@ -169,3 +169,27 @@ func TestLinkWithoutAttributes(t *testing.T) {
 		}
 	})
 }
+
+// A file that a program makes is not taken for the one of the same name that another program has
+// removed on the host and that is still open here.
+func TestMadeAfterRemoval(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("old"))
+	old := s.open(t, "file")
+	s.server.Files.Remove("/file")
+	var out fuse.EntryOut
+	if status := s.Lookup(nil, root(), "file", &out); status != fuse.OK || out.NodeId != 0 {
+		t.Fatalf("lookup: node %d, %v", out.NodeId, status)
+	}
+	made := s.create(t, "file")
+	if made.header.NodeId == old.header.NodeId {
+		t.Error("both are one file")
+	}
+	made.write(0, "new")
+	if status := made.flush(); status != fuse.OK {
+		t.Error(status)
+	}
+	if data, status := old.read(10); status != fuse.OK || data != "old" {
+		t.Errorf("the old one: %q, %v", data, status)
+	}
+}

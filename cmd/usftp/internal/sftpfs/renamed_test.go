@@ -390,3 +390,33 @@ func TestReplaceWithoutPosixRename(t *testing.T) {
 		})
 	}
 }
+
+// A server that has moved a target out of the way gets the new file in its place, although the
+// answer was lost or a signal came meanwhile.
+func TestReplacementIsCompleted(t *testing.T) {
+	for name, aside := range map[string]sftptest.Action{"lost": sftptest.Truncate(0),
+		"interrupted": sftptest.Delay(5 * time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, time.Minute,
+					sftptest.Script{Extensions: []wire.ExtensionPair{}})
+				s.server.Files.WriteFile("/old", []byte("old"))
+				s.server.Files.WriteFile("/new", []byte("new"))
+				s.names(t, root())
+				s.server.AddFaults(sftptest.Fault{On: wire.TypeRename, Path: "/old", Times: 1,
+					Do: aside})
+				cancel := make(chan struct{})
+				if name == "interrupted" {
+					time.AfterFunc(time.Second, func() { close(cancel) })
+				}
+				in := fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID}
+				if status := s.Rename(cancel, &in, "new", "old"); status != fuse.OK {
+					t.Error(status)
+				}
+				if data, err := s.server.Files.ReadFile("/old"); string(data) != "new" {
+					t.Errorf("the host has %q, %v, of %q", data, err, s.server.Files.List())
+				}
+			})
+		})
+	}
+}

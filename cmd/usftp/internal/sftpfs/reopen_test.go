@@ -227,6 +227,7 @@ func TestLearnClock(t *testing.T) {
 		{"and at its end", at(0), now.Add(-20 * time.Second), 0},
 		{"the host is an hour ahead", at(3600), now, 3600},
 		{"and an answer is late", at(3590), now.Add(-20 * time.Second), 3600},
+		{"and it sends no time", 0, now, 3600},
 		{"the host is set right", at(0), now, 0},
 	} {
 		f.learnClock(step.mtime, step.asked)
@@ -296,5 +297,49 @@ func TestAppendedAndLostAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A file that another program has emptied by opening it can be reopened, although what was written
+// to it before is gone.
+func TestReopenEmptied(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", nil)
+	o := s.open(t, "file")
+	o.write(0, "contents")
+	if status := o.sync(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+	s.cut()
+	o.write(0, "new")
+	if status := o.sync(); status != fuse.OK {
+		t.Errorf("written over the next connection: %v", status)
+	}
+	if data, err := s.server.Files.ReadFile("/file"); string(data) != "new" {
+		t.Errorf("the host has %q, %v", data, err)
+	}
+}
+
+// A file whose time was in the future gets an earlier one when it is written, and is still the same
+// file.
+func TestReopenFromTheFuture(t *testing.T) {
+	for _, flags := range []int{os.O_RDWR, os.O_WRONLY | os.O_APPEND} {
+		s := mountScripted(t, 0, sftptest.Script{})
+		s.server.Files.WriteFile("/file", []byte("one"))
+		if err := s.server.Files.SetModTime("/file", time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+		for i, data := range []string{" two", " three"} {
+			o.write(3+4*i, data)
+			if status := o.sync(); status != fuse.OK {
+				t.Errorf("%x: %q: %v", flags, data, status)
+			}
+			s.cut()
+		}
+		if data, err := s.server.Files.ReadFile("/file"); string(data) != "one two three" {
+			t.Errorf("%x: the host has %q, %v", flags, data, err)
+		}
 	}
 }

@@ -79,7 +79,8 @@ func (f *FS) newRescue(remote string) (*os.File, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
 	}
-	file, err := os.CreateTemp(dir, base[:min(len(base), 128)]+"-"+
+	base = strings.ToValidUTF8(base[:min(len(base), 128)], "_") // macOS makes no other names
+	file, err := os.CreateTemp(dir, base+"-"+
 		time.Now().UTC().Format("20060102T150405")+"-*")
 	if err != nil {
 		return nil, err

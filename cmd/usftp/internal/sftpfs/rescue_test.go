@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -106,5 +107,39 @@ func TestFsyncAfterARefusedWrite(t *testing.T) {
 	}
 	if status := o.sync(); status != fuse.OK {
 		t.Errorf("fsync says once more what it has said: %v", status)
+	}
+}
+
+// A rescue file's name is text on every system: macOS makes no file whose name is not.
+func TestRescueNameIsText(t *testing.T) {
+	f := &FS{options: Options{RescueDir: t.TempDir(), HostName: "host"}}
+	file, err := f.newRescue("/" + strings.Repeat("é", 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if name := filepath.Base(file.Name()); !utf8.ValidString(name) {
+		t.Errorf("%q", name)
+	}
+}
+
+// TestEachCloseFails: a process that shares a descriptor may have made the close that failed.
+func TestEachCloseFails(t *testing.T) {
+	for name, fault := range map[string]sftptest.Fault{
+		"its data is refused": {On: wire.TypeWrite, Times: 1, Do: sftptest.Refuse(wire.Failure, "")},
+		"its end is refused":  {On: wire.TypeClose, Times: 1, Do: sftptest.Fail(wire.Failure, "")},
+	} {
+		for _, version := range []string{"", openSSH} {
+			s := &scripted{version: version, server: sftptest.NewServer(t, sftptest.Script{})}
+			s.mount(t, time.Minute)
+			s.server.AddFaults(fault)
+			o := s.create(t, "file")
+			o.write(0, "data")
+			for i := range 2 {
+				if o.flush() == fuse.OK {
+					t.Errorf("%s (%q): close %d says that everything has arrived", name, version, i)
+				}
+			}
+		}
 	}
 }

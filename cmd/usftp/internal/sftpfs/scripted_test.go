@@ -47,12 +47,15 @@ func mountScripted(t *testing.T, cache time.Duration, script sftptest.Script) *s
 	return s
 }
 
+// openSSH is the version of a server that is known to work in order.
+const openSSH = "SSH-2.0-OpenSSH_10.0"
+
 // mountOpenSSH mounts a directory of a server that is known to work in order, over a link with a
 // delay.
 func mountOpenSSH(t *testing.T, roundTrip, cache time.Duration) *scripted {
 	t.Helper()
 	s := &scripted{server: sftptest.NewServer(t, sftptest.Script{}),
-		version: "SSH-2.0-OpenSSH_10.0",
+		version: openSSH,
 		link:    sftptest.LinkConfig{ToServer: roundTrip / 2, ToClient: roundTrip / 2}}
 	s.mount(t, cache)
 	return s
@@ -192,7 +195,8 @@ func (s *scripted) openFlags(t *testing.T, dir uint64, name string, flags int) *
 
 func (o *opened) write(off int, data string) {
 	o.t.Helper()
-	in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: uint64(off), Size: uint32(len(data))}
+	in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: uint64(off), Size: uint32(len(data)),
+		Flags: uint32(o.files.get(o.fh).flags)}
 	if n, status := o.Write(nil, &in, []byte(data)); status != fuse.OK || int(n) != len(data) {
 		o.t.Errorf("write: %d, %v", n, status)
 	}

@@ -70,7 +70,7 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
 	if h.client == remote.Client() && h.seen != a.version() {
-		h.seen = a.version()
+		h.saw(a.version())
 		h.reader.drop()
 	}
 	return a, true
@@ -92,15 +92,23 @@ func (f *file) written() bool {
 func (f *file) adjust(a *attrs) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hide(a)
+	f.timesHere(a)
 	a.size = max(a.size, uint64(f.size))
 	if !f.lastWrite.IsZero() {
 		// The program may remember this time, as git does, so it becomes the file's time.
-		f.shownMtime = uint32(f.fs.hostTime(f.lastWrite).Unix())
-		a.mtime = f.shownMtime
+		f.shownMtime = max(a.mtime, 1)
 	}
 	if f.set.SetMode {
 		a.mode = a.mode&typeMask | wire.PermissionBits(f.set.Mode)
+	}
+}
+
+// timesHere adds the times of the last write and of changes here that are not on the host yet. The
+// caller holds the lock.
+func (f *file) timesHere(a *attrs) {
+	f.hide(a)
+	if !f.lastWrite.IsZero() {
+		a.mtime = uint32(f.fs.hostTime(f.lastWrite).Unix())
 	}
 	if f.set.SetTimes {
 		a.atime, a.mtime = uint32(f.set.Atime.Unix()), uint32(f.set.Mtime.Unix())
@@ -163,8 +171,10 @@ func (f *file) setPending(ctx context.Context) error {
 	}
 	f.fs.outdated(f.node) // while pending attributes still show the change
 	f.mu.Lock()
-	f.set, f.lastWrite, f.shownMtime = usftp.NewAttrs{}, time.Time{}, 0
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	if f.lastWrite, f.shownMtime = (time.Time{}), 0; f.set == program {
+		f.set = usftp.NewAttrs{}
+	} // else a program has set others meanwhile
 	return nil
 }
 
@@ -182,11 +192,16 @@ func (f *FS) setEach(set usftp.NewAttrs, try func(usftp.NewAttrs) error) error {
 	return err
 }
 
+// others are the permissions of others than the owner.
+const others = 0o077
+
 // defers reports whether attributes may wait for the flush, and if so keeps them for it. They may
-// if a program has just made the file and not closed it. The kernel does not say through which
-// descriptor they are set.
-func (f *file) defers(set usftp.NewAttrs) bool {
-	if set.SetTimes && f.fs.quirks.NoTimes.Load() || set.SetMode && f.fs.quirks.NoModes.Load() {
+// if a program has just made the file and not closed it, unless they keep others from what it
+// writes next. The kernel does not say through which descriptor they are set.
+func (f *file) defers(set usftp.NewAttrs, now attrs) bool {
+	closes := set.SetMode && now.mode&^wire.PermissionBits(set.Mode)&others != 0
+	if closes || set.SetTimes && f.fs.quirks.NoTimes.Load() ||
+		set.SetMode && f.fs.quirks.NoModes.Load() {
 		return false
 	}
 	f.mu.Lock()
@@ -247,7 +262,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	}
 	if file != nil {
 		file.mu.Lock()
-		file.hide(&now)
+		file.timesHere(&now)
 		file.mu.Unlock()
 	}
 	if size, ok := in.GetSize(); ok {
@@ -259,7 +274,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	if err != nil || !set.SetMode && !set.SetTimes && !set.SetOwner {
 		return err
 	}
-	if file != nil && !set.SetOwner && file.defers(set) {
+	if file != nil && !set.SetOwner && file.defers(set, now) {
 		return nil
 	}
 	if file != nil {
@@ -314,16 +329,13 @@ func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, 
 	gid, setsGID := in.GetGID()
 	if setsUID || setsGID {
 		hereUID, hereGID := f.ids.local(now.uid, now.gid)
-		if !setsUID {
-			uid = hereUID
+		toUID, toGID := f.ids.host(uid, gid)
+		set.UID, set.GID = int(now.uid), int(now.gid) // the protocol sets both or none
+		if setsUID && uid != hereUID {
+			set.SetOwner, set.UID = true, int(toUID)
 		}
-		if !setsGID {
-			gid = hereGID
-		}
-		if uid != hereUID || gid != hereGID {
-			set.SetOwner = true
-			uid, gid = f.ids.host(uid, gid)
-			set.UID, set.GID = int(uid), int(gid)
+		if setsGID && gid != hereGID {
+			set.SetOwner, set.GID = true, int(toGID)
 		}
 	}
 	mtime, setsMtime := in.GetMTime()
@@ -362,21 +374,24 @@ func (f *file) markModified(retimed bool) {
 	f.retimed = f.retimed || retimed
 }
 
-// contentsChange marks the file as modified after a change of its contents.
-func (f *file) contentsChange() {
+// beforeChange drains the file before its contents change in another way than by writing. What has
+// arrived proves nothing then, and times that remain to be set are dropped.
+func (f *file) beforeChange(ctx context.Context) error {
+	if err := f.drain(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.modified, f.proofs = true, nil
+	f.modified, f.proofs, f.set.SetTimes = true, nil, false
+	return nil
 }
 
 // truncate sets a file's size.
 func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size uint64) error {
 	if file != nil {
-		if err := file.drain(ctx); err != nil {
+		if err := file.beforeChange(ctx); err != nil {
 			return err
 		}
-		file.contentsChange()
-		file.dropTimes()
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
 	truncate := func(path string) error {

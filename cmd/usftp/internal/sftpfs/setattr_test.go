@@ -93,6 +93,12 @@ func TestChangedAfterSet(t *testing.T) {
 				o.t.Error(status)
 			}
 		},
+		"copied to": func(o *opened) {
+			o.server.Files.WriteFile("/other", []byte("two"))
+			if n, status := o.open(o.t, "other").copyTo(o, 0, 3, 3); n != 3 {
+				o.t.Errorf("%d bytes, %v", n, status)
+			}
+		},
 	} {
 		s := mountScripted(t, time.Minute, sftptest.Script{})
 		o := s.create(t, "file")
@@ -117,26 +123,138 @@ func TestChangedAfterSet(t *testing.T) {
 // On a host that lets nobody set times or permissions, a program that closes a file does not fail,
 // since all its data has arrived; one that sets them does, once that is known.
 func TestHostThatSetsNoAttributes(t *testing.T) {
-	s := mountScripted(t, time.Minute,
-		sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-			if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat {
-				return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+	for _, version := range []string{"", openSSH} {
+		s := &scripted{version: version, server: sftptest.NewServer(t,
+			sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat {
+					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+				}
+				return nil
+			}})}
+		s.mount(t, time.Minute)
+		for _, name := range []string{"one", "two"} {
+			o := s.create(t, name)
+			o.write(0, "data")
+			status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME | fuse.FATTR_ATIME,
+				Mtime: setTime, Atime: setTime})
+			if name == "two" && status == fuse.OK {
+				t.Error("nobody learns that the host does not set times")
 			}
-			return nil
-		}})
-	for _, name := range []string{"one", "two"} {
-		o := s.create(t, name)
-		o.write(0, "data")
-		status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME | fuse.FATTR_ATIME,
-			Mtime: setTime, Atime: setTime})
-		if name == "two" && status == fuse.OK {
-			t.Error("nobody learns that the host does not set times")
+			if status := o.flush(); status != fuse.OK {
+				t.Errorf("%q: closing %s: %v", version, name, status)
+			}
+			if data, err := s.server.Files.ReadFile("/" + name); string(data) != "data" {
+				t.Errorf("%s is %q, %v", name, data, err)
+			}
 		}
-		if status := o.flush(); status != fuse.OK {
-			t.Errorf("closing %s: %v", name, status)
+	}
+}
+
+// A program that takes others' permissions for a file that it has just made does so before it
+// writes what they must not read.
+func TestPermissionsTakenAtOnce(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	o := s.create(t, "file")
+	setMode := func(mode uint32) {
+		if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE,
+			Mode: mode}); status != fuse.OK {
+			t.Error(status)
 		}
-		if data, err := s.server.Files.ReadFile("/" + name); string(data) != "data" {
-			t.Errorf("%s is %q, %v", name, data, err)
+	}
+	setMode(0o644)
+	if status := o.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	setMode(0o640)
+	o.write(0, "secret")
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.Permissions&0o7777 != 0o640 {
+		t.Errorf("the host says %o, %v", a.Permissions, err)
+	}
+}
+
+// A host that gives a new file or directory more permissions than it was asked for has them taken
+// before the program writes to it.
+func TestPermissionsThatTheHostGave(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/file", Times: 1,
+		Do: sftptest.Call("give", func(sftptest.Request) { s.server.Files.SetMode("/file", 0o644) })})
+	s.create(t, "file")
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeLstat, Path: "/dir", Times: 1,
+		Do: sftptest.Call("give", func(sftptest.Request) { s.server.Files.SetMode("/dir", 0o755) })})
+	if status := s.Mkdir(nil, &fuse.MkdirIn{InHeader: *root(), Mode: 0o700}, "dir",
+		new(fuse.EntryOut)); status != fuse.OK {
+		t.Fatal(status)
+	}
+	for name, want := range map[string]uint32{"/file": 0o600, "/dir": 0o700} {
+		if a, err := s.server.Files.Lstat(name); err != nil || a.Permissions&0o7777 != want {
+			t.Errorf("the host says %o of %s, %v", a.Permissions, name, err)
 		}
+	}
+}
+
+// A program that sets the access time of a file that it has written leaves the time of the write.
+func TestAccessTimeAfterWrite(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("old"))
+	if err := s.server.Files.SetModTime("/file", time.Unix(setTime, 0)); err != nil {
+		t.Fatal(err)
+	}
+	o := s.open(t, "file")
+	o.write(0, "new")
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_ATIME,
+		Atime: setTime}); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if status := o.flush(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.ATime != setTime ||
+		a.MTime == setTime {
+		t.Errorf("accessed %d, modified %d, %v", a.ATime, a.MTime, err)
+	}
+}
+
+// What a program sets while another attribute is on its way to the host is set as well.
+func TestSetDuringSync(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	o := s.create(t, "file")
+	setMode := func(mode uint32) {
+		in := fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE, Mode: mode}
+		if status := o.setAttr(in); status != fuse.OK {
+			t.Error(status)
+		}
+	}
+	gate := new(sftptest.Gate)
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeSetstat, Times: 1, Do: sftptest.Hold(gate)})
+	setMode(0o640)
+	done := make(chan fuse.Status)
+	go func() { done <- o.sync() }()
+	gate.Wait(1)
+	setMode(0o644)
+	gate.Open()
+	if status := <-done; status != fuse.OK {
+		t.Error(status)
+	}
+	if status := o.flush(); status != fuse.OK {
+		t.Error(status)
+	}
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.Permissions&0o7777 != 0o644 {
+		t.Errorf("the host says %o, %v", a.Permissions, err)
+	}
+}
+
+// What a program has set on a file that it still has open when the mount ends is set on the host.
+func TestSetAtTheEnd(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	o := s.create(t, "file")
+	in := fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE, Mode: 0o644}
+	if status := o.setAttr(in); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if a, err := s.server.Files.Lstat("/file"); err != nil || a.Permissions&0o7777 != 0o644 {
+		t.Errorf("the host says %o, %v", a.Permissions, err)
 	}
 }

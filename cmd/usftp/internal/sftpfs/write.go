@@ -6,8 +6,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
+	"os"
+	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -102,10 +106,15 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	if err := f.budget.take(ctx, f.link, len(data)); err != nil {
 		return 0, statusOf(err)
 	}
-	if in.WriteFlags&fuse.WRITE_CACHE == 0 { // else the program wrote to mapped memory earlier
+	over := h
+	mapped := in.WriteFlags&fuse.WRITE_CACHE != 0 // the program wrote to mapped memory earlier
+	if !mapped {
 		h.file.dropTimes()
 	}
-	ready, err := h.file.write(h, int64(in.Offset), data)
+	if mapped || runtime.GOOS == "linux" && in.Flags&syscall.O_APPEND == 0 { // others do not say it
+		over = h.inPlace()
+	}
+	ready, err := h.file.write(h, over, int64(in.Offset), data)
 	if err != nil {
 		f.budget.put(len(data))
 		return 0, f.statusIfFull(ctx, h.file.node, err)
@@ -116,6 +125,42 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	return uint32(len(data)), fuse.OK
 }
 
+// inPlace returns the handle over which data is written that has its place in the file, which a
+// handle that appends would not keep: data in mapped memory, and that of a program that has taken
+// O_APPEND back.
+func (h *handle) inPlace() *handle {
+	if !h.appends() {
+		return h
+	}
+	f := h.file
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.plain == nil { // it is opened when it is used
+		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), single: true}
+		f.plain.reader.reset(&f.fs.reading)
+	}
+	f.plain.client, f.plain.seen, f.plain.notBefore = h.client, h.seen, h.notBefore
+	return f.plain
+}
+
+// endPlain closes the handle of inPlace on the host, and unless the file is whole abandons it.
+func (f *file) endPlain(ctx context.Context, whole bool) {
+	f.mu.Lock()
+	h := f.plain
+	f.mu.Unlock()
+	if h == nil || h.turn.lock(ctx) != nil {
+		return
+	}
+	defer h.turn.unlock()
+	switch {
+	case h.remote == nil:
+	case whole:
+		h.remote.Async().Close().Forget()
+	default:
+		h.remote.Async().Abandon().Forget()
+	}
+}
+
 // dropTimes drops times that remain to be set: the program has written since it set them.
 func (f *file) dropTimes() {
 	f.mu.Lock()
@@ -123,9 +168,10 @@ func (f *file) dropTimes() {
 	f.set.SetTimes = false
 }
 
-// write buffers data, and reports whether an extent can be sent: it is full, or has stopped
-// growing. It buffers nothing if an earlier write has failed meanwhile.
-func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) {
+// write buffers data written to a handle, to be sent over another or the same, and reports whether
+// an extent can be sent: it is full, or has stopped growing. It buffers nothing if an earlier write
+// has failed meanwhile.
+func (f *file) write(h, over *handle, off int64, data []byte) (ready bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := h.failure.forWrite(); err != nil {
@@ -136,7 +182,7 @@ func (f *file) write(h *handle, off int64, data []byte) (ready bool, err error) 
 	}
 	for len(data) > 0 {
 		before := f.last()
-		e := f.tail(h, off)
+		e := f.tail(over, off)
 		ready = ready || before != nil && before != e && !before.sent
 		n := min(len(data), extentSize-int(e.end()%extentSize)) // see lanes
 		e.data = append(e.data, data[:n]...)
@@ -275,7 +321,7 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 	if err != nil {
 		return err
 	}
-	if !e.appends && !private.OfClient(remote.Client()).WorksInOrder() {
+	if e.appends || !private.OfClient(remote.Client()).WorksInOrder() {
 		if err := f.awaitOverlap(ctx, e); err != nil {
 			return err
 		}
@@ -285,14 +331,15 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 		further = 1
 	}
 	f.mu.Lock()
-	givenUp := e.done // while this waited for a connection
+	givenUp := e.done                                   // while this waited for a connection
+	early := !givenUp && e.appends && f.extents[0] != e // an earlier extent must be sent again
 	if !givenUp && !e.appends {
 		e.sent, e.tried = true, true
 		f.laneWrites += further
 	}
 	f.mu.Unlock()
 	switch {
-	case givenUp:
+	case givenUp, early:
 		return nil
 	case e.appends:
 		return f.sendAppend(ctx, e)
@@ -309,11 +356,13 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 }
 
 // awaitOverlap waits until earlier writes to the same place have been acknowledged, for servers
-// that may carry out a later WRITE first.
+// that may carry out a later WRITE first. Before data is appended it waits for all: the end of the
+// file depends on them.
 func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 	return f.await(ctx, func() bool {
 		return !slices.ContainsFunc(f.extents, func(other *extent) bool {
-			return other != e && other.sent && other.off < e.end() && e.off < other.end()
+			overlaps := other.off < e.end() && e.off < other.end()
+			return other != e && other.sent && (e.appends || overlaps)
 		})
 	})
 }
@@ -330,6 +379,8 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 		f.mu.Lock()
 		e.from = f.remoteSize
 		f.mu.Unlock()
+		// For servers that ignore the append flag, as pkg/sftp's does: they write at the offset.
+		h.remote.Seek(e.from, io.SeekStart)
 		_, err := h.remote.Write(e.data)
 		if err == nil {
 			f.reaches(e.from + int64(len(e.data)))
@@ -441,6 +492,7 @@ func (f *file) answered(e *extent, err error) {
 		}
 		for h := range f.handles {
 			h.reader.dropOld(e)
+			h.made = h.made && h == e.handle
 		}
 	}
 	e.done = true
@@ -653,6 +705,9 @@ func (h *handle) close(ctx context.Context) error {
 	if _, closed := closing.WaitContext(ctx); closed != nil && !lost(closed) {
 		err = closed // if it is only lost: all data was acknowledged
 	}
+	if err != nil && ctx.Err() == nil {
+		h.failure.set(err)
+	}
 	return err
 }
 
@@ -673,7 +728,8 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	var only *extent
 	switch {
 	case !h.made || len(f.handles) != 1 || f.lanes != nil || len(f.proofs) > 0 ||
-		len(f.extents) > 1 || h.appends() && f.remoteSize != 0: // data has arrived
+		len(f.extents) > 1 || h.failure.remains() ||
+		h.appends() && f.remoteSize != 0: // data has arrived
 		f.mu.Unlock()
 		return false, nil
 	case len(f.extents) == 1:
@@ -691,9 +747,10 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		f.idle.Stop()
 		f.idle = nil
 	}
+	h.made = false
 	f.mu.Unlock()
 	remote := h.remote
-	h.remote, h.made = nil, false
+	h.remote = nil
 	wait := private.OfFile(remote.WithContext(ctx)).StartWriteClose(data, set)
 	refused, err := wait()
 	switch {
@@ -705,8 +762,14 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		f.node.grew(int64(len(data))) // before the extent is gone
 	}
 	f.mu.Lock()
-	program := f.set
-	f.set, f.lastWrite, f.shownMtime, f.modified = usftp.NewAttrs{}, time.Time{}, 0, true
+	f.modified = true
+	again := err == nil && refused != nil && (f.set.SetMode || f.set.SetTimes)
+	if !again {
+		f.set, f.lastWrite, f.shownMtime = usftp.NewAttrs{}, time.Time{}, 0
+	}
+	if err != nil {
+		f.fail(err)
+	}
 	var extents []*extent
 	if only != nil && !only.done {
 		only.done = true
@@ -718,15 +781,12 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		f.fs.budget.put(e.cost())
 	}
 	f.fs.outdated(f.node)
-	if err != nil { // the caller returns it
+	if err != nil {
 		f.rescue(err, extents)
 		return true, err
 	}
 	if refused != nil {
-		if program.SetMode || program.SetTimes {
-			return true, refused
-		}
-		return true, nil
+		return !again, nil // finish sets one attribute after the other
 	}
 	if set.SetTimes {
 		f.node.learnWritten(uint64(len(data)), set)

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -91,5 +93,131 @@ func TestAppendedInTurn(t *testing.T) {
 	}
 	if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
 		t.Errorf("the host has %q, %v", data, err)
+	}
+}
+
+// A server may ignore the append flag, as pkg/sftp's does: each request says where the file ends.
+func TestAppendSaysWhere(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/log", []byte("contents"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+	want := []uint64{8, 17}
+	for i, data := range []string{" and more", "!"} {
+		o.write(int(want[i]), data)
+		if status := o.sync(); status != fuse.OK {
+			t.Fatal(status)
+		}
+	}
+	var got []uint64
+	for _, r := range s.server.Requests(wire.TypeWrite) {
+		got = append(got, r.Offset)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("written at %d, want %d", got, want)
+	}
+}
+
+// What a program appends comes after what another has written through the same mount, and when the
+// answer is lost it is found out whether the data was appended, although the answer to the other
+// write had not come when it was sent.
+func TestAppendedAfterAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mountOpenSSH(t, time.Second, time.Minute)
+		s.server.Files.WriteFile("/log", []byte("one,"))
+		writer := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY)
+		appender := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+		s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Skip: 1, Times: 1,
+			Do: sftptest.Truncate(0)})
+		writer.write(4, "two,")
+		appender.write(8, "three")
+		if status := appender.sync(); status != fuse.OK {
+			t.Error(status)
+		}
+		if data, err := s.server.Files.ReadFile("/log"); string(data) != "one,two,three" {
+			t.Errorf("the host has %q, %v", data, err)
+		}
+		if n := len(s.server.Requests(wire.TypeInit)); n != 2 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// A new file that another program has appended to, or copied to on the host, does not look as if it
+// held only what the program that made it writes at last.
+func TestSizeOfFileOfTwo(t *testing.T) {
+	const longer = "something longer"
+	for what, change := range map[string]func(o, other *opened){
+		"appended": func(_, other *opened) { other.write(0, longer) },
+		"copied": func(o, other *opened) {
+			o.server.Files.WriteFile("/from", []byte(longer))
+			if n, status := o.open(o.t, "from").copyTo(other, 0, 0, len(longer)); status != fuse.OK {
+				o.t.Fatal(n, status)
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := mountOpenSSH(t, time.Millisecond, time.Minute)
+			o := s.create(t, "file")
+			flags := os.O_WRONLY
+			if what == "appended" {
+				flags |= os.O_APPEND
+			}
+			other := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+			change(o, other)
+			if status := other.flush(); status != fuse.OK {
+				t.Fatal(status)
+			}
+			s.Release(nil, &fuse.ReleaseIn{InHeader: other.header, Fh: other.fh})
+			synctest.Wait()
+			time.Sleep(time.Second)
+			o.write(0, "x")
+			o.getAttr() // the time that it shows is set when the file is closed
+			if status := o.flush(); status != fuse.OK {
+				t.Fatal(status)
+			}
+			if attr, status := o.getAttr(); status != fuse.OK || attr.Size != uint64(len(longer)) {
+				t.Errorf("%s: %d bytes, %v", what, attr.Size, status)
+			}
+		})
+	}
+}
+
+// What a program writes to mapped memory of a file that it has open to be appended to has its place
+// in the file, and is not appended. Neither is what it writes when it has taken O_APPEND back.
+func TestInPlaceWhereItIsAppended(t *testing.T) {
+	kinds := []fuse.WriteIn{{WriteFlags: fuse.WRITE_CACHE}}
+	if runtime.GOOS == "linux" {
+		kinds = append(kinds, fuse.WriteIn{Flags: uint32(os.O_RDWR)})
+	}
+	for i := range 2 * len(kinds) {
+		in, lose := kinds[i/2], i%2 == 0
+		synctest.Test(t, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("contents"))
+			o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDWR|os.O_APPEND)
+			if lose {
+				s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Skip: 1, Times: 1,
+					Do: sftptest.Truncate(0)})
+			}
+			o.write(8, ", more")
+			in.InHeader, in.Fh, in.Size = o.header, o.fh, 3
+			if n, status := s.Write(nil, &in, []byte("CON")); n != 3 || status != fuse.OK {
+				t.Fatal(n, status)
+			}
+			o.write(14, " and more")
+			if status := o.flush(); status != fuse.OK {
+				t.Error(status)
+			}
+			if data, err := s.server.Files.ReadFile("/file"); err != nil ||
+				string(data) != "CONtents, more and more" {
+				t.Errorf("the host has %q, %v", data, err)
+			}
+			s.Release(nil, &fuse.ReleaseIn{InHeader: o.header, Fh: o.fh})
+			synctest.Wait()
+			opened, closed := s.server.Requests(wire.TypeOpen), s.server.Requests(wire.TypeClose)
+			if !lose && (len(opened) != 2 || len(closed) != 2) {
+				t.Errorf("opened %d times, closed %d times", len(opened), len(closed))
+			}
+		})
 	}
 }

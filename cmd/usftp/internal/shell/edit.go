@@ -55,18 +55,24 @@ func (s *shell) editFile(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("cannot edit %s: %w", name, err)
 	}
-	if err := s.child(ctx, editor(copied)); err != nil {
-		return fmt.Errorf("%s is unchanged: %w", name, err)
-	}
+	edited := s.child(ctx, editor(copied))
 	after, err := versionOf(copied)
-	if err != nil {
-		return fmt.Errorf("cannot read the edited file: %s", ui.ReasonOf(err))
+	keep = err != nil || after != before && after.exists
+	kept := ""
+	if keep {
+		kept = "; your version is in " + copied
 	}
-	if after == before || !after.exists {
+	switch {
+	case edited != nil && keep && errors.As(edited, new(*reportedError)): // Ctrl-C
+		s.app.Console.Say(name + " is unchanged" + kept)
+		return edited
+	case edited != nil:
+		return fmt.Errorf("%s is unchanged: %w%s", name, edited, kept)
+	case err != nil:
+		return fmt.Errorf("cannot read the edited file: %s%s", ui.ReasonOf(err), kept)
+	case !keep:
 		return nil
 	}
-	keep = true
-	kept := fmt.Sprintf("; your version is in %s", copied)
 	there := filepath.Join(dir, "on the host") // no localName is this
 	now, err := s.fetch(ctx, name, there)
 	os.Remove(there)

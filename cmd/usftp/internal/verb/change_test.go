@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -503,5 +504,58 @@ func TestDeleteIsTrue(t *testing.T) {
 	if out, said := r.take(); codeOf(err) != 1 || out != "d/last\n" ||
 		!strings.Contains(said, "d/kept: directory not empty") {
 		t.Errorf("%v: it printed %q and said %q", err, out, said)
+	}
+}
+
+// TestMoveOverAFileIsCompleted: on a host without posix-rename, a Ctrl-C while the target is out of
+// the way leaves one of the two files at its name, and a lost connection leaves word where it is.
+func TestMoveOverAFileIsCompleted(t *testing.T) {
+	for _, what := range []string{"interrupted", "lost"} {
+		s := sftptest.NewServer(t, sftptest.Script{Extensions: []wire.ExtensionPair{}})
+		s.Files.WriteFile("/old", []byte("old"))
+		s.Files.WriteFile("/new", []byte("new"))
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		do := sftptest.Truncate(0)
+		if what == "interrupted" {
+			do = sftptest.Call("interrupt", func(sftptest.Request) { interrupt() })
+		}
+		s.AddFaults(sftptest.Fault{On: wire.TypeRename, Path: "/old", Times: 1, Do: do})
+		stream := s.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(stream, stream)
+		ok(t, err)
+		defer client.Close()
+		err = Move(ctx, newRig(client).Env, MoveOptions{}, []string{"/new", "/old"})
+		if what == "lost" {
+			if err == nil || !strings.Contains(err.Error(), "may now be called /.old.usftp-") {
+				t.Errorf("%v; there are %q", err, s.Files.List())
+			}
+		} else if data, err := s.Files.ReadFile("/old"); string(data) != "new" {
+			t.Errorf("%q, %v; there are %q", data, err, s.Files.List())
+		}
+	}
+}
+
+// TestMoveToTheSameFile: mv fails where the host does nothing because both names are hard links to
+// one file, or one name in two spellings.
+func TestMoveToTheSameFile(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/d/a", "x")
+	ok(t, os.Link(dir+"/d/a", dir+"/b"))
+	ok(t, os.Symlink("d", dir+"/link"))
+	r := newRig(startServer(t, dir))
+	for _, names := range [][]string{{"d/a", "b"}, {"b", "d/a"}, {"d/a", "d/./a"}, {"link/a", "d"}} {
+		err := Move(t.Context(), r.Env, MoveOptions{}, names)
+		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "the same file") {
+			t.Errorf("mv %q: %v, %q", names, err, said)
+		}
+	}
+	writeFile(t, dir+"/c", "x") // looks the same
+	for _, name := range []string{"c", "b"} {
+		ok(t, os.Chtimes(dir+"/"+name, time.Unix(1e9, 0), time.Unix(1e9, 0)))
+	}
+	if err := Move(t.Context(), r.Env, MoveOptions{}, []string{"c", "b"}); err != nil {
+		_, said := r.take()
+		t.Errorf("another file: %v, %q", err, said)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"path"
 	"strconv"
 
@@ -119,9 +120,12 @@ func (l *linker) replace(source, at string, make func(at string) error) error {
 }
 
 // renameOver stands in for posix-rename: it renames the old target out of the way, and back if the
-// new name is refused.
+// new name is refused. Ctrl-C does not interrupt it: nothing would have the target's name.
 func renameOver(client *usftp.Client, name, at, aside string) error {
-	if err := client.Rename(at, aside); err != nil {
+	client = client.WithContext(context.Background())
+	if err := client.Rename(at, aside); errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("%w; what it should have replaced may now be called %s", err, aside)
+	} else if err != nil {
 		return err
 	}
 	err := client.Rename(name, at)

@@ -70,9 +70,10 @@ func targetsOf(j *job, names []string, noDirectory bool) (sources, targets []str
 }
 
 func (m *mover) move(names []string) {
-	links := m.links(names[:len(names)-1])
+	look := m.startLooks(names[:len(names)-1])
 	sources, targets := targetsOf(m.job, names, m.o.NoDirectory)
-	lost := m.replacedByLinks(links(), sources, targets)
+	looks := look()
+	lost := m.replacedByLinks(looks, sources, targets)
 	var ops pipeline
 	for i, source := range sources {
 		target := targets[i]
@@ -91,10 +92,14 @@ func (m *mover) move(names []string) {
 			m.fail("move", source, errors.New("source and target are the same"))
 			continue
 		}
+		replaced := private.OfClient(m.client).StartLook(to)
 		renamed := m.rename(from, to)
 		ops.add(func() {
+			there, thereErr := replaced()
 			err := renamed()
 			switch {
+			case err == nil && thereErr == nil && m.stays(from, looks[i], there):
+				m.fail("move", source, errors.New("source and target are names of the same file"))
 			case err == nil:
 				m.done("moved", source, target, "renamed "+m.quoted(source)+" -> "+m.quoted(target))
 			case m.o.NoClobber && errors.Is(err, fs.ErrExist):
@@ -147,30 +152,57 @@ func (m *mover) isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// links asks which files are symbolic links, and returns a function that waits for the answers.
-func (m *mover) links(names []string) (wait func() []bool) {
-	found := make([]bool, len(names))
+// startLooks asks for the attributes of files, and returns a function that waits for the answers,
+// which are nil for files that cannot be looked at.
+func (m *mover) startLooks(names []string) (wait func() []fs.FileInfo) {
+	found := make([]fs.FileInfo, len(names))
 	var ops pipeline
 	for i, name := range names {
 		look := private.OfClient(m.client).StartLook(m.at(name))
 		ops.add(func() {
-			info, err := look()
-			found[i] = err == nil && info.Mode()&fs.ModeSymlink != 0
+			if info, err := look(); err == nil {
+				found[i] = info
+			}
 		})
 	}
-	return func() []bool {
+	return func() []fs.FileInfo {
 		ops.drain()
 		return found
 	}
 }
 
+// stays reports whether a file kept its name although it was renamed: renaming one hard link to
+// another of the same file does nothing. SFTP does not tell which files those are. So the target
+// must have looked like the file, which must still look the same and be listed: a host may take
+// several spellings for one name.
+func (m *mover) stays(from string, source, target fs.FileInfo) bool {
+	same := func(other fs.FileInfo) bool {
+		a, b := statOf(source), statOf(other)
+		return a.Mode == b.Mode && a.Size == b.Size && a.Mtime == b.Mtime && a.UID == b.UID &&
+			a.GID == b.GID
+	}
+	if source == nil || !source.Mode().IsRegular() || !same(target) {
+		return false
+	}
+	if now, err := private.OfClient(m.client).Look(from); err != nil || !same(now) {
+		return false
+	}
+	dir, base := path.Split(from)
+	for file, err := range m.client.Entries(cmp.Or(dir, ".")) {
+		if err != nil || file.BaseName() == base {
+			return err == nil
+		}
+	}
+	return false
+}
+
 // replacedByLinks reports for each target whether its source is a symbolic link that leads to it.
 // The link would replace the file and then lead to itself.
-func (m *mover) replacedByLinks(links []bool, sources, targets []string) []bool {
-	lost := make([]bool, len(links))
+func (m *mover) replacedByLinks(looks []fs.FileInfo, sources, targets []string) []bool {
+	lost := make([]bool, len(looks))
 	var ops pipeline
 	for i, target := range targets {
-		if !links[i] || target == "" {
+		if looks[i] == nil || looks[i].Mode()&fs.ModeSymlink == 0 || target == "" {
 			continue
 		}
 		async := m.client.Async()
