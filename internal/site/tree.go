@@ -185,6 +185,20 @@ func (s *Site) quota(t *tree, root string, bounds [2]int64) *server.Quota {
 	return t.quotas[bounds]
 }
 
+// Quotas returns the quotas of a root that is open, and one of them only if they share a count.
+func (s *Site) Quotas(root string) (all []*server.Quota) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if t := s.trees[root]; t != nil {
+		for _, q := range t.quotas {
+			if len(all) == 0 || s.Shared == nil {
+				all = append(all, q)
+			}
+		}
+	}
+	return all
+}
+
 // A rootQuota is a quota, and the root that it limits.
 type rootQuota struct {
 	*server.Quota

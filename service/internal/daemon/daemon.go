@@ -160,7 +160,7 @@ func (s *service) prepare(ctx context.Context) error {
 	}
 	s.Second = s.checkCode
 	s.useAdmin()
-	s.sweeper = &sweeper{log: s.Log}
+	s.sweeper = &sweeper{log: s.Log, quotas: s.Quotas}
 	if s.started.atomic {
 		s.Directory = s.sweeper.directory
 	}
