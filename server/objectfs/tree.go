@@ -73,6 +73,15 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 	if err := f.empty(ctx, key+"/"); err != nil {
 		return err
 	}
+	left, err := f.uploads(ctx, key+"/", true) // nobody may go on with them elsewhere
+	if err != nil {
+		return err
+	}
+	for _, one := range left {
+		if err := f.dropUpload(ctx, key+"/"+one.name); err != nil {
+			return err
+		}
+	}
 	f.known.forget()
 	return unlessRefused(f.bucket.Delete(ctx, key+"/", ""))
 }
