@@ -301,3 +301,37 @@ func TestRefusedForALostAnswer(t *testing.T) {
 		t.Errorf("the store still has %d events that did not happen", n)
 	}
 }
+
+// TestLostAnswerOfACount: a change of a count is made once, although the store's answer is lost.
+func TestLostAnswerOfACount(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "store.db")
+	s := silentNode(t, name)
+	a := s.Account(t.Context(), "/srv", 0, 0)
+	count(t, a, 5000, 50)
+	sound := s.db.DB
+	s.db.DB = sql.OpenDB(&lossy{s.db.Driver(), name})
+	s.db.SetMaxOpenConns(1)
+	a.Settle(-1000, -1)
+	a.flush(t.Context(), true)
+	must(t, s.db.DB.Close())
+	s.db.DB = sound
+	if !s.Down() {
+		t.Fatal("the answer is not lost")
+	}
+	a.Settle(-200, -1)
+	a.flush(t.Context(), true) // not sent
+	must(t, s.join(t.Context()))
+	a.flush(t.Context(), true)
+	if now := a.Usage(); now.Bytes != 3800 || now.Files != 48 {
+		t.Errorf("counted %+v here", now)
+	}
+	var bytes int64
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.one(`SELECT bytes FROM quotas`, nil, &bytes)
+		return err
+	}))
+	if bytes != 3800 {
+		t.Errorf("%d bytes are counted", bytes)
+	}
+}
