@@ -249,23 +249,26 @@ func (o *outbox) keepCounting(ctx context.Context, s *Store) {
 			return
 		}
 		if !s.Down() {
-			s.db.doWithin(ctx, countPatience, o.count)
+			o.count(ctx, s)
 		}
 	}
 }
 
-func (o *outbox) count(t tx) error {
+// count counts the waiting messages. The transaction is over before it takes the lock, which flush
+// holds while it waits for one.
+func (o *outbox) count(ctx context.Context, s *Store) {
 	waiting := map[string]int64{}
 	var hook string
 	var n int64
-	if err := t.each(`SELECT hook, count(*) FROM outbox WHERE dead = 0 GROUP BY hook`, nil,
-		[]any{&hook, &n}, func() { waiting[hook] = n }); err != nil {
-		return err
+	if s.db.doWithin(ctx, countPatience, func(t tx) error {
+		return t.each(`SELECT hook, count(*) FROM outbox WHERE dead = 0 GROUP BY hook`, nil,
+			[]any{&hook, &n}, func() { waiting[hook] = n })
+	}) != nil {
+		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waiting = waiting
-	return nil
 }
 
 // adopt releases messages announced by nodes that are gone, as unsure.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -300,6 +301,21 @@ func TestRefusedForALostAnswer(t *testing.T) {
 	if n := s.count(t, `SELECT count(*) FROM outbox`); n != 0 {
 		t.Errorf("the store still has %d events that did not happen", n)
 	}
+}
+
+// testCountBesideFlush: counting has no transaction open while it waits for its turn. One file has
+// one connection, for which whoever has the turn may wait.
+func testCountBesideFlush(t *testing.T, name string) {
+	s := silentNode(t, name)
+	before := s.Statements()
+	s.outbox.mu.Lock()
+	var counted sync.WaitGroup
+	counted.Go(func() { s.outbox.count(t.Context(), s) })
+	eventually(t, "messages are counted", func() bool { return s.Statements() > before })
+	err := s.do(t.Context(), func(t tx) error { return insert(t, "", []Message{{ID: "id"}}) })
+	s.outbox.mu.Unlock()
+	counted.Wait()
+	must(t, err)
 }
 
 // TestLostAnswerOfACount: a change of a count is made once, although the store's answer is lost.

@@ -56,6 +56,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"dead letters":             testDeadLetters,
 	"announced changes":        testAnnounced,
 	"outbox in an outage":      testOutboxInAnOutage,
+	"counting and flushing":    testCountBesideFlush,
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
 	"objects in an outage":     testObjectsInAnOutage,
