@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/usftp/usftp/server"
@@ -350,8 +351,9 @@ func (q *quotas) flush(ctx context.Context, everything bool) {
 	}
 }
 
-// read reads the totals, which other nodes change, too. It leaves out accounts that ask for theirs
-// at the moment, and those that want to ask wait: what they are told is newer.
+// read reads the totals, which other nodes change, too; not all that there are, since each day may
+// bring two for every user. It leaves out accounts that ask for theirs at the moment, and those
+// that want to ask wait: what they are told is newer.
 func (q *quotas) read(t tx) error {
 	var list []*Account
 	for _, a := range q.list() {
@@ -370,8 +372,18 @@ func (q *quotas) read(t tx) error {
 		}
 	}()
 	totals, tree, total := map[string]amount{}, "", amount{}
-	err := t.each(`SELECT tree, bytes, files FROM quotas`, nil,
-		[]any{&tree, &total.bytes, &total.files}, func() { totals[tree] = total })
+	var err error
+	for some := range slices.Chunk(list, rowsAtOnce) {
+		var trees []any
+		for _, a := range some {
+			trees = append(trees, a.tree)
+		}
+		if err = t.each(`SELECT tree, bytes, files FROM quotas WHERE tree IN (`+
+			places(1, len(trees))+`)`, trees, []any{&tree, &total.bytes, &total.files},
+			func() { totals[tree] = total }); err != nil {
+			break
+		}
+	}
 	for _, a := range list {
 		if total, ok := totals[a.tree]; ok {
 			a.mu.Lock()
