@@ -14,9 +14,6 @@ import (
 	"testing"
 	"weak"
 
-	"github.com/spf13/pflag"
-
-	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
 	packets "github.com/usftp/usftp/wire"
 )
@@ -98,18 +95,7 @@ file = "usftpd.db"
 `))
 	var nodes [2]*service
 	for i := range nodes {
-		var given flags
-		given.register(pflag.NewFlagSet("", pflag.ContinueOnError))
-		given.config = file
-		node, err := newService(t.Context(), ui.NewApp("usftpd"), &given)
-		if err == nil {
-			t.Cleanup(node.closeStore)
-			err = node.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		nodes[i] = node
+		nodes[i] = inProcess(t, file, false)
 	}
 	send := func(user, name string, length int, end func(f *server.ViewFile) error) {
 		t.Helper()
