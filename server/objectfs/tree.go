@@ -18,7 +18,8 @@ func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	if err := f.creatable(ctx, key); err != nil {
 		return err
 	}
-	if _, err := f.statFinished(ctx, key); !absent(err) {
+	// An upload of that name would become a file that hides the directory.
+	if _, err := f.stat(ctx, key); !absent(err) {
 		return orExists(err)
 	}
 	_, err := f.bucket.Put(ctx, key+"/", nothing(), Condition{Absent: true})
