@@ -169,6 +169,9 @@ func (w *guardedObject) WriteAt(p []byte, offset int64) (int, error) {
 
 // Setstat implements [server.FileSetstater].
 func (w *guardedObject) Setstat(attrs wire.Attrs) error {
+	if attrs.Has(wire.AttrSize) && attrs.Size <= uint64(w.spool.most) && w.spool.tooLong() {
+		return errInPlace // there is no copy any more of what would be left
+	}
 	err := w.objectWriter.Setstat(attrs)
 	if err == nil && attrs.Has(wire.AttrSize) {
 		w.spool.resize(int64(attrs.Size))
