@@ -265,8 +265,12 @@ func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 	if found != nil && !errors.Is(found, fs.ErrNotExist) {
 		return false, found
 	}
+	counts, err := q.known(ctx) // a count to come will not find it
+	if err != nil {
+		return false, err
+	}
 	removed, err = Sweep(ctx, name, stat, remove, quotas[1:]...)
-	if removed && found == nil {
+	if removed && counts && found == nil {
 		q.gone(&grips[0])
 	}
 	return removed, err

@@ -710,6 +710,36 @@ func TestSweepFreesQuota(t *testing.T) {
 	has("in the end", 4+3, 1+2)
 }
 
+// uncounted is an account without a count.
+type uncounted struct {
+	ledger
+	err error
+}
+
+func (u *uncounted) Counted(context.Context) (bool, error) { return false, u.err }
+
+func (u *uncounted) BeginCount(context.Context) (func(bytes, files int64) error, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// TestSweepBeforeACount: what is swept before a directory is counted is not subtracted. If the
+// account does not say whether it is counted, nothing is swept.
+func TestSweepBeforeACount(t *testing.T) {
+	a, account := newAtomics(t), &uncounted{err: errors.New("down")}
+	a.abandoned("/f", "half")
+	quota := server.NewQuotaOf(account)
+	if err := a.fs.Sweep(t.Context(), -time.Hour, quota); err != account.err {
+		t.Errorf("the account does not answer, and the sweep returns %v", err)
+	}
+	a.there("?=half")
+	account.err = nil
+	a.must(a.fs.Sweep(t.Context(), -time.Hour, quota))
+	a.there("")
+	if now := account.Usage(); now != (server.Usage{}) {
+		t.Errorf("without a count, %+v counts", now)
+	}
+}
+
 // sweptMeanwhile is a backend that a sweep comes to as soon as it is listed.
 type sweptMeanwhile struct {
 	*osfs.FS
