@@ -91,16 +91,8 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 		return err
 	}
 	defer leave()
-	known := q.counted.Load()
-	countable, _ := q.account.(Countable)
-	if !known && countable != nil {
-		if known, err = countable.Counted(ctx); err != nil {
-			return err
-		}
-		q.counted.Store(known)
-	}
-	if known && !again {
-		return nil
+	if known, err := q.known(ctx); err != nil || known && !again {
+		return err
 	}
 	lister, ok := backend.(Lister)
 	if !ok {
@@ -132,6 +124,16 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 	}
 	q.counted.Store(true)
 	return nil
+}
+
+// known reports whether there is a count.
+func (q *Quota) known(ctx context.Context) (known bool, err error) {
+	countable, maybe := q.account.(Countable)
+	if known = q.counted.Load(); !known && maybe {
+		known, err = countable.Counted(ctx)
+		q.counted.Store(known)
+	}
+	return known, err
 }
 
 // beginCount works like BeginCount, for any account.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path"
 	"slices"
 
 	"github.com/usftp/usftp/wire"
@@ -241,6 +242,38 @@ func (q *Quota) gone(g *grip) {
 		q.account.Settle(-f.size, 0)
 		f.size = 0
 	}
+}
+
+// Sweep runs remove, which removes the leftover of an upload that nobody goes on with, and
+// subtracts the leftover from the quotas if remove says that this call has removed it. Paths of
+// leftovers are told apart from those of other files. stat describes it as a quota counts it, or
+// returns fs.ErrNotExist if it does not count. Quotas that share an account are one quota here.
+func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
+	remove func() (removed bool, err error), quotas ...*Quota) (removed bool, err error) {
+	if len(quotas) == 0 {
+		return remove()
+	}
+	q := quotas[0]
+	leave, err := q.changes.enter(ctx, false, name, path.Dir(name)) // RMDIR subtracts leftovers, too
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	grips, release := q.grip(func(string) (fs.FileInfo, error) { return stat() }, nil, name)
+	defer release()
+	found := grips[0].err
+	if found != nil && !errors.Is(found, fs.ErrNotExist) {
+		return false, found
+	}
+	counts, err := q.known(ctx) // a count to come will not find it
+	if err != nil {
+		return false, err
+	}
+	removed, err = Sweep(ctx, name, stat, remove, quotas[1:]...)
+	if removed && counts && found == nil {
+		q.gone(&grips[0])
+	}
+	return removed, err
 }
 
 // quotaReplace runs rename, which may replace a file.

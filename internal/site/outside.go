@@ -91,7 +91,10 @@ func (s *Site) forgetGuests() {
 	defer s.opening.Unlock()
 	for _, served := range gone {
 		for _, root := range served.roots() {
-			if !used[root] {
+			if t := s.trees[root]; t != nil && !used[root] {
+				for _, q := range t.quotas {
+					s.left[root] = q
+				}
 				delete(s.trees, root)
 			}
 		}

@@ -35,7 +35,7 @@ func TestGuestsAreForgotten(t *testing.T) {
 		}
 		let := func(conn ssh.ConnMetadata, _ bool, _ string) (*Account, error) {
 			one := &Account{Root: filepath.Join(dir, conn.User())}
-			one.Name, one.MakeRoot = conn.User(), true
+			one.Name, one.MakeRoot, one.Quota = conn.User(), true, [2]int64{1, 0}
 			return one, os.MkdirAll(one.Root, 0o755)
 		}
 		s := &Site{App: ui.NewApp("usftpd"), mostGuests: 10, Read: func() (*Settings, error) {
@@ -62,7 +62,13 @@ func TestGuestsAreForgotten(t *testing.T) {
 			if n := len(s.trees); n > 11 || s.trees[listed] == nil {
 				t.Fatalf("%d directories are open", n)
 			}
+			if n := len(s.Quotas(filepath.Join(dir, name))); n != 1 {
+				t.Fatalf("%s has %d quotas", name, n)
+			}
 			time.Sleep(letInFor)
+		}
+		if n := len(s.Quotas(filepath.Join(dir, "guest1"))); n != 1 {
+			t.Errorf("%d quotas are known of what guest1 may have left", n)
 		}
 	})
 }

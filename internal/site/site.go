@@ -93,7 +93,8 @@ type Site struct {
 	served    atomic.Pointer[map[string]Served] // by users
 	opening   sync.Mutex                        // for trees; held while storage is asked
 	trees     map[string]*tree
-	counting  sync.Mutex // for periods; held for a moment
+	left      map[string]*server.Quota // by roots of guests who are forgotten
+	counting  sync.Mutex               // for periods; held for a moment
 	periods   map[periodic]*periodAccount
 	letting   sync.Mutex       // for guests; never held while waiting for storage
 	coming    sync.RWMutex     // read-locked while a guest comes in, locked to forget guests

@@ -66,10 +66,11 @@ func (n noRoot) Unwrap() error { return n.cause }
 
 func (s *Site) keep(root string, files server.FS, info fs.FileInfo) *tree {
 	if s.trees == nil {
-		s.trees = map[string]*tree{}
+		s.trees, s.left = map[string]*tree{}, map[string]*server.Quota{}
 	}
 	t := &tree{fs: files, info: info, quotas: map[[2]int64]*server.Quota{}}
 	s.trees[root] = t
+	delete(s.left, root)
 	return t
 }
 
@@ -183,6 +184,22 @@ func (s *Site) quota(t *tree, root string, bounds [2]int64) *server.Quota {
 		t.quotas[bounds] = server.NewQuota(bounds[0], bounds[1])
 	}
 	return t.quotas[bounds]
+}
+
+// Quotas returns the quotas of a root that is open, or was, and only one if they share a count.
+func (s *Site) Quotas(root string) (all []*server.Quota) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if t := s.trees[root]; t != nil {
+		for _, q := range t.quotas {
+			if len(all) == 0 || s.Shared == nil {
+				all = append(all, q)
+			}
+		}
+	} else if q := s.left[root]; q != nil {
+		all = append(all, q)
+	}
+	return all
 }
 
 // A rootQuota is a quota, and the root that it limits.

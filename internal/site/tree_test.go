@@ -25,6 +25,12 @@ func TestServeKeepsWhatIsShared(t *testing.T) {
 		s.quota(first, dir, [2]int64{1, 3}) == s.quota(first, dir, [2]int64{1, 2}) {
 		t.Errorf("%p and %p, %v", first, again, err)
 	}
+	if n := len(s.Quotas(dir)); n != 2 {
+		t.Errorf("%d quotas, each with a count of its own", n)
+	}
+	if s.Shared = struct{ Shared }{}; len(s.Quotas(dir)) != 1 {
+		t.Errorf("%d quotas with one count", len(s.Quotas(dir)))
+	}
 	if err := os.Rename(dir, dir+"-old"); err != nil {
 		t.Fatal(err)
 	}

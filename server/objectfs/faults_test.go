@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"strings"
 	"sync"
 	"testing"
@@ -286,4 +287,35 @@ func runFault(t *testing.T, call int, after bool, before func(*bench), do step, 
 			after, n)
 	}
 	return broken.name != ""
+}
+
+// TestStorageGivesUp: a client begins anew where the storage has given up what was left of its
+// upload, as a rule of the bucket may say.
+func TestStorageGivesUp(t *testing.T) {
+	b, ctx := newBench(t), t.Context()
+	w := b.write("/f", truncate)
+	b.at(w, 0, text(4*partSize))
+	b.must(w.Abandon())
+	list, _, err := b.bucket.ListUploads(ctx, "", "")
+	b.must(err)
+	b.must(b.bucket.Abort(ctx, list[0].Key, list[0].ID))
+	if _, err := b.open("/f", wire.OpenWrite); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("opening nothing: %v", err)
+	}
+	w = b.write("/f", truncate)
+	b.must(w.Setstat(wire.Attrs{Flags: wire.AttrACModTime, MTime: 1e9}))
+	b.at(w, 0, text(4*partSize))
+	b.must(w.Abandon())
+	list, _, err = b.bucket.ListUploads(ctx, "", "")
+	b.must(err)
+	b.must(b.bucket.Abort(ctx, list[0].Key, list[0].ID))
+	w = b.write("/f", create)
+	b.at(w, 0, text(3*partSize))
+	b.must(w.Close())
+	b.holds("/f", text(3*partSize))
+	info, err := b.fs.Stat(ctx, "/f")
+	b.must(err)
+	if info.ModTime().Unix() == 1e9 {
+		t.Error("the file has the time of the one that was given up")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
@@ -131,7 +132,11 @@ func (w *writer) prepareNew(ctx context.Context, flags uint32) error {
 	case w.upload.Closed && flags&wire.OpenCreate != 0 && flags&wire.OpenExclusive != 0:
 		return fs.ErrExist
 	case pending && flags&(wire.OpenTruncate|wire.OpenExclusive) == 0:
-		return w.resume(ctx)
+		err := w.resume(ctx)
+		if !absent(err) || flags&wire.OpenCreate == 0 {
+			return err
+		}
+		w.mtime = time.Time{} // the storage has given it up, as a rule of the bucket may say
 	case flags&wire.OpenCreate == 0 && !pending:
 		return fs.ErrNotExist
 	}

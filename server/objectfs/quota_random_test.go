@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
@@ -35,13 +36,15 @@ func TestQuotaKeepsCount(t *testing.T) {
 				}
 				storage.name = ""
 				done := ""
-				switch from, to := name(), name(); random.IntN(6) {
+				switch from, to := name(), name(); random.IntN(7) {
 				case 0:
 					done = fmt.Sprint("remove ", from, " ", view.Remove(ctx, from))
 				case 1:
 					done = fmt.Sprint("rename ", from, " ", to, " ", view.PosixRename(ctx, from, to))
 				case 2:
 					done = fmt.Sprint("cut ", from, " ", view.Setstat(ctx, from, sized(size())))
+				case 3:
+					done = fmt.Sprint("sweep ", files.Sweep(ctx, -time.Hour, quota))
 				default:
 					flags := []uint32{create, truncate, wire.OpenWrite,
 						wire.OpenAppend | wire.OpenCreate,

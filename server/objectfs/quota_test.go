@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
@@ -166,5 +167,98 @@ func TestLeftoverBesideFile(t *testing.T) {
 			t.Errorf("%s: %d bytes in %d files are left", name, bytes, files)
 		}
 		counts(0, 0)
+	}
+}
+
+// ledger is an account that several servers share, of which nothing is cut off.
+type ledger struct{ now server.Usage }
+
+func (l *ledger) Reserve(_ context.Context, bytes, files int64) error {
+	l.Settle(bytes, files)
+	return nil
+}
+
+func (l *ledger) Settle(bytes, files int64) {
+	l.now.Bytes, l.now.Files = l.now.Bytes+bytes, l.now.Files+files
+}
+
+func (l *ledger) Usage() server.Usage { return l.now }
+
+// TestSweepFreesQuota: what is swept counts no longer, once, even if it takes several attempts or
+// another server sweeps at the same time; what is left goes on counting.
+func TestSweepFreesQuota(t *testing.T) {
+	b, ctx, account := newBench(t), t.Context(), &ledger{}
+	quota := server.NewQuotaOf(account)
+	view, err := server.NewView(b.fs, &server.Policy{Quota: quota})
+	b.must(err)
+	begin := func(name string, parts int) *server.ViewFile {
+		f, err := view.Open(ctx, name, truncate, wire.Attrs{})
+		b.must(err)
+		b.at(f, 0, text(parts*partSize))
+		return f
+	}
+	b.must(begin("/whole", 1).Close())
+	b.must(begin("/abandoned", 4).Abandon(io.ErrUnexpectedEOF))
+	b.must(begin("/closed.filepart", 5).Close())
+	open := begin("/open", 4) // more than are in memory, so that the upload has begun
+	has := func(when string, parts, files int64) {
+		t.Helper()
+		if now := account.Usage(); now.Bytes != parts*partSize || now.Files != files {
+			t.Errorf("%s: %d bytes in %d files count, want %d in %d", when, now.Bytes, now.Files,
+				parts*partSize, files)
+		}
+	}
+	has("at first", 1+3+5+4, 4)
+	b.must(b.fs.Sweep(ctx, time.Hour, quota))
+	has("when nothing is old", 1+3+5+4, 4)
+	b.is(b.serve(noAbort{b.bucket}).Sweep(ctx, -time.Hour, quota), errFault)
+	has("when nothing can be removed", 1+3+5+4, 4)
+	other := objectfs.New(b.bucket, &objectfs.Options{State: returning{b.state, func() {
+		b.must(b.fs.Sweep(ctx, -time.Hour, quota))
+	}}})
+	b.must(other.Sweep(ctx, -time.Hour, server.NewQuotaOf(account)))
+	has("after two sweeps", 1+4, 2)
+	b.must(open.Close())
+	has("in the end", 1+4, 2)
+}
+
+// TestSweepBesideFile: what is left of an upload beside the file that has its name does not count,
+// and does not take the file's place in the quota when it is swept.
+func TestSweepBesideFile(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", "old")
+	f, err := b.serve(noAbort{b.bucket}).Open(t.Context(), "/f", truncate, wire.Attrs{})
+	b.must(err)
+	b.at(f.(writer), 0, text(4*partSize))
+	b.is(f.(writer).Abandon(), errFault)
+	quota := server.NewQuota(0, 0)
+	b.must(quota.Recount(t.Context(), b.fs, "/"))
+	b.must(b.fs.Sweep(t.Context(), -time.Hour, quota))
+	if n := b.bucket.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+	if bytes, files := quota.Usage(); bytes != 3 || files != 1 {
+		t.Errorf("%d bytes in %d files count, want 3 in 1", bytes, files)
+	}
+}
+
+// TestRmdirOfLeftovers: a directory that holds nothing but leftovers of uploads is removed with
+// them. They count no longer, and cannot be gone on with.
+func TestRmdirOfLeftovers(t *testing.T) {
+	b, ctx, quota := newBench(t), t.Context(), server.NewQuota(0, 0)
+	view, err := server.NewView(b.fs, &server.Policy{Quota: quota})
+	b.must(err)
+	b.must(view.Mkdir(ctx, "/d", wire.Attrs{}))
+	f, err := view.Open(ctx, "/d/f", truncate, wire.Attrs{})
+	b.must(err)
+	b.at(f, 0, text(4*partSize))
+	b.must(f.Abandon(io.ErrUnexpectedEOF))
+	b.must(view.Rmdir(ctx, "/d"))
+	if n := b.bucket.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+	b.missing("/d/f")
+	if bytes, files := quota.Usage(); bytes != 0 || files != 0 {
+		t.Errorf("%d bytes in %d files count", bytes, files)
 	}
 }

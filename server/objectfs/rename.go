@@ -44,6 +44,9 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	if _, ok := waiting[from]; err == nil && !ok {
 		err = missing
 	}
+	if err == nil && waiting[to].Locked && missing == nil && source.dir { // which the file would hide
+		err = ErrLocked
+	}
 	if err == nil {
 		err = f.creatable(ctx, to)
 	}

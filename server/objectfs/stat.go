@@ -124,21 +124,6 @@ func (f *FS) findDirectory(ctx context.Context, key string) error {
 	return fs.ErrNotExist
 }
 
-// statFinished describes an object, a directory, or an upload that its client has closed.
-func (f *FS) statFinished(ctx context.Context, key string) (*info, error) {
-	if i, err := f.findStored(ctx, key); !absent(err) {
-		return i, err
-	}
-	u, err := f.state.Find(ctx, key)
-	if err == nil && !u.Closed {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return nil, err
-	}
-	return f.describeUpload(ctx, u)
-}
-
 // statUpload describes a pending upload. Its size tells clients where to resume.
 func (f *FS) statUpload(ctx context.Context, key string) (*info, error) {
 	u, err := f.state.Find(ctx, key)

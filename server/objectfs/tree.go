@@ -18,7 +18,8 @@ func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	if err := f.creatable(ctx, key); err != nil {
 		return err
 	}
-	if _, err := f.statFinished(ctx, key); !absent(err) {
+	// An upload of that name would become a file that hides the directory.
+	if _, err := f.stat(ctx, key); !absent(err) {
 		return orExists(err)
 	}
 	_, err := f.bucket.Put(ctx, key+"/", nothing(), Condition{Absent: true})
@@ -72,6 +73,15 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 	}
 	if err := f.empty(ctx, key+"/"); err != nil {
 		return err
+	}
+	left, err := f.uploads(ctx, key+"/", true) // nobody may go on with them elsewhere
+	if err != nil {
+		return err
+	}
+	for _, one := range left {
+		if err := f.dropUpload(ctx, key+"/"+one.name); err != nil {
+			return err
+		}
 	}
 	f.known.forget()
 	return unlessRefused(f.bucket.Delete(ctx, key+"/", ""))

@@ -561,3 +561,22 @@ func TestSweepLeavesWhatGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// TestNoDirectoryOverAnUpload: a name that a file is about to get, or that a client may go on with,
+// is no directory's, whose files it would hide.
+func TestNoDirectoryOverAnUpload(t *testing.T) {
+	b := newBench(t)
+	mkdir := func() error { return b.fs.Mkdir(t.Context(), "/f", wire.Attrs{}) }
+	b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+	w := b.write("/f", truncate)
+	b.is(mkdir(), fs.ErrExist)
+	b.is(b.fs.Rename(t.Context(), "/d", "/f"), objectfs.ErrLocked)
+	b.is(b.fs.PosixRename(t.Context(), "/d", "/f"), objectfs.ErrLocked)
+	b.at(w, 0, text(4*partSize))
+	b.is(mkdir(), fs.ErrExist)
+	b.must(w.Abandon())
+	b.is(mkdir(), fs.ErrExist)
+	b.must(b.fs.PosixRename(t.Context(), "/d", "/f")) // which gives the upload up
+	b.must(b.fs.Rmdir(t.Context(), "/f"))
+	b.must(mkdir())
+}

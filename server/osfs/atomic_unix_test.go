@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -633,6 +634,143 @@ func TestSweep(t *testing.T) {
 	a.there("d d/?= d/e")
 	a.must(f.Close())
 	a.there("d d/e d/g=")
+}
+
+// ledger is an account that several servers share, of which nothing is cut off.
+type ledger struct {
+	mu  sync.Mutex
+	now server.Usage
+}
+
+func (l *ledger) Reserve(_ context.Context, bytes, files int64) error {
+	l.Settle(bytes, files)
+	return nil
+}
+
+func (l *ledger) Settle(bytes, files int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now.Bytes, l.now.Files = l.now.Bytes+bytes, l.now.Files+files
+}
+
+func (l *ledger) Usage() server.Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// TestSweepFreesQuota: what is swept counts no longer, once, whichever of several servers has swept
+// it; what is left goes on counting.
+func TestSweepFreesQuota(t *testing.T) {
+	a, ctx, account := newAtomics(t), t.Context(), &ledger{}
+	var servers [2]*osfs.FS
+	var quotas [2]*server.Quota
+	var views [2]*server.View
+	for i := range servers {
+		servers[i], quotas[i] = a.serve(), server.NewQuotaOf(account)
+		var err error
+		views[i], err = server.NewView(servers[i], &server.Policy{Quota: quotas[i]})
+		a.must(err)
+	}
+	begin := func(i int, name, text string) *server.ViewFile {
+		f, err := views[i].Open(ctx, name, truncate, wire.Attrs{})
+		a.must(err)
+		a.at(f, 0, text)
+		return f
+	}
+	a.must(views[0].Mkdir(ctx, "/d", wire.Attrs{}))
+	for i := range 20 {
+		name := fmt.Sprintf("/d/%d", i)
+		a.must(begin(i%2, name, strings.Repeat("x", i)).Abandon(io.ErrUnexpectedEOF))
+	}
+	a.must(begin(0, "/whole", "text").Close())
+	open := begin(1, "/open", "tex")
+	has := func(when string, bytes, files int64) {
+		t.Helper()
+		if now := account.Usage(); now.Bytes != bytes || now.Files != files {
+			t.Errorf("%s: %d bytes in %d files count, want %d in %d", when, now.Bytes, now.Files,
+				bytes, files)
+		}
+	}
+	has("at first", 190+4+3, 1+20+2)
+	a.must(servers[0].Sweep(ctx, time.Hour, quotas[0]))
+	has("when nothing is old", 190+4+3, 1+20+2)
+	var sweeps sync.WaitGroup
+	for i := range servers {
+		sweeps.Go(func() {
+			if err := servers[i].Sweep(ctx, -time.Hour, quotas[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	sweeps.Wait()
+	has("after two sweeps", 4+3, 1+2)
+	a.must(open.Close())
+	a.there("d open=tex whole=text")
+	has("in the end", 4+3, 1+2)
+}
+
+// uncounted is an account without a count.
+type uncounted struct {
+	ledger
+	err error
+}
+
+func (u *uncounted) Counted(context.Context) (bool, error) { return false, u.err }
+
+func (u *uncounted) BeginCount(context.Context) (func(bytes, files int64) error, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// TestSweepBeforeACount: what is swept before a directory is counted is not subtracted. If the
+// account does not say whether it is counted, nothing is swept.
+func TestSweepBeforeACount(t *testing.T) {
+	a, account := newAtomics(t), &uncounted{err: errors.New("down")}
+	a.abandoned("/f", "half")
+	quota := server.NewQuotaOf(account)
+	if err := a.fs.Sweep(t.Context(), -time.Hour, quota); err != account.err {
+		t.Errorf("the account does not answer, and the sweep returns %v", err)
+	}
+	a.there("?=half")
+	account.err = nil
+	a.must(a.fs.Sweep(t.Context(), -time.Hour, quota))
+	a.there("")
+	if now := account.Usage(); now != (server.Usage{}) {
+		t.Errorf("without a count, %+v counts", now)
+	}
+}
+
+// sweptMeanwhile is a backend that a sweep comes to as soon as it is listed.
+type sweptMeanwhile struct {
+	*osfs.FS
+	sweep func()
+}
+
+func (s *sweptMeanwhile) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	s.sweep()
+	return s.FS.List(ctx, name)
+}
+
+// TestSweepWaitsForACount: a count either finds a leftover or not.
+func TestSweepWaitsForACount(t *testing.T) {
+	a, quota := newAtomics(t), server.NewQuota(0, 0)
+	a.abandoned("/f", "half")
+	write(t, filepath.Join(a.dir, "g"), "whole")
+	a.must(quota.Recount(t.Context(), a.fs, "/"))
+	a.must(quota.Recount(t.Context(), &sweptMeanwhile{a.fs, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := a.fs.Sweep(ctx, -time.Hour, quota); err == nil {
+			t.Error("a sweep does not wait for a count")
+		}
+	}}, "/"))
+	for _, want := range []server.Usage{{Bytes: 4 + 5, Files: 2}, {Bytes: 5, Files: 1}} {
+		if bytes, files := quota.Usage(); bytes != want.Bytes || files != want.Files {
+			t.Errorf("%d bytes in %d files count, want %d in %d", bytes, files, want.Bytes,
+				want.Files)
+		}
+		a.must(a.fs.Sweep(t.Context(), -time.Hour, quota))
+	}
 }
 
 // TestSweepGoesOn: what cannot be removed keeps no leftover elsewhere.

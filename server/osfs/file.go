@@ -51,6 +51,20 @@ func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	return file.opened(flags&wire.OpenAppend != 0), nil
 }
 
+// ErrInPlace is the error of OpenUpload for a file that would be changed where it is.
+var ErrInPlace = errors.New("the file can only be changed where it is")
+
+// OpenUpload works like Open for writing in a tree made by [NewAtomic], but leaves files alone that
+// would be changed where they are, at once: those that are not emptied, and those with several
+// names, of other owners, or in directories in which nothing can be made.
+func (f *FS) OpenUpload(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	return f.openUpload(ctx, name, flags|notInPlace, attrs)
+}
+
+// notInPlace is a flag besides those of OPEN, for OpenUpload.
+const notInPlace = 1 << 31
+
 // opened returns a handle for the file, for appending if appends is set.
 func (f *file) opened(appends bool) server.File {
 	if appends {

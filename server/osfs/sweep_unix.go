@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/server"
 )
 
 // sweepDepth limits the directories that a sweep has open.
@@ -20,8 +23,9 @@ const sweepDepth = 200
 // Sweep removes the leftovers of uploads that have not been resumed for an age: abandoned ones, and
 // those of servers that died. An age of 7 days leaves clients time to come back. It reads all
 // directories of a tree made by [NewAtomic], and does nothing in others. What it cannot remove or
-// read does not keep it from the rest; it returns the first error.
-func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
+// read does not keep it from the rest; it returns the first error. What it removes no longer counts
+// in the quotas of the tree, each of which has an account of its own.
+func (f *FS) Sweep(ctx context.Context, age time.Duration, quotas ...*server.Quota) error {
 	if !f.tree.atomic() {
 		return nil
 	}
@@ -29,13 +33,20 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return f.tree.uploads.sweep(ctx, top, time.Now().Add(-age), 0)
+	s := sweep{f.tree.uploads, time.Now().Add(-age), quotas}
+	return s.directory(ctx, top, 0)
 }
 
-// sweep sweeps an open directory and those below it, and closes it. It skips directories that
+// sweep is a sweep under way.
+type sweep struct {
+	*uploads
+	before time.Time
+	quotas []*server.Quota
+}
+
+// directory sweeps an open directory and those below it, and closes it. It skips directories that
 // cannot be opened.
-func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time,
-	depth int) (first error) {
+func (s *sweep) directory(ctx context.Context, dir *os.File, depth int) (first error) {
 	defer dir.Close()
 	for {
 		entries, err := dir.ReadDir(listBatch)
@@ -44,7 +55,7 @@ func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time,
 			failed := control(dir, func(fd int) error {
 				switch {
 				case isHidden(entry.Name()):
-					return named("remove", name, u.sweepUpload(fd, entry.Name(), before))
+					return named("remove", name, s.upload(ctx, fd, name))
 				case !entry.IsDir() || depth == sweepDepth:
 					return ctx.Err()
 				}
@@ -53,7 +64,7 @@ func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time,
 				if err != nil {
 					return ctx.Err()
 				}
-				return u.sweep(ctx, os.NewFile(uintptr(below), name), before, depth+1)
+				return s.directory(ctx, os.NewFile(uintptr(below), name), depth+1)
 			})
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -69,14 +80,33 @@ func (u *uploads) sweep(ctx context.Context, dir *os.File, before time.Time,
 	}
 }
 
-// sweepUpload removes a hidden file whose ctime is before a time: clients can set the mtime.
-func (u *uploads) sweepUpload(dir int, hidden string, before time.Time) error {
-	st, err := statAt(dir, hidden)
-	if err == nil && time.Unix(st.Ctim.Unix()).Before(before) {
-		err = u.drop(dir, hidden, false, nil)
+// upload removes a hidden file that is old.
+func (s *sweep) upload(ctx context.Context, dir int, name string) error {
+	hidden := path.Base(name)
+	st, err := s.old(dir, hidden)
+	if err == nil {
+		_, err = server.Sweep(ctx, name, func() (fs.FileInfo, error) {
+			st, err := statAt(dir, hidden)
+			return &info{name: hidden, st: st}, err
+		}, func() (bool, error) {
+			if now, err := s.old(dir, hidden); err != nil || identify(&now) != identify(&st) {
+				return false, err // a client has come back while this waited
+			}
+			err := s.drop(dir, hidden, false, nil)
+			return err == nil, err
+		}, s.quotas...)
 	}
-	if err == unix.ENOENT || err == errBusy {
+	if errors.Is(err, unix.ENOENT) || err == errBusy {
 		err = nil
 	}
 	return err
+}
+
+// old describes a hidden file whose ctime is old: clients can set the mtime.
+func (s *sweep) old(dir int, hidden string) (st unix.Stat_t, err error) {
+	st, err = statAt(dir, hidden)
+	if err == nil && !time.Unix(st.Ctim.Unix()).Before(s.before) {
+		err = unix.ENOENT
+	}
+	return st, err
 }

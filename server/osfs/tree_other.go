@@ -70,7 +70,7 @@ func (f *FS) openUpload(context.Context, string, uint32, wire.Attrs) (server.Fil
 }
 
 // Sweep does nothing, since there are no unfinished uploads.
-func (f *FS) Sweep(context.Context, time.Duration) error { return nil }
+func (f *FS) Sweep(context.Context, time.Duration, ...*server.Quota) error { return nil }
 
 const openList = 0
 

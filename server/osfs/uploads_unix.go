@@ -91,23 +91,32 @@ func (u *uploads) existing(dir int, base string, file *os.File, flags uint32) (o
 	err error) {
 	switch {
 	case flags&wire.OpenTruncate != 0:
-		o.upload, err = u.replace(dir, base, file)
+		o.upload, err = u.replace(dir, base, file, flags)
 	case flags&wire.OpenCreate == 0:
 		o.upload, err = u.replacing(dir, base)
 		o.part = o.upload != nil
 	}
 	if o.upload == nil && err == nil {
-		o.file = file
-	} else {
+		o.file, err = file, inPlace(flags)
+	}
+	if o.file == nil || err != nil {
 		file.Close()
 	}
 	return o, err
 }
 
+// inPlace returns an error if nothing may be changed where it is.
+func inPlace(flags uint32) error {
+	if flags&notInPlace != 0 {
+		return ErrInPlace
+	}
+	return nil
+}
+
 // replace begins an upload that will replace a file. It truncates the file instead, and returns
 // nil, if that has other names or another owner, which would be lost, or no file can be made next
 // to it.
-func (u *uploads) replace(dir int, base string, file *os.File) (*upload, error) {
+func (u *uploads) replace(dir int, base string, file *os.File, flags uint32) (*upload, error) {
 	var st unix.Stat_t
 	err := control(file, func(fd int) error { return unix.Fstat(fd, &st) })
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG { // a pipe, say, which is never truncated
@@ -131,6 +140,9 @@ func (u *uploads) replace(dir int, base string, file *os.File) (*upload, error) 
 		if err != unix.EACCES && err != unix.EPERM && err != unix.EROFS {
 			return nil, err
 		}
+	}
+	if err := inPlace(flags); err != nil {
+		return nil, err
 	}
 	return nil, file.Truncate(0)
 }

@@ -58,7 +58,9 @@ func (s *service) useAudit() error {
 	if s.store == nil {
 		return errors.New("the audit trail needs a store: set file in [store]")
 	}
-	s.store.KeepRecords(s.started.audit)
+	if !s.Check { // which changes nothing
+		s.store.KeepRecords(s.started.audit)
+	}
 	s.trail = audit.New(s.store.Record)
 	s.subscribe(s.trail.Event)
 	return nil

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +11,70 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/service/internal/store"
 )
+
+// inProcess returns a service, which ends with the test, or what checks its configuration.
+func inProcess(t *testing.T, file string, check bool) *service {
+	t.Helper()
+	var given flags
+	given.register(pflag.NewFlagSet("usftpd", pflag.ContinueOnError))
+	given.config = file
+	s, err := newService(t.Context(), ui.NewApp("usftpd"), &given)
+	if err == nil {
+		s.Check = check
+		t.Cleanup(s.closeStore)
+		err = s.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestCheckKeepsRecords: a check removes no records from the audit trail, however short a time the
+// configuration has for them.
+func TestCheckKeepsRecords(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, `log_level = "quiet"
+host_keys = ["host_key"]
+[audit]
+[store]
+file = "store.db"`)
+	has := func(s *service, kind string) (found bool) {
+		t.Helper()
+		if err := s.store.Records(t.Context(), "", time.Time{}, time.Time{},
+			func(r store.Record) error {
+				found = found || r.Kind == kind
+				return nil
+			}); err != nil {
+			t.Error(err)
+		}
+		return found
+	}
+	record := func(s *service, kind string, age time.Duration) {
+		t.Helper()
+		s.store.Record(store.Record{Time: time.Now().Add(-age), Kind: kind})
+		until(t, kind+" is recorded", func() bool { return has(s, kind) })
+	}
+	record(inProcess(t, file, false), "old", time.Hour)
+	writeFile(t, file, bytes.Replace(readFile(t, file), []byte("[audit]"),
+		[]byte("[audit]\nkeep = \"30m\""), 1))
+	checking := inProcess(t, file, true)
+	for _, kind := range []string{"first", "second"} { // each time it could remove some
+		record(checking, kind, 0)
+	}
+	if !has(checking, "old") {
+		t.Error("an old record is gone")
+	}
+}
 
 // TestCheck: what keeps the server from starting, or leaves a user out, is said without starting
 // it, and nothing is made; what a check has let pass is served to OpenSSH's client.

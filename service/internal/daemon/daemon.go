@@ -123,8 +123,7 @@ type service struct {
 	objects *objects
 	sweeper *sweeper
 
-	outside   *outsiders // the last that was read
-	rules     atomic.Pointer[passwordRules]
+	outside   *outsiders               // the last that was read
 	hashing   chan struct{}            // one entry for each new password being hashed
 	latest    atomic.Pointer[settings] // that were read
 	storeName string                   // of its file, or its URL
@@ -160,7 +159,7 @@ func (s *service) prepare(ctx context.Context) error {
 	}
 	s.Second = s.checkCode
 	s.useAdmin()
-	s.sweeper = &sweeper{log: s.Log}
+	s.sweeper = &sweeper{log: s.Log, quotas: s.Quotas}
 	if s.started.atomic {
 		s.Directory = s.sweeper.directory
 	}
@@ -221,7 +220,6 @@ func (s *service) read() (*site.Settings, error) {
 		}
 	}
 	if err == nil {
-		s.rules.Store(&made.passwords)
 		s.latest.Store(made)
 	}
 	if s.started == nil {

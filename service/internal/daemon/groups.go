@@ -138,6 +138,12 @@ func rootFor(root, user string) (string, error) {
 	return strings.ReplaceAll(root, userInRoot, user), nil
 }
 
+// templates has what settings say of users of the store.
+type templates struct {
+	groups    map[string]*groupTable
+	passwords passwordRules
+}
+
 // groupName matches the name of a group.
 var groupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
@@ -163,7 +169,7 @@ func (f *configFile) groups(groups map[string]*groupTable) error {
 			}
 		}
 	}
-	f.made.Templates, f.groupsOf = groups, groups
+	f.made.Templates, f.groupsOf = templates{groups, f.made.passwords}, groups
 	return nil
 }
 

@@ -102,8 +102,9 @@ func (o *objects) open(ctx context.Context, root string) (server.FS, error) {
 	}
 	options := &objectfs.Options{Prefix: prefix, State: b.state, Memory: o.memory,
 		RefuseModes: o.storage.refuseModes}
-	o.sweeper.add(root, func(ctx context.Context, age time.Duration) error {
-		return objectfs.New(b, options).Sweep(ctx, age)
+	o.sweeper.add(root, func(ctx context.Context, age time.Duration,
+		quotas ...*server.Quota) error {
+		return objectfs.New(b, options).Sweep(ctx, age, quotas...)
 	})
 	return objectfs.New(b, options), nil
 }

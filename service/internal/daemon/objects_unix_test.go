@@ -243,7 +243,8 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newObjects(made.storage, nil, &sweeper{log: slog.New(slog.DiscardHandler)})
+	o := newObjects(made.storage, nil, &sweeper{log: slog.New(slog.DiscardHandler),
+		quotas: noQuotas})
 	if _, err := o.open(t.Context(), made.Users[0].Root); err != nil {
 		t.Fatal(err)
 	}

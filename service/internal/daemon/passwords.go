@@ -55,9 +55,9 @@ func (r *passwordRules) check(old, fresh string) error {
 
 // renewal returns a function that returns nil, or, if the user has to change the password, a
 // function that does so.
-func (s *service) renewal(u store.User) func(old string) func(fresh string) error {
+func (s *service) renewal(u store.User,
+	rules passwordRules) func(old string) func(fresh string) error {
 	return func(old string) func(fresh string) error {
-		rules := s.rules.Load()
 		if !u.PasswordSet.IsZero() && (rules.maxAge == 0 ||
 			time.Since(u.PasswordSet) <= rules.maxAge) {
 			return nil

@@ -24,8 +24,8 @@ func TestNewPasswordsTakeTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.rules.Store(&passwordRules{least: usualLeast})
-		change := s.renewal(store.User{Name: "ann"})("the old password")
+		change := s.renewal(store.User{Name: "ann"},
+			passwordRules{least: usualLeast})("the old password")
 		for range atOnceHashed {
 			s.hashing <- struct{}{}
 		}

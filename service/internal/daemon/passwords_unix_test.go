@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store"
 )
 
@@ -142,13 +143,38 @@ func TestPasswordRules(t *testing.T) {
 	s := &service{}
 	for maxAge, want := range map[time.Duration]bool{0: false, time.Hour: true,
 		3 * time.Hour: false} {
-		s.rules.Store(&passwordRules{maxAge: maxAge})
+		rules := passwordRules{maxAge: maxAge}
 		u := store.User{PasswordSet: time.Now().Add(-2 * time.Hour)}
-		if due := s.renewal(u)("old") != nil; due != want {
+		if due := s.renewal(u, rules)("old") != nil; due != want {
 			t.Errorf("a password of two hours with a maximum of %s: due is %v", maxAge, due)
 		}
-		if s.renewal(store.User{})("old") == nil {
+		if s.renewal(store.User{}, rules)("old") == nil {
 			t.Errorf("one that is to be changed need not be, with a maximum of %s", maxAge)
 		}
 	}
+}
+
+// TestRulesOfRefusedSettings: settings that were read, and did not come into effect, have changed
+// no rules for passwords.
+func TestRulesOfRefusedSettings(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, `log_level = "quiet"
+host_keys = ["host_key"]
+[store]
+file = "store.db"`)
+	s := inProcess(t, file, false)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.store.PutUser(t.Context(), store.User{Name: "carol", Root: filepath.Join(home, "alice"),
+		Password: sshd.HashPassword("the old one")}, false)) // which has to be changed
+	users := s.storedUsers(&s.started.Settings)
+	writeFile(t, file, append(readFile(t, file), "\n[passwords]\nmin_length = 100\n"...))
+	_, err := s.read()
+	must(err)
+	must(users[0].Renew("the old one")("a password of fewer than 100 characters"))
 }

@@ -136,9 +136,9 @@ func (s shared) Account(tree string, maxBytes, maxFiles int64) server.Account {
 
 // storedUsers returns the users of the store.
 func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
-	groups, _ := made.Templates.(map[string]*groupTable)
+	given, _ := made.Templates.(templates)
 	for _, u := range s.store.Users() {
-		one, err := storedUser(&u, groups, canBeAtomic)
+		one, err := storedUser(&u, given.groups, canBeAtomic)
 		for _, root := range one.Roots() {
 			if err == nil && below(root, s.storeName) {
 				err = errServed(s.storeName, root)
@@ -149,7 +149,7 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 			continue
 		}
 		if one.PasswordHash != "" {
-			one.Renew = s.renewal(u)
+			one.Renew = s.renewal(u, given.passwords)
 		}
 		users = append(users, one)
 	}

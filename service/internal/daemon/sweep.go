@@ -1,14 +1,17 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 )
 
@@ -20,14 +23,15 @@ const (
 
 // sweeper removes the leftovers of old uploads from all roots.
 type sweeper struct {
-	log *slog.Logger
+	log    *slog.Logger
+	quotas func(root string) []*server.Quota // from which what is removed is subtracted
 
 	mu    sync.Mutex
 	roots map[string]sweep
 }
 
-// sweep removes the leftovers that are so old from a root.
-type sweep func(ctx context.Context, age time.Duration) error
+// sweep removes the leftovers that are so old from a root with these quotas.
+type sweep func(ctx context.Context, age time.Duration, quotas ...*server.Quota) error
 
 // add adds a root. Nothing of it may stay open for the sweep: its users may be forgotten.
 func (s *sweeper) add(root string, one sweep) {
@@ -43,14 +47,15 @@ func (s *sweeper) add(root string, one sweep) {
 func (s *sweeper) directory(root string) (*osfs.FS, error) {
 	files, err := osfs.NewAtomic(root)
 	if err == nil {
-		s.add(root, func(ctx context.Context, age time.Duration) error {
-			return sweepDirectory(ctx, root, age)
+		s.add(root, func(ctx context.Context, age time.Duration, quotas ...*server.Quota) error {
+			return sweepDirectory(ctx, root, age, quotas)
 		})
 	}
 	return files, err
 }
 
-func sweepDirectory(ctx context.Context, root string, age time.Duration) error {
+func sweepDirectory(ctx context.Context, root string, age time.Duration,
+	quotas []*server.Quota) error {
 	files, err := osfs.NewAtomic(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -59,7 +64,7 @@ func sweepDirectory(ctx context.Context, root string, age time.Duration) error {
 		return err
 	}
 	defer files.Close()
-	return files.Sweep(ctx, age)
+	return files.Sweep(ctx, age, quotas...)
 }
 
 // run sweeps until ctx ends.
@@ -80,8 +85,11 @@ func (s *sweeper) once(ctx context.Context, age time.Duration) {
 	s.mu.Lock()
 	roots := maps.Clone(s.roots)
 	s.mu.Unlock()
-	for root, one := range roots {
-		if err := one(ctx, age); err != nil && ctx.Err() == nil {
+	// A root within another comes first: its own quota counts what its users have left.
+	inner := func(a, b string) int { return cmp.Compare(len(b), len(a)) }
+	for _, root := range slices.SortedFunc(maps.Keys(roots), inner) {
+		err := roots[root](ctx, age, s.quotas(root)...)
+		if err != nil && ctx.Err() == nil {
 			s.log.Warn("old uploads are not removed", "root", root, "error", err)
 		}
 	}

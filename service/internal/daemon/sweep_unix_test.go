@@ -4,10 +4,13 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"weak"
 
@@ -15,13 +18,15 @@ import (
 	packets "github.com/usftp/usftp/wire"
 )
 
+func noQuotas(string) []*server.Quota { return nil }
+
 // TestSweepKeepsNothingOpen: a directory that nobody uses any more is closed, and what was abandoned
 // there is removed in time all the same.
 func TestSweepKeepsNothingOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var said bytes.Buffer
-	s := &sweeper{log: slog.New(slog.NewTextHandler(&said, nil))}
+	s := &sweeper{log: slog.New(slog.NewTextHandler(&said, nil)), quotas: noQuotas}
 	files, err := s.directory(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -63,4 +68,79 @@ func TestSweepKeepsNothingOpen(t *testing.T) {
 	if s.once(t.Context(), sweepAge); said.Len() > 0 { // a user's directory may go
 		t.Errorf("the log says %s", &said)
 	}
+}
+
+// TestSweepFreesQuotas: what is swept from a directory, or from object storage, counts no longer
+// for any user of the root, on any node, and once, although all nodes sweep.
+func TestSweepFreesQuotas(t *testing.T) {
+	t.Parallel()
+	home, _, file, _ := withObjects(t)
+	root := filepath.Join(home, "files")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, file, []byte("log_level = \"quiet\"\nhost_keys = [\"hostkey\"]\n"+
+		string(readFile(t, file))+`[[users]]
+name = "carol"
+root = "files"
+authorized_keys = "id.pub"
+quota_bytes = "100MB"
+[[users]]
+name = "dave"
+root = "files"
+authorized_keys = "id.pub"
+quota_files = 100
+[store]
+file = "usftpd.db"
+`))
+	var nodes [2]*service
+	for i := range nodes {
+		nodes[i] = inProcess(t, file, false)
+	}
+	send := func(user, name string, length int, end func(f *server.ViewFile) error) {
+		t.Helper()
+		files, policy, err := nodes[0].Served()[user].Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		view, err := server.NewView(files, policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := view.Open(t.Context(), name,
+			packets.OpenWrite|packets.OpenCreate|packets.OpenTruncate, packets.Attrs{})
+		if err == nil {
+			_, err = f.WriteAt(make([]byte, length), 0)
+			err = errors.Join(err, end(f))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, user := range []string{"alice", "carol"} {
+		send(user, "/half", 12_000_000, func(f *server.ViewFile) error {
+			return f.Abandon(io.ErrUnexpectedEOF)
+		})
+		send(user, "/whole", 1000, (*server.ViewFile).Close)
+	}
+	count := func(what string, kept map[string]int64, files int64) {
+		t.Helper()
+		for _, node := range nodes {
+			for user, bytes := range kept {
+				until(t, user+what, func() bool {
+					b, f := node.Served()[user].Quota.Usage()
+					return b == 1000+bytes && f == files
+				})
+			}
+		}
+	}
+	count("'s quota has what is abandoned", map[string]int64{"alice": 5 << 20, // a whole part
+		"carol": 12_000_000, "dave": 12_000_000}, 2)
+	var sweeps sync.WaitGroup
+	for _, node := range nodes {
+		sweeps.Go(func() { node.sweeper.once(t.Context(), -sweepAge) })
+	}
+	sweeps.Wait()
+	count("'s quota has no longer what was swept", map[string]int64{"alice": 0, "carol": 0,
+		"dave": 0}, 1)
 }

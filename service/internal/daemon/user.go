@@ -148,8 +148,8 @@ func addUserCommand(a *ui.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			groups, _ := made.Templates.(map[string]*groupTable)
-			if err := u.complete(ctx, a, groups); err != nil {
+			given, _ := made.Templates.(templates)
+			if err := u.complete(ctx, a, given.groups); err != nil {
 				return err
 			}
 			return about(u.Name, s.PutUser(ctx, u.User, u.replace))

@@ -449,6 +449,34 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 }
 
+// TestLongFileStaysLong: a file that was too long to be checked is not cut to one that would have
+// been refused, where files that could not be checked appear.
+func TestLongFileStaysLong(t *testing.T) {
+	t.Parallel()
+	h := startHooks(t, openStore(t, filepath.Join(t.TempDir(), "store.db")), &Hook{Name: "clamd",
+		On: []Kind{Accept}, Clamd: "/none", MaxSize: 1000, AcceptUnchecked: true})
+	s := serveObjects(t, h)
+	f, err := s.fs.(server.Opener).Open(t.Context(), "/f",
+		wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate, wire.Attrs{})
+	if err == nil {
+		_, err = f.(io.WriterAt).WriteAt([]byte(virus+strings.Repeat(" ", 1000)), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.(server.FileSetstater).Setstat(wire.Attrs{Flags: wire.AttrSize,
+		Size: uint64(len(virus))}); err != errInPlace {
+		t.Errorf("it is cut: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if info, err := s.fs.Stat(t.Context(), "/f"); err != nil ||
+		info.Size() != int64(len(virus))+1000 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
 // TestHooksOfDifferentSizes: a file that is too long for the first hook is checked by the second,
 // to which much longer ones may go.
 func TestHooksOfDifferentSizes(t *testing.T) {

@@ -169,6 +169,9 @@ func (w *guardedObject) WriteAt(p []byte, offset int64) (int, error) {
 
 // Setstat implements [server.FileSetstater].
 func (w *guardedObject) Setstat(attrs wire.Attrs) error {
+	if attrs.Has(wire.AttrSize) && attrs.Size <= uint64(w.spool.most) && w.spool.tooLong() {
+		return errInPlace // there is no copy any more of what would be left
+	}
 	err := w.objectWriter.Setstat(attrs)
 	if err == nil && attrs.Has(wire.AttrSize) {
 		w.spool.resize(int64(attrs.Size))
@@ -214,33 +217,20 @@ func (g *guardedDirectory) Open(ctx context.Context, name string, flags uint32,
 	if flags&wire.OpenWrite == 0 {
 		return g.FS.Open(ctx, name, flags, attrs)
 	}
-	if flags&wire.OpenTruncate != 0 && g.hasOtherNames(ctx, name) {
-		return nil, errInPlace // it would be truncated in place
-	}
 	g.open.mu.Lock()
 	defer g.open.mu.Unlock()
-	file, err := g.FS.Open(ctx, name, flags, attrs)
+	file, err := g.FS.OpenUpload(ctx, name, flags, attrs)
+	if errors.Is(err, osfs.ErrInPlace) {
+		err = errInPlace
+	}
 	if err != nil {
 		return nil, err
 	}
-	hidden, ok := file.(hiddenFile)
-	if !ok {
-		return nil, errors.Join(errInPlace, file.Close())
-	}
-	w := &guardedFile{hiddenFile: hidden, all: g, session: ctx, name: name}
+	w := &guardedFile{hiddenFile: file.(hiddenFile), all: g, session: ctx, name: name}
 	if err := g.open.add(w); err != nil {
-		return nil, errors.Join(err, hidden.Abandon())
+		return nil, errors.Join(err, w.hiddenFile.Abandon())
 	}
 	return w, nil
-}
-
-func (g *guardedDirectory) hasOtherNames(ctx context.Context, name string) bool {
-	info, err := g.FS.Stat(ctx, name)
-	if err != nil {
-		return false
-	}
-	linked, ok := info.(server.Linked)
-	return ok && linked.LinkCount() > 1
 }
 
 // Setstat implements [server.Setstater]: a checked file keeps its length.

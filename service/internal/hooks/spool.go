@@ -70,6 +70,13 @@ func (s *spool) grow(end int64) bool {
 	return s.err == nil
 }
 
+// tooLong reports whether the file was longer than is checked.
+func (s *spool) tooLong() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size > s.most
+}
+
 // nameless makes a temporary file that nobody else can open, where the system can do that.
 func nameless() (*os.File, error) {
 	f, err := os.CreateTemp("", "usftpd-*")

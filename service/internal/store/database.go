@@ -202,6 +202,15 @@ func (t tx) insert(into, row, onConflict string, rows [][]any) error {
 	return nil
 }
 
+// places returns the list of n arguments, from the one with this number on.
+func places(first, n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, ", $%d", first+i)
+	}
+	return strings.TrimPrefix(text.String(), ", ")
+}
+
 // one reads a row; found is false if there is none.
 func (t tx) one(statement string, args []any, to ...any) (found bool, err error) {
 	err = t.QueryRowContext(t.ctx, t.say(statement), args...).Scan(to...)

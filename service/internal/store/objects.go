@@ -3,9 +3,7 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"strings"
 	"sync"
 	"time"
 
@@ -260,14 +258,12 @@ func (o objects) Waiting(ctx context.Context,
 }
 
 // several returns the arguments of a statement about several names, and their places in it.
-func (o objects) several(names []string) (args []any, places string) {
+func (o objects) several(names []string) (args []any, list string) {
 	args = []any{o.bucket}
-	var text strings.Builder
-	for i, name := range names {
+	for _, name := range names {
 		args = append(args, []byte(name))
-		fmt.Fprintf(&text, ", $%d", i+2)
 	}
-	return args, strings.TrimPrefix(text.String(), ", ")
+	return args, places(2, len(names))
 }
 
 // Pending implements [objectfs.State].

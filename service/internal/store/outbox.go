@@ -249,23 +249,26 @@ func (o *outbox) keepCounting(ctx context.Context, s *Store) {
 			return
 		}
 		if !s.Down() {
-			s.db.doWithin(ctx, countPatience, o.count)
+			o.count(ctx, s)
 		}
 	}
 }
 
-func (o *outbox) count(t tx) error {
+// count counts the waiting messages. The transaction is over before it takes the lock, which flush
+// holds while it waits for one.
+func (o *outbox) count(ctx context.Context, s *Store) {
 	waiting := map[string]int64{}
 	var hook string
 	var n int64
-	if err := t.each(`SELECT hook, count(*) FROM outbox WHERE dead = 0 GROUP BY hook`, nil,
-		[]any{&hook, &n}, func() { waiting[hook] = n }); err != nil {
-		return err
+	if s.db.doWithin(ctx, countPatience, func(t tx) error {
+		return t.each(`SELECT hook, count(*) FROM outbox WHERE dead = 0 GROUP BY hook`, nil,
+			[]any{&hook, &n}, func() { waiting[hook] = n })
+	}) != nil {
+		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waiting = waiting
-	return nil
 }
 
 // adopt releases messages announced by nodes that are gone, as unsure.
@@ -369,13 +372,35 @@ func (s *Store) GiveBack(ctx context.Context, m Message) error {
 	})
 }
 
-// DeadLetters calls one for each dead letter, the oldest first.
+// lettersAtOnce is how many dead letters a statement reads.
+const lettersAtOnce = 5000
+
+// DeadLetters calls one for each dead letter, the oldest first. It reads some at a time: all of
+// them may not come in time, and a transaction may be run again.
 func (s *Store) DeadLetters(ctx context.Context, one func(Message)) error {
-	return s.do(ctx, func(t tx) error {
-		var r messageRow
-		return t.each(`SELECT `+messageColumns+` FROM outbox WHERE dead > 0 ORDER BY made, id`, nil,
-			r.fields(), func() { one(r.message()) })
-	})
+	last := messageRow{}
+	for {
+		var page []Message
+		if err := s.do(ctx, func(t tx) error {
+			var r messageRow
+			page = nil
+			return t.each(`SELECT `+messageColumns+` FROM outbox WHERE dead > 0 AND (made > $1
+				OR made = $1 AND id > $2) ORDER BY made, id LIMIT $3`,
+				[]any{last.made, last.ID, lettersAtOnce}, r.fields(), func() {
+					page = append(page, r.message())
+				})
+		}); err != nil {
+			return err
+		}
+		for _, m := range page {
+			one(m)
+		}
+		if len(page) < lettersAtOnce {
+			return nil
+		}
+		last.Message = page[len(page)-1]
+		last.made = last.Made.UnixMilli()
+	}
 }
 
 // ErrNoLetter is the error of a change to a dead letter that does not exist.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -118,7 +119,7 @@ func testDeadLetters(t *testing.T, name string) {
 		t.Errorf("dropped %d, %v, leaves %+v", n, err, dead)
 	}
 
-	const many = 250
+	const many = lettersAtOnce + 250
 	for range many / 50 {
 		must(t, s.Post(t.Context(), make([]Message, 50)...))
 	}
@@ -126,6 +127,17 @@ func testDeadLetters(t *testing.T, name string) {
 		_, err := t.exec(`UPDATE outbox SET dead = @now`)
 		return err
 	}))
+	seen := map[string]bool{}
+	must(t, s.DeadLetters(t.Context(), func(m Message) {
+		if len(seen) == 0 { // no transaction is open, which might be run again
+			_, _, err := s.LatestDead(t.Context(), 1)
+			must(t, err)
+		}
+		seen[m.ID] = true
+	}))
+	if len(seen) != many {
+		t.Errorf("%d dead letters of %d", len(seen), many)
+	}
 	if n, err := s.Drop(t.Context(), ""); err != nil || n != many {
 		t.Errorf("dropped %d of %d, %v", n, many, err)
 	}
@@ -299,5 +311,54 @@ func TestRefusedForALostAnswer(t *testing.T) {
 	s.outbox.flush(t.Context(), s)
 	if n := s.count(t, `SELECT count(*) FROM outbox`); n != 0 {
 		t.Errorf("the store still has %d events that did not happen", n)
+	}
+}
+
+// testCountBesideFlush: counting has no transaction open while it waits for its turn. One file has
+// one connection, for which whoever has the turn may wait.
+func testCountBesideFlush(t *testing.T, name string) {
+	s := silentNode(t, name)
+	before := s.Statements()
+	s.outbox.mu.Lock()
+	var counted sync.WaitGroup
+	counted.Go(func() { s.outbox.count(t.Context(), s) })
+	eventually(t, "messages are counted", func() bool { return s.Statements() > before })
+	err := s.do(t.Context(), func(t tx) error { return insert(t, "", []Message{{ID: "id"}}) })
+	s.outbox.mu.Unlock()
+	counted.Wait()
+	must(t, err)
+}
+
+// TestLostAnswerOfACount: a change of a count is made once, although the store's answer is lost.
+func TestLostAnswerOfACount(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "store.db")
+	s := silentNode(t, name)
+	a := s.Account(t.Context(), "/srv", 0, 0)
+	count(t, a, 5000, 50)
+	sound := s.db.DB
+	s.db.DB = sql.OpenDB(&lossy{s.db.Driver(), name})
+	s.db.SetMaxOpenConns(1)
+	a.Settle(-1000, -1)
+	a.flush(t.Context(), true)
+	must(t, s.db.DB.Close())
+	s.db.DB = sound
+	if !s.Down() {
+		t.Fatal("the answer is not lost")
+	}
+	a.Settle(-200, -1)
+	a.flush(t.Context(), true) // not sent
+	must(t, s.join(t.Context()))
+	a.flush(t.Context(), true)
+	if now := a.Usage(); now.Bytes != 3800 || now.Files != 48 {
+		t.Errorf("counted %+v here", now)
+	}
+	var bytes int64
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.one(`SELECT bytes FROM quotas`, nil, &bytes)
+		return err
+	}))
+	if bytes != 3800 {
+		t.Errorf("%d bytes are counted", bytes)
 	}
 }

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/usftp/usftp/server"
@@ -37,6 +39,15 @@ type Account struct {
 	leased  bool   // it has a lease
 	used    bool   // since the last flush
 	doubt   bool   // the store's total may be wrong
+	flight  flight // changed only by who asks
+}
+
+// flight is an amount on its way back to the store, which may have got it although it has not
+// answered. By the ID it knows it again.
+type flight struct {
+	amount
+	id   string // "" if there is none
+	sent bool
 }
 
 var _ server.Countable = (*Account)(nil)
@@ -110,6 +121,9 @@ func (a *Account) BeginCount(ctx context.Context) (end func(bytes, files int64) 
 	defer func() { <-a.asking }()
 	var before amount
 	var counts int64
+	if !a.land(ctx) {
+		return nil, ErrDown
+	}
 	err = a.store.do(ctx, func(t tx) error {
 		err := a.open(t)
 		a.mu.Lock()
@@ -262,7 +276,15 @@ func (a *Account) more(ctx context.Context, want amount) error {
 func (a *Account) flush(ctx context.Context, everything bool) {
 	a.asking <- struct{}{}
 	defer func() { <-a.asking }()
+	if a.land(ctx) && a.takeOff(everything) {
+		a.land(ctx)
+	}
+}
+
+// takeOff makes a flight of the amount to give back, and reports whether there is any.
+func (a *Account) takeOff(everything bool) bool {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	back := a.spare
 	if a.used && !everything {
 		keep := a.ahead(amount{1, 1})
@@ -271,26 +293,46 @@ func (a *Account) flush(ctx context.Context, everything bool) {
 	}
 	a.used = false
 	if back == (amount{}) || !a.known {
-		a.mu.Unlock()
-		return
+		return false
 	}
 	a.total, a.spare = a.total.minus(back), a.spare.minus(back)
-	a.mu.Unlock()
-	var total amount
+	a.flight = flight{amount: back, id: rand.Text()}
+	return true
+}
+
+// land tells the store of the flight, if there is one, and reports whether there is none any more.
+func (a *Account) land(ctx context.Context) bool {
+	going, total := a.flight, amount{}
+	if going.id == "" {
+		return true
+	}
 	err := a.store.do(ctx, func(t tx) error {
-		_, err := t.one(`UPDATE quotas SET bytes = bytes - $2, files = files - $3 WHERE tree = $1
-			RETURNING bytes, files`, []any{a.tree, back.bytes, back.files}, &total.bytes,
-			&total.files)
+		fresh, err := t.one(`UPDATE quotas SET bytes = bytes - $2, files = files - $3
+			WHERE tree = $1 AND NOT EXISTS (SELECT 1 FROM leases
+				WHERE leases.tree = $1 AND node = $4 AND flushed = $5)
+			RETURNING bytes, files`, []any{a.tree, going.bytes, going.files, a.store.node,
+			going.id}, &total.bytes, &total.files)
+		if err == nil && fresh {
+			_, err = t.exec(`INSERT INTO leases (tree, node, flushed) VALUES ($1, $2, $3)
+				ON CONFLICT (tree, node) DO UPDATE SET flushed = $3`, a.tree, a.store.node, going.id)
+		} else if err == nil { // only the answer was lost
+			_, err = t.one(`SELECT bytes, files FROM quotas WHERE tree = $1`, []any{a.tree},
+				&total.bytes, &total.files)
+		}
 		return err
 	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err == nil {
-		a.total = total
-		return
+	switch {
+	case err == nil:
+		a.total, a.leased, a.flight = total, true, flight{}
+	case err == ErrDown && !going.sent: // it stays here
+		a.total, a.spare, a.flight = a.total.plus(going.amount), a.spare.plus(going.amount),
+			flight{}
+	case err != ErrDown:
+		a.flight.sent = true
 	}
-	a.total, a.spare = a.total.plus(back), a.spare.plus(back)
-	a.doubt = a.doubt || err != ErrDown
+	return err == nil
 }
 
 func (q *quotas) list() (list []*Account) {
@@ -309,8 +351,9 @@ func (q *quotas) flush(ctx context.Context, everything bool) {
 	}
 }
 
-// read reads the totals, which other nodes change, too. It leaves out accounts that ask for theirs
-// at the moment, and those that want to ask wait: what they are told is newer.
+// read reads the totals, which other nodes change, too; not all that there are, since each day may
+// bring two for every user. It leaves out accounts that ask for theirs at the moment, and those
+// that want to ask wait: what they are told is newer.
 func (q *quotas) read(t tx) error {
 	var list []*Account
 	for _, a := range q.list() {
@@ -329,8 +372,18 @@ func (q *quotas) read(t tx) error {
 		}
 	}()
 	totals, tree, total := map[string]amount{}, "", amount{}
-	err := t.each(`SELECT tree, bytes, files FROM quotas`, nil,
-		[]any{&tree, &total.bytes, &total.files}, func() { totals[tree] = total })
+	var err error
+	for some := range slices.Chunk(list, rowsAtOnce) {
+		var trees []any
+		for _, a := range some {
+			trees = append(trees, a.tree)
+		}
+		if err = t.each(`SELECT tree, bytes, files FROM quotas WHERE tree IN (`+
+			places(1, len(trees))+`)`, trees, []any{&tree, &total.bytes, &total.files},
+			func() { totals[tree] = total }); err != nil {
+			break
+		}
+	}
 	for _, a := range list {
 		if total, ok := totals[a.tree]; ok {
 			a.mu.Lock()
@@ -357,7 +410,9 @@ func (q *quotas) write(t tx) error {
 
 // uncertain reports whether the store's total would be wrong if this node ended now. The caller
 // holds the lock.
-func (a *Account) uncertain() bool { return a.doubt || a.spare != (amount{}) }
+func (a *Account) uncertain() bool {
+	return a.doubt || a.flight.id != "" || a.spare != (amount{})
+}
 
 // end gives the leases back. Trees whose count may be wrong are counted again.
 func (q *quotas) end(t tx) error {

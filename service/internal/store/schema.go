@@ -143,6 +143,9 @@ var schema = [][]string{{
 	// password_set is when the password was set, or 0 if it must be changed.
 	`ALTER TABLE users ADD COLUMN password_set BIGINT NOT NULL DEFAULT 0`,
 	`UPDATE users SET password_set = @now`,
+}, {
+	// flushed is the ID of the node's last change of the count, which may not know of its success.
+	`ALTER TABLE leases ADD COLUMN flushed TEXT NOT NULL DEFAULT ''`,
 }}
 
 // migrationPatience is how long it may take to bring the tables up to date: new ones on a busy

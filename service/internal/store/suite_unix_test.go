@@ -47,6 +47,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"quotas over a restart":    testQuotasOverRestart,
 	"small quotas":             testSmallQuotas,
 	"totals in between":        testTotalsInBetween,
+	"totals of others":         testOwnTotals,
 	"bandwidth":                testBandwidth,
 	"transfers":                testTransfers,
 	"users":                    testUsers,
@@ -56,6 +57,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"dead letters":             testDeadLetters,
 	"announced changes":        testAnnounced,
 	"outbox in an outage":      testOutboxInAnOutage,
+	"counting and flushing":    testCountBesideFlush,
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
 	"objects in an outage":     testObjectsInAnOutage,
@@ -530,6 +532,32 @@ func testTotalsInBetween(t *testing.T, name string) {
 	}
 }
 
+// testOwnTotals: a node reads what it uses, and not what all users have moved on all days.
+func testOwnTotals(t *testing.T, name string) {
+	one, two := silentNode(t, name), silentNode(t, name)
+	if one.db.postgres != "" {
+		return // where a number cannot be a text, on which to stumble
+	}
+	const most = rowsAtOnce + 1
+	var mine []*Account
+	for i := range most {
+		a := one.Account(t.Context(), fmt.Sprint("/srv/", i), 0, 0)
+		count(t, two.Account(t.Context(), a.tree, 0, 0), int64(i), 1)
+		mine = append(mine, a)
+	}
+	must(t, one.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`INSERT INTO quotas (tree, bytes, files, counted)
+			VALUES ('others', 'unread', 0, 0)`)
+		return err
+	}))
+	must(t, one.do(t.Context(), one.quotas.read))
+	for i, a := range mine {
+		if now := a.Usage(); now.Bytes != int64(i) || now.Files != 1 {
+			t.Fatalf("account %d: %+v", i, now)
+		}
+	}
+}
+
 func testBandwidth(t *testing.T, name string) {
 	rates := sshd.Rates{Send: 100 << 20}
 	one, two := patient(t, name).Bandwidth("u", rates), patient(t, name).Bandwidth("u", rates)
@@ -764,6 +792,26 @@ func testTransfers(t *testing.T, name string) {
 	if kept = append(kept, "/srv/a"); !slices.Equal(found, sorted(kept)) ||
 		len(s.quotas.list()) != 3 {
 		t.Errorf("there are %q and %d accounts, want %q", found, len(s.quotas.list()), kept)
+	}
+	// What has been moved in a period that is over, and is in the store, takes no memory.
+	periods := map[string]bool{now.AddDate(0, 0, -10).Format(time.DateOnly): false,
+		now.AddDate(0, 0, -1).Format(time.DateOnly): true, now.Format("2006-01"): true}
+	for period := range periods {
+		a := s.Account(t.Context(), site.TransferTree+period+"/up/v", 1000, 0)
+		must(t, a.Reserve(t.Context(), 1, 0))
+		must(t, s.do(t.Context(), s.quotas.cleanTransfers))
+		if !slices.Contains(s.quotas.list(), a) {
+			t.Errorf("what the store does not know of %s is forgotten", period)
+		}
+		a.flush(t.Context(), true)
+	}
+	must(t, s.do(t.Context(), s.quotas.cleanTransfers))
+	for period, want := range periods {
+		if has := slices.ContainsFunc(s.quotas.list(), func(a *Account) bool {
+			return a.tree == site.TransferTree+period+"/up/v"
+		}); has != want {
+			t.Errorf("the account of %s is in memory: %t", period, has)
+		}
 	}
 	// What thousands of users have moved in a month goes some at a time.
 	old := make([][]any, removedAtOnce+10)

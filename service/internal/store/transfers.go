@@ -8,15 +8,17 @@ import (
 )
 
 // cleanTransfers removes the counts of bytes that users moved before the last month, some at a
-// time. [site.TransferTree] documents the names of the trees; the month is compared, not the name,
+// time, and from memory those of periods that are over. [site.TransferTree] documents the names of the trees; the month is compared, not the name,
 // since databases sort texts in ways of their own.
 func (q *quotas) cleanTransfers(t tx) error {
 	const at = len(site.TransferTree)
 	last := time.Now().UTC().AddDate(0, 0, -62).Format("2006-01")
+	lately := time.Now().UTC().AddDate(0, 0, -2).Format(time.DateOnly)
 	q.mu.Lock()
-	for key := range q.all {
-		if month, ok := strings.CutPrefix(key.tree, site.TransferTree); ok &&
-			month[:len(last)] <= last {
+	for key, a := range q.all {
+		name, ok := strings.CutPrefix(key.tree, site.TransferTree)
+		period, _, _ := strings.Cut(name, "/")
+		if ok && (name[:len(last)] <= last || period < lately[:len(period)] && a.idle()) {
 			delete(q.all, key)
 		}
 	}
@@ -29,4 +31,11 @@ func (q *quotas) cleanTransfers(t tx) error {
 		}
 	}
 	return nil
+}
+
+// idle reports whether nobody uses an account, and the store knows all about it.
+func (a *Account) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.used && !a.uncertain() && len(a.asking) == 0
 }
