@@ -262,7 +262,7 @@ func TestShortKeyInACertificate(t *testing.T) {
 	}
 }
 
-// TestShortHiddenKey: a key that only its passphrase reveals is not offered then if it is too short.
+// TestShortHiddenKey: a key that only its passphrase reveals is not offered if it is too short.
 func TestShortHiddenKey(t *testing.T) {
 	t.Parallel()
 	file := opensshd.Keygen(t, filepath.Join(t.TempDir(), "rsa"), "-t", "rsa", "-b", "2048", "-m",
@@ -274,7 +274,8 @@ func TestShortHiddenKey(t *testing.T) {
 	os.Remove(file + ".pub")
 	srv := newTestServer(t)
 	takesKeys(srv, key)
-	d := srv.dialer(t, &Config{Identities: []string{file}, Options: []string{"RequiredRSASize=2049"},
+	d := srv.dialer(t, &Config{Identities: []string{file},
+		Options:  []string{"RequiredRSASize=2049"},
 		Prompter: &script{answers: []string{"phrase"}}})
 	_, err = d.Dial(testContext(t))
 	refused, _ := errors.AsType[*AuthError](err)

@@ -150,7 +150,8 @@ func TestParseHost(t *testing.T) {
 
 func FuzzParseTarget(f *testing.F) {
 	for _, s := range []string{"host:path", "me@[::1]:/x", "sftp://me@h:22/~/x", "a/b:c", "C:x",
-		"sftp://%2d@h/", "scp://h:22/~u/x", "scp://h:22//~/x", "scp://h:22/~/~", "[:]:", "sftp://ftp://x", "sftp://a%3Ab@h/x", "a:/:b"} {
+		"sftp://%2d@h/", "scp://h:22/~u/x", "scp://h:22//~/x", "scp://h:22/~/~", "[:]:",
+		"sftp://ftp://x", "sftp://a%3Ab@h/x", "a:/:b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

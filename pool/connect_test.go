@@ -172,7 +172,8 @@ func TestChannelsThatNeedAPerson(t *testing.T) {
 	ssh := "sh -c 'exec " + opensshd.Find(t, "sftp-server") + "'"
 	for batch, want := range map[string]bool{"yes": true, "no": false} {
 		login, err := pool.Connect(t.Context(), dial.Target{Host: "any"}, pool.ConnectConfig{
-			Helper: true, Streams: 3, Dial: &dial.Config{SSH: ssh, Options: []string{"BatchMode=" + batch},
+			Helper: true, Streams: 3, Dial: &dial.Config{SSH: ssh,
+				Options: []string{"BatchMode=" + batch},
 				Prompter: dial.PrompterFunc(func(context.Context, dial.Prompt) (string, error) {
 					return "", errors.New("nobody is here")
 				})}})

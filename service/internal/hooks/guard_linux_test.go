@@ -5,14 +5,16 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/wire"
 )
+
+// actAs makes this thread use files as another user.
+func actAs(user int) { syscall.RawSyscall(syscall.SYS_SETFSUID, uintptr(user), 0, 0) }
 
 // TestGuardEmptiesNothing: a file that could only be changed where it is is not emptied before the
 // client is told that it must not be changed.
@@ -43,14 +45,14 @@ func TestGuardEmptiesNothing(t *testing.T) {
 	if os.Geteuid() == 0 { // who may make files everywhere
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		unix.SetfsuidRetUid(65534)
+		actAs(65534)
 	}
 	f, err := guarded.(server.Opener).Open(t.Context(), "/f",
 		wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate, wire.Attrs{})
 	if err != errInPlace {
 		t.Errorf("opened %v, %v", f, err)
 	}
-	unix.SetfsuidRetUid(os.Geteuid())
+	actAs(os.Geteuid())
 	if got, err := os.ReadFile(name); string(got) != "text" {
 		t.Errorf("the file holds %q, %v", got, err)
 	}
