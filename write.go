@@ -19,16 +19,33 @@ import (
 
 // Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by the
 // number of bytes the server has acknowledged. It waits for the server, so a loop of Writes takes a
-// round trip for each. See [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not wait.
+// round trip for each; with O_APPEND the first takes another one on servers that may ignore it. See
+// [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not wait.
 func (f *File) Write(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	if most := f.session().options.writeBehind; most > 0 {
 		return f.writeBehind(p, most)
 	}
+	f.toEnd()
 	n, err := f.writeAt(p, f.offset)
 	f.offset += int64(n)
+	f.appended = f.offset
 	return n, err
+}
+
+// toEnd moves the offset of a file opened with O_APPEND to the file's end. OpenSSH's server and ours
+// ignore the offset then, but others, such as pkg/sftp's, ignore O_APPEND and would write at the
+// offset. The caller holds the turn.
+func (f *File) toEnd() {
+	open, err := f.opening("write")
+	if err != nil || open.flags&wire.OpenAppend == 0 || f.appended > 0 && f.offset == f.appended ||
+		open.client.inOrder || isOurs(open.client.options.serverVersion) {
+		return
+	}
+	if stat, err := run(f.ctx, f.statOperation()); err == nil && stat.HasSize() {
+		f.offset = int64(stat.Size)
+	}
 }
 
 // WriteAt writes p at an offset, with as many requests at once as it needs, and returns how many
@@ -95,9 +112,11 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	if _, err := f.opened("write"); err != nil {
 		return 0, err
 	}
+	f.toEnd()
 	f.progress.Store(0)
 	n, err := f.upload("write", f.offset, r, &f.progress)
 	f.offset += n
+	f.appended = f.offset
 	return n, ownError(err)
 }
 

@@ -71,6 +71,7 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return 0, f.wrap("write", err)
 	}
+	f.toEnd()
 	if endOf(f.offset, len(p))-f.offset < int64(len(p)) {
 		return 0, f.wrap("write", errTooLong)
 	}
@@ -84,6 +85,7 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	if b.failed() != nil {
 		f.offset = b.u.ranges.Mark()
 	}
+	f.appended = f.offset
 	return n, f.wrap("write", err)
 }
 

@@ -1,0 +1,62 @@
+package usftp_test
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestAppendSaysWhere: some servers, such as pkg/sftp's, ignore O_APPEND and write at the offset
+// that they are told. So it is the file's end, however the offset was moved, and asking for that
+// takes a round trip only where something has moved it.
+func TestAppendSaysWhere(t *testing.T) {
+	const old, text = "contents", "more"
+	for name, test := range map[string]struct {
+		options []usftp.ClientOption
+		write   func(f *usftp.File) error
+	}{
+		"Write": {nil, func(f *usftp.File) error { _, err := f.Write([]byte(text)); return err }},
+		"WithWriteBehind": {[]usftp.ClientOption{usftp.WithWriteBehind(1 << 20)},
+			func(f *usftp.File) error { _, err := f.Write([]byte(text)); return err }},
+		"Writer": {nil, func(f *usftp.File) error {
+			w := f.Writer()
+			if _, err := w.Write([]byte(text[:1])); err != nil {
+				return err
+			}
+			_, err := w.Write([]byte(text[1:]))
+			return err
+		}},
+		"ReadFrom": {nil, func(f *usftp.File) error {
+			_, err := f.ReadFrom(strings.NewReader(text))
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, 0, test.options...)
+			r.server.Files.WriteFile("/f", []byte(old))
+			f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR|os.O_APPEND, 0))
+			p := make([]byte, 3)
+			must[int](t)(f.Read(p))
+			ok(t, test.write(f))
+			ok(t, test.write(f))
+			must[int64](t)(f.Seek(1, io.SeekStart))
+			ok(t, test.write(f))
+			ok(t, f.Close())
+			if got := string(must[[]byte](t)(r.server.Files.ReadFile("/f"))); got != old+text+text+text {
+				t.Errorf("the file has %q", got)
+			}
+			end := uint64(len(old))
+			for _, w := range r.server.Requests(wire.TypeWrite) {
+				if w.Offset != end {
+					t.Errorf("written at %d, want %d", w.Offset, end)
+				}
+				end += uint64(w.Length)
+			}
+		})
+	}
+}
