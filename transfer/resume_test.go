@@ -375,8 +375,8 @@ func TestStartOver(t *testing.T) {
 	}
 }
 
-// TestResumedFileIsForItsReaders: what an earlier run wrote for the file's owner alone, since it was
-// to get an old file's permissions or its source's, does not stay so where this run sets none.
+// TestResumedFileIsForItsReaders: what an earlier run wrote for its owner alone, since it was to get
+// the permissions of an old file or of its source, does not stay so where this run sets none.
 func TestResumedFileIsForItsReaders(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		for name, preserve := range map[string]bool{"replaced": false, "preserved": true} {
