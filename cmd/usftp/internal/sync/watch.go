@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +59,8 @@ type watcher struct {
 	within transfer.SyncWithin // the changes
 	// a directory was moved, so one found meanwhile may have no watch
 	moved bool
+	// directories that were to be watched since this was last checked
+	fresh []string
 	// unreadable directories, which are watched as soon as they become readable
 	unreadable map[string]bool
 
@@ -108,12 +111,31 @@ func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
 // directories moved in the meantime are still watched under their old names.
 func (w *watcher) startOver() error {
 	w.forget()
-	w.moved = false
+	w.moved, w.fresh = false, nil
 	w.everything(debounce)
 	for _, name := range w.system.WatchList() {
 		w.system.Remove(name)
 	}
 	return w.add(w.root)
+}
+
+// isUnwatched reports whether a directory that was to be watched is not. If it had been moved, and
+// its move was not reported yet, it was only watched under its old name, and is no longer: package
+// fsnotify ends that watch by itself when it learns of the move.
+func (w *watcher) isUnwatched() bool {
+	if len(w.fresh) == 0 {
+		return false
+	}
+	watched := make(map[string]bool)
+	for _, name := range w.system.WatchList() {
+		watched[name] = true
+	}
+	fresh := w.fresh
+	w.fresh = nil
+	return slices.ContainsFunc(fresh, func(name string) bool {
+		info, err := os.Lstat(name)
+		return !watched[name] && err == nil && info.IsDir()
+	})
 }
 
 // watchMoved watches directories that have lost their watch by a move. A directory in a moved one
@@ -148,7 +170,9 @@ func (w *watcher) add(dir string) error {
 			return nil
 		}
 		if err == nil {
-			err = w.system.Add(name)
+			if err = w.system.Add(name); err == nil {
+				w.fresh = append(w.fresh, name)
+			}
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -257,7 +281,7 @@ func (w *watcher) wait(ctx context.Context) (within *transfer.SyncWithin, err er
 	if err := w.collect(ctx); err != nil {
 		return nil, err
 	}
-	if w.moved {
+	if w.isUnwatched() || w.moved {
 		if err := w.watchMoved(); err != nil {
 			return nil, err
 		}

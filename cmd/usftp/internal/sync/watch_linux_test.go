@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/transfer"
 )
@@ -111,6 +113,52 @@ func TestWatchMoveIntoNew(t *testing.T) {
 	err := watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
 	if !errors.Is(err, context.Canceled) || !slices.Contains(seen, "new/old/a/b") {
 		t.Errorf("%d rounds, then changes were seen in %q: %v", round, seen, err)
+	}
+}
+
+// A directory is moved into a new one before that is watched, and found there before its move is
+// reported: it is watched under its new name all the same.
+func TestWatchFoundBeforeMoveIsReported(t *testing.T) {
+	root := t.TempDir()
+	old, made := filepath.Join(root, "old"), filepath.Join(root, "new")
+	moved := filepath.Join(made, "old")
+	if err := os.Mkdir(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	system, err := fsnotify.NewWatcher() // which learns nothing more until an event is received
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer system.Close()
+	w, err := newWatcher(root, system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.all = false
+	if err := errors.Join(os.Mkdir(made, 0o755), os.Rename(old, moved)); err != nil {
+		t.Fatal(err)
+	}
+	var events []fsnotify.Event // new is made, old is renamed, which its parent and itself report
+	for range 3 {
+		e := <-system.Events
+		if events = append(events, e); len(events) == 1 {
+			if err := w.take(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, e := range events[1:] {
+		if err := w.take(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within, err := w.wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(system.WatchList(), moved) || !slices.Contains(within.Trees, "new/old") {
+		t.Errorf("after %v only %q are watched, and %+v is to be synced", events, system.WatchList(),
+			within)
 	}
 }
 
