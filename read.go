@@ -362,12 +362,11 @@ func (d *download) deliver() error {
 		}
 		size := len(call.Body)
 		took, err := d.sink(call.Body)
-		took = min(max(took, 0), size)
-		d.given += int64(took)
-		d.report(d.given - d.from)
-		if err == nil && took < size {
+		if err == nil && took != size {
 			err = io.ErrShortWrite
 		}
+		d.given += int64(min(max(took, 0), size))
+		d.report(d.given - d.from)
 		if err != nil {
 			return &sinkError{err}
 		}

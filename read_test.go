@@ -56,6 +56,25 @@ func (w *fullWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
+// TestWriteToOfAnOddCount: a writer that says that it took more than there was has failed.
+func TestWriteToOfAnOddCount(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/f", []byte("text"))
+	for _, says := range []int{-1, 5, 1 << 30} {
+		f := must[*usftp.File](t)(r.Open("/f"))
+		n, err := f.WriteTo(countWriter(says))
+		if err != io.ErrShortWrite || n < 0 || n > 4 {
+			t.Errorf("a Write of 4 bytes said %d, and WriteTo %d, %v", says, n, err)
+		}
+		ok(t, f.Close())
+	}
+}
+
+// countWriter says that it took so many bytes, whatever it gets.
+type countWriter int
+
+func (n countWriter) Write([]byte) (int, error) { return int(n), nil }
+
 // TestWriteToAFullWriter: what a writer has taken of a Write that fails counts, so that whoever goes
 // on at the offset gets nothing twice.
 func TestWriteToAFullWriter(t *testing.T) {
