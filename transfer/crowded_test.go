@@ -20,7 +20,6 @@ import (
 // files arrive. What it refuses for another reason fails as ever, and leaves the others their
 // handles.
 func TestFewHandlesThatNobodyAnnounced(t *testing.T) {
-	t.Parallel()
 	const files = 200
 	limits := sftptest.OpenSSHLimits()
 	limits.MaxOpenHandles = 20
@@ -70,7 +69,6 @@ func TestFewHandlesThatNobodyAnnounced(t *testing.T) {
 // The same holds for directories, of a source and of a sync's target. A file may be refused while
 // nothing but directories is open.
 func TestFewHandlesForDirectories(t *testing.T) {
-	t.Parallel()
 	for _, most := range []uint64{5, 8} {
 		for name, open := range map[string]func(*testing.T, sftptest.Script,
 			sftptest.LinkConfig) *bench{"in order": newTreeBench, "step by step": newBench} {
@@ -99,7 +97,6 @@ func TestFewHandlesForDirectories(t *testing.T) {
 
 // Before a source is removed whose copy replaced a file, one more is made beside that.
 func TestFewHandlesForRemovedSources(t *testing.T) {
-	t.Parallel()
 	const files = 100
 	limits := sftptest.OpenSSHLimits()
 	limits.MaxOpenHandles = 20

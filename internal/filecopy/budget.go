@@ -193,11 +193,12 @@ type crowd struct {
 
 const (
 	// mostCrowded is how often an OPEN is repeated: other files may be refused later than this one.
-	// mostDenied is the limit while waiting has not helped, fewDenied the number of files that try it,
-	// and fewestOthers the number of others that must be open.
-	mostCrowded, mostDenied, fewDenied, fewestOthers = 10, 3, 16, 4
+	// mostLimited is the limit where waiting has helped before: the others may be slow. mostDenied is
+	// the limit while it has not, fewDenied the number of files that try it, and fewestOthers the
+	// number of others that must be open.
+	mostCrowded, mostLimited, mostDenied, fewDenied, fewestOthers = 10, 40, 3, 16, 4
 
-	waitedInVain = mostCrowded + 1
+	waitedInVain = mostLimited + 1
 
 	// crowdedPause is how long a file waits if no other will wake it, and at most after one did.
 	crowdedPause = 50 * time.Millisecond
@@ -279,12 +280,13 @@ func (s *slot) closed() {
 func (s *slot) crowded(err error) bool {
 	path, ok := errors.AsType[*fs.PathError](err)
 	status, isStatus := errors.AsType[*usftp.StatusError](err)
-	if !ok || path.Op != "open" || !isStatus || !s.held || endpoint.NoRoom(err) ||
-		s.tries >= mostCrowded {
+	if !ok || path.Op != "open" || !isStatus || !s.held || endpoint.NoRoom(err) {
 		return false
 	}
 	k, says := s.budget.crowd(endpoint.IsOfSource(err)), strings.ToLower(status.Message)
 	switch {
+	case s.tries >= mostLimited, s.tries >= mostCrowded && !k.limited.Load():
+		return false
 	case strings.Contains(says, "too many"), strings.Contains(says, "concurrent"),
 		errors.Is(status, usftp.ErrSSHFxFailure) && !endpoint.NameRefused(status):
 		return true
