@@ -236,6 +236,11 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 				f.shown(), target.Typed, first.shown()))
 			continue
 		}
+		if several && c.options.RemoveSource && c.isLink(target, f.base()) {
+			c.Fail(fmt.Errorf("cannot move %s to %s along with other sources: that is a link, and if another were copied to where it leads, one would be lost",
+				f.shown(), connect.Below(target.Typed, f.base())))
+			continue
+		}
 		if c.copyFile(f, target, several) || moves { // part of a tree may have been moved
 			taken.Add(f.base(), f)
 		}
@@ -301,6 +306,21 @@ func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) 
 		}
 	}
 	return taken.Spelled(f.base(), host.Client, target.Path())
+}
+
+// isLink reports whether a name in the target directory is a symbolic link.
+func (c *Copier) isLink(target connect.Place, name string) bool {
+	name = connect.Below(target.Path(), name)
+	if !target.Remote {
+		info, err := os.Lstat(name)
+		return err == nil && info.Mode()&fs.ModeSymlink != 0
+	}
+	host, err := c.Task.Host(target)
+	if err != nil {
+		return false // copying the file reports it
+	}
+	info, err := private.OfClient(host.Client.WithContext(c.Ctx)).Look(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 // mayFollow reports whether f may be copied after first, which has the same name. That would
