@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -170,11 +172,16 @@ func (c privateClient) ReplaceByLink(text, name, temporary, aside string) error 
 	case there.IsDir():
 		return &os.LinkError{Op: "symlink", Old: text, New: name, Err: syscall.EISDIR}
 	}
-	if err := c.Rename(name, aside); err != nil {
+	err = c.Rename(name, aside)
+	if err == nil {
+		err = c.Symlink(text, name)
+	} else if c.ctx.Err() == nil {
 		return err
 	}
-	if err := c.Symlink(text, name); err != nil {
-		if back := c.Rename(aside, name); back != nil {
+	if err != nil {
+		late, done := c.late()
+		defer done()
+		if back := late.Rename(aside, name); back != nil && !errors.Is(back, fs.ErrNotExist) {
 			err = fmt.Errorf("%w; what it should have replaced is now called %s", err, aside)
 		}
 		return err
@@ -187,25 +194,41 @@ func (c privateClient) ReplaceByLink(text, name, temporary, aside string) error 
 }
 
 // overLink removes a link and calls replace to reuse its name. If that fails it makes the link
-// again.
+// again, even if the caller's context has ended meanwhile.
 func (c privateClient) overLink(name string, replace func() error) error {
 	text, err := c.linkText(name)
-	if err == nil {
-		err = c.do(c.removeFile(name))
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return replace()
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
-	if err = replace(); err == nil {
+	err = c.do(c.removeFile(name))
+	switch {
+	case err == nil:
+		err = replace()
+	case errors.Is(err, fs.ErrNotExist):
+		return replace()
+	case c.ctx.Err() == nil:
+		return err
+	}
+	if err == nil {
 		return nil
 	}
-	if back := c.Symlink(text, name); back != nil && !errors.Is(back, fs.ErrExist) {
-		err = fmt.Errorf("%w; %s was a link to %s, which is removed", err, name, text)
+	late, done := c.late()
+	defer done()
+	if late.Symlink(text, name) != nil {
+		if _, linkErr := late.ReadLink(name); linkErr != nil { // not restored, nor still there
+			err = fmt.Errorf("%w; %s was a link to %s, which is removed", err, name, text)
+		}
 	}
 	return err
+}
+
+// late returns a client that undoes half of a step, even if the caller's context has ended.
+func (c privateClient) late() (*Client, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), 5*time.Second)
+	return c.WithContext(ctx), cancel
 }
 
 // LinksTo implements private.Client.

@@ -1,6 +1,7 @@
 package usftp_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -231,6 +232,43 @@ func TestReplacingALinkIsRefused(t *testing.T) {
 			}
 			if got := linkState(t, r.server.Files); !maps.Equal(got, before) {
 				t.Errorf("%s: %v", server, got)
+			}
+		}
+	}
+}
+
+// What a link or a file replaces comes back if the caller gives up half way, whether or not the
+// last request was answered.
+func TestReplacingIsCancelled(t *testing.T) {
+	over := func(c *usftp.Client) error {
+		return private.OfClient(c).Move("/d/file", "/d/to precious", true)
+	}
+	byLink := func(c *usftp.Client) error {
+		return private.OfClient(c).ReplaceByLink("../x y", "/d/file", "/d/t", "/d/a")
+	}
+	refused, dropped := sftptest.Refuse(wire.Failure, "no"), sftptest.Drop()
+	for server, script := range linkServers() {
+		for _, test := range []struct {
+			step   wire.Type
+			answer sftptest.Action
+			do     func(*usftp.Client) error
+		}{
+			{wire.TypeRemove, dropped, over}, {wire.TypeRename, refused, over},
+			{wire.TypeRename, dropped, byLink}, {wire.TypeSymlink, refused, byLink},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			r := newRig(t, script, 0)
+			linkScene(r.server.Files)
+			before := linkState(t, r.server.Files)
+			giveUp := sftptest.Call("cancel", func(sftptest.Request) { cancel() })
+			r.server.AddFaults(sftptest.Fault{On: test.step, Times: 1, Do: giveUp},
+				sftptest.Fault{On: test.step, Times: 1, Do: test.answer})
+			err := test.do(r.WithContext(ctx))
+			if err == nil {
+				t.Errorf("%s, %v: it worked", server, test.step)
+			}
+			if got := linkState(t, r.server.Files); !maps.Equal(got, before) {
+				t.Errorf("%s, %v: %v after %v", server, test.step, got, err)
 			}
 		}
 	}
