@@ -390,8 +390,15 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 	if f.Flush {
 		steps = append(steps, func() func() error { return waits(ctx, w.Async().Sync()) })
 	}
+	atOnce := private.OfClient(w.Client()).WorksInOrder()
+	if f.Shows && (f.Truncate || f.Flush) {
+		if err := runSteps(steps, atOnce); err != nil {
+			return done, err
+		}
+		steps = nil
+	}
 	steps = append(steps, func() func() error { return waits(ctx, w.Async().Close()) })
-	err = runSteps(steps, private.OfClient(w.Client()).WorksInOrder())
+	err = runSteps(steps, atOnce)
 	if err == nil && later {
 		return w.SetByPath(f, refusal), nil
 	}

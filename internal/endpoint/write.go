@@ -61,6 +61,7 @@ type Finish struct {
 	Set      usftp.NewAttrs
 	Own      bool // it was made to be written
 	Flush    bool
+	Shows    bool // closing gives the file its name, which must not be if Truncate or Flush fail
 }
 
 // Finished is the result of finishing a file.

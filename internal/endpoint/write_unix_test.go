@@ -123,6 +123,25 @@ func TestNotTruncated(t *testing.T) {
 	}
 }
 
+// A file that CLOSE shows is not closed if it could not be cut or flushed.
+func TestNotShown(t *testing.T) {
+	for name, fault := range map[string]sftptest.Fault{
+		"not cut": {On: wire.TypeFsetstat, Times: 1, Do: sftptest.Refuse(wire.Failure, "no")},
+		"not flushed": {On: wire.TypeExtended, Extension: wire.ExtFsync,
+			Do: sftptest.Refuse(wire.Failure, "no")},
+	} {
+		for order, version := range map[string]string{"in order": openSSH, "step by step": ""} {
+			w := newWriting(t, sftptest.Script{Faults: []sftptest.Fault{fault}}, version)
+			f := finish()
+			f.Shows = true
+			_, err := w.Finish(t.Context(), f)
+			if closed := w.server.Requests(wire.TypeClose); err == nil || len(closed) > 0 {
+				t.Errorf("%s, %s: %v, %v", name, order, err, closed)
+			}
+		}
+	}
+}
+
 // Where FSETSTAT is not known attributes are set by path, and FSETSTAT is not asked for again.
 func TestSetByPath(t *testing.T) {
 	script := sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeFsetstat,

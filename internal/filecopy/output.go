@@ -265,6 +265,7 @@ var errPrivate = errors.New("the host does not change the permissions of a file"
 // finish finishes the file and closes it.
 func (o finisher) finish(source *endpoint.Info) (err error) {
 	f := endpoint.Finish{Truncate: o.c.Result.Bytes < o.over, Size: o.c.Result.Bytes, Own: o.own(),
+		Shows: o.hidden,
 		Flush: o.c.Options.Sync || o.c.Options.Verify && o.c.to != nil && o.c.to.prover().syncs(o.c)}
 	if f.Set, err = o.attrs(source); err != nil {
 		return err
