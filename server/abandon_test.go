@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/usftp/usftp/server"
@@ -18,8 +19,9 @@ import (
 // endings is a tree in memory that records how files opened for writing ended.
 type endings struct {
 	*memfs.FS
-	mu   sync.Mutex
-	seen []string
+	syncs error // what fsync answers
+	mu    sync.Mutex
+	seen  []string
 }
 
 func (e *endings) Open(ctx context.Context, name string, flags uint32,
@@ -44,6 +46,7 @@ func (f *endingFile) end(how string) error {
 	return f.memFile.Close()
 }
 
+func (f *endingFile) Sync() error    { return f.e.syncs }
 func (f *endingFile) Close() error   { return f.end("close") }
 func (f *endingFile) Abandon() error { return f.end("abandon") }
 
@@ -218,6 +221,23 @@ func TestAbandonedFiles(t *testing.T) {
 				t.Errorf("an abandoned file is logged as closed: %v", book.lines)
 			}
 		})
+	}
+}
+
+// TestFailedSync: a file that cannot be flushed is not uploaded, one that need not be is.
+func TestFailedSync(t *testing.T) {
+	for ending, err := range map[string]error{"abandon /f": syscall.EIO, "close /f": syscall.EINVAL} {
+		backend := &endings{FS: memfs.New(0), syncs: err}
+		c := start(t, backend, nil)
+		h := c.open("/f", create)
+		c.ok(wire.Write{Handle: h, Data: []byte("text")})
+		if c.status(wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h}) == wire.OK {
+			t.Error("it was flushed")
+		}
+		c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
+		if c.over(); !slices.Equal(backend.seen, []string{ending}) {
+			t.Errorf("the backend saw %q, want %q", backend.seen, ending)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/usftp/usftp/server/internal/whole"
@@ -475,7 +476,11 @@ func (s *session) fsync(h *handle) error {
 	if !ok {
 		return errUnsupported
 	}
-	return syncer.Sync()
+	err := syncer.Sync()
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EINVAL) {
+		h.failWrites(err) // what was written is not stored; a pipe, which has EINVAL, stores nothing
+	}
+	return err
 }
 
 // expandPath resolves a path that may begin with "~" or "~user" (OpenSSH PROTOCOL, section 4.9).
