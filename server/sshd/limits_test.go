@@ -270,6 +270,37 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	})
 }
 
+// TestSlowFileOfSCPIsWaitedFor: what scp waits for at the server's storage does not make its
+// connection idle; waiting for the client does.
+func TestSlowFileOfSCPIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := onlyPassword(&Access{FS: slowFS{memfs.New(0), time.Hour}})
+		config.IdleTimeout = time.Minute
+		client := mustConnect(t, newServer(t, config))
+		session, err := client.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		session.Stdin = strings.NewReader("C0644 1 f\nx\x00")
+		if err := session.Run("scp -t /f"); err != nil {
+			t.Errorf("a file that took an hour: %v", err)
+		}
+		if session, err = client.NewSession(); err != nil {
+			t.Fatal(err)
+		}
+		silent, stdin := io.Pipe()
+		defer stdin.Close()
+		session.Stdin = silent
+		began := time.Now()
+		if err := session.Run("scp -t /f"); err == nil {
+			t.Error("a silent client has sent a file")
+		}
+		if took := time.Since(began); took < time.Hour || took > time.Hour+3*time.Minute {
+			t.Errorf("a silent client stayed for %v", took)
+		}
+	})
+}
+
 func TestBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rates := Rates{Send: 50 << 10, Receive: 100 << 10}
