@@ -30,7 +30,7 @@ func (s *service) checkCode(conn ssh.ConnMetadata, code string) error {
 	err := s.store.UseCode(ctx, name, totp.Hash(name, code), func(secret string) (int64, bool) {
 		return totp.Match(secret, code, time.Now())
 	})
-	if errors.Is(err, store.ErrDown) {
+	if errors.Is(err, store.ErrDown) || errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", sshd.ErrUndecided, err)
 	}
 	return err
