@@ -3,6 +3,7 @@ package sshd
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,37 @@ func TestBusyChecksBanNobody(t *testing.T) {
 		}
 		passwords.memory.Release(passwordMemory)
 		client, err := connect(s, ssh.Password("secret"))
+		if err != nil {
+			t.Fatalf("the user is shut out: %v", err)
+		}
+		client.Close()
+	})
+}
+
+// TestUnchangedPasswordsBanNobody: a right password that had to be changed, and could not be, is not
+// a wrong one.
+func TestUnchangedPasswordsBanNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := true
+		s := newServer(t, Config{Password: func(ssh.ConnMetadata, string) (*Access, error) {
+			return &Access{FS: memfs.New(0), Renew: func(string) error {
+				if down {
+					return fmt.Errorf("%w: the store does not answer", ErrUndecided)
+				}
+				return nil
+			}}, nil
+		}})
+		answer := ssh.KeyboardInteractive(func(_, _ string, asked []string,
+			_ []bool) ([]string, error) {
+			return slices.Repeat([]string{"secret"}, len(asked)), nil
+		})
+		for range 2 * usual.UserFailures {
+			if _, err := connect(s, answer); err == nil {
+				t.Fatal("a login without a change that was needed")
+			}
+		}
+		down = false
+		client, err := connect(s, answer)
 		if err != nil {
 			t.Fatalf("the user is shut out: %v", err)
 		}

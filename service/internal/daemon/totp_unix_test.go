@@ -170,9 +170,9 @@ user_failures = 1`)
 	}
 }
 
-// TestCodeWhileTheStoreIsBusy: a code that the store could not look at in time does not count as a
-// wrong one.
-func TestCodeWhileTheStoreIsBusy(t *testing.T) {
+// TestLoginsWhileTheStoreIsBusy: a code that the store could not look at in time, or a password that
+// it could not change, does not count as a wrong one.
+func TestLoginsWhileTheStoreIsBusy(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "store.db")
 	one, err := store.Open(t.Context(), name, slog.New(slog.DiscardHandler))
@@ -190,9 +190,13 @@ func TestCodeWhileTheStoreIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Rollback()
-	s := &service{store: one}
+	s := &service{store: one, hashing: make(chan struct{}, 1)}
 	if err := s.checkCode(loginOf("bob"), "123456"); !errors.Is(err, sshd.ErrUndecided) {
-		t.Errorf("while the store is busy: %v", err)
+		t.Errorf("a code while the store is busy: %v", err)
+	}
+	change := s.renewal(store.User{Name: "bob"}, passwordRules{})("the old password")
+	if err := change("a new password"); !errors.Is(err, sshd.ErrUndecided) {
+		t.Errorf("a new password while the store is busy: %v", err)
 	}
 }
 
