@@ -423,6 +423,17 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestRefusedLogins: users who may not log in, or whose files cannot be served, are among the
+// failures, with the reason.
+func TestRefusedLogins(t *testing.T) {
+	tracker := NewTracker()
+	tracker.Event(server.Event{Kind: server.LoginRefused, User: "ann", Err: sshd.ErrNotAdmitted})
+	if all := tracker.Failures(); len(all) != 1 || all[0].User != "ann" ||
+		all[0].Error != sshd.ErrNotAdmitted.Error() {
+		t.Errorf("failures: %+v", all)
+	}
+}
+
 // TestHistory: graphs show the last hours, with their peaks, and nothing older.
 func TestHistory(t *testing.T) {
 	var h history
