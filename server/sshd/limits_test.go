@@ -301,6 +301,28 @@ func TestSlowFileOfSCPIsWaitedFor(t *testing.T) {
 	})
 }
 
+// TestLittleBandwidthIsNotIdle: a transfer whose bandwidth is limited goes on although less than the
+// client's window moves in the time that makes a connection idle.
+func TestLittleBandwidthIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := onlyPassword(&Access{FS: memfs.New(0), Bandwidth: NewRateLimit(EachWay(1 << 10))})
+		config.IdleTimeout = 10 * time.Second
+		client := mustConnect(t, newServer(t, config))
+		for _, one := range [][2]string{
+			{"scp -t /f", "C0644 4000000 f\n" + strings.Repeat("x", 4_000_000) + "\x00"},
+			{"scp -f /f", strings.Repeat("\x00", 10)}} {
+			session, err := client.NewSession()
+			if err != nil {
+				t.Fatal(err)
+			}
+			session.Stdin = strings.NewReader(one[1])
+			if err := session.Run(one[0]); err != nil {
+				t.Errorf("%s: %v", one[0], err)
+			}
+		}
+	})
+}
+
 func TestBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rates := Rates{Send: 50 << 10, Receive: 100 << 10}

@@ -53,7 +53,7 @@ func (l *login) session(connected context.Context, offered *transport.NewChannel
 		accepted.RefuseRequests()
 		channel := ssh.Channel(accepted)
 		if l.access.Bandwidth != nil {
-			channel = &throttled{Channel: channel, connected: connected, b: l.access.Bandwidth}
+			channel = &throttled{channel, connected, l.access.Bandwidth, &l.conn.activity}
 		}
 		run(connected, channel)
 		return
