@@ -128,6 +128,17 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
 	by := secure.Permissions().ExtraData[provedKey{}].(proof)
+	// Before open, which may take long, and does not see that the client goes.
+	usage := s.users.enter(secure.User(), l.access.mostConnections())
+	if usage == nil {
+		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
+		secure.Disconnect(tooManyConnections, errConnections.Error())
+		return
+	}
+	defer s.users.leave(secure.User())
+	if l.sessions = l.access.Sessions; l.sessions == nil {
+		l.sessions = usage.sessions
+	}
 	// Before open asks whether the user may log in: EndLogins then finds whoever may no longer.
 	s.loggedIn(conn, Login{User: secure.User(), Remote: raw.RemoteAddr().String(),
 		Client: l.client, Method: by.method, Key: by.key, Since: time.Now()})
@@ -139,16 +150,6 @@ func (s *Server) ServeConn(raw net.Conn) {
 		}
 		secure.Disconnect(byApplication, said.Error())
 		return
-	}
-	usage := s.users.enter(secure.User(), l.access.mostConnections())
-	if usage == nil {
-		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
-		secure.Disconnect(tooManyConnections, errConnections.Error())
-		return
-	}
-	defer s.users.leave(secure.User())
-	if l.sessions = l.access.Sessions; l.sessions == nil {
-		l.sessions = usage.sessions
 	}
 	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client, Method: by.method, Key: by.key})
 	stop := conn.watchIdle(state.IdleTimeout, &l.Reporter)

@@ -9,12 +9,14 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -208,6 +210,33 @@ func TestSessionWithoutAProgramEnds(t *testing.T) {
 		idle.Write(wire.PathRequest{Type: wire.TypeRealpath, Path: "/"}.Append(nil, 1))
 		if _, err := receive(idle); err != nil {
 			t.Errorf("the session with a program: %v", err)
+		}
+	})
+}
+
+// TestHangingStorageHoldsFewConnections: while a user's files cannot be opened, clients that come and
+// go hold no more connections than the user may have.
+func TestHangingStorageHoldsFewConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var opening atomic.Int64
+		answers := make(chan struct{})
+		s := newServer(t, onlyPassword(&Access{Open: func() (server.FS, server.Policy, error) {
+			opening.Add(1)
+			<-answers
+			return memfs.New(0), server.Policy{}, nil
+		}}))
+		for range userMost + 10 {
+			client := mustConnect(t, s)
+			synctest.Wait() // until it is logged in
+			client.Close()
+		}
+		if n := opening.Load(); n != userMost {
+			t.Errorf("%d connections wait for the storage", n)
+		}
+		close(answers)
+		synctest.Wait()
+		if _, err := sftp(mustConnect(t, s)); err != nil {
+			t.Errorf("once the storage answers: %v", err)
 		}
 	})
 }
