@@ -1,7 +1,10 @@
 package sshd
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -109,6 +112,31 @@ func TestBusyChecksBanNobody(t *testing.T) {
 			t.Fatalf("the user is shut out: %v", err)
 		}
 		client.Close()
+	})
+}
+
+// checked is a load balancer's check.
+type checked struct{ address }
+
+func (checked) HealthCheck() bool { return true }
+
+// TestChecksAreNotBanned: a load balancer that greets the server every second does so forever.
+func TestChecksAreNotBanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := onlyPassword(&Access{FS: memfs.New(0)})
+		config.BanRules.AddressFailures = 2
+		s := newServer(t, config)
+		for i := range 600 {
+			ours, theirs := net.Pipe()
+			go s.ServeConn(checked{address{theirs}})
+			go io.WriteString(ours, "SSH-2.0-check\r\n")
+			line, err := bufio.NewReader(ours).ReadString('\n')
+			if synctest.Wait(); err != nil || line != serverVersion+"\r\n" {
+				t.Fatalf("check %d is answered with %q, %v", i, line, err)
+			}
+			ours.Close()
+			time.Sleep(time.Second)
+		}
 	})
 }
 

@@ -47,6 +47,12 @@ func (c *connection) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// isCheck reports whether the connection is a load balancer's check of this server.
+func (c *connection) isCheck() bool {
+	checker, ok := c.Conn.(interface{ HealthCheck() bool })
+	return ok && checker.HealthCheck()
+}
+
 // watchIdle closes the connection when nothing has moved for timeout and no request is running. A
 // client that has stopped reading may get twice that time.
 func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) (stop func()) {
@@ -106,9 +112,8 @@ func (s *Server) ServeConn(raw net.Conn) {
 	tried := attempts{reports: s.strangers(&state.Config, raw.RemoteAddr())}
 	secure, err := s.login(state, conn, &tried)
 	if err != nil {
-		checker, ok := raw.(interface{ HealthCheck() bool })
 		failed := server.Event{Kind: server.LoginFailed, User: tried.user,
-			Tried: tried.methods, Check: ok && checker.HealthCheck(), Err: err}
+			Tried: tried.methods, Check: conn.isCheck(), Err: err}
 		if tried.refused != nil {
 			failed.Kind, failed.Err = server.LoginRefused, tried.refused
 		}
