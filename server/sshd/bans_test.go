@@ -140,8 +140,8 @@ func TestChecksAreNotBanned(t *testing.T) {
 	})
 }
 
-// TestUnchangedPasswordsBanNobody: a right password that had to be changed, and could not be, is not
-// a wrong one.
+// TestUnchangedPasswordsBanNobody: a right password that had to be changed, and could not be, is no
+// wrong one.
 func TestUnchangedPasswordsBanNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := true

@@ -214,8 +214,8 @@ func TestSessionWithoutAProgramEnds(t *testing.T) {
 	})
 }
 
-// TestHangingStorageHoldsFewConnections: while a user's files cannot be opened, clients that come and
-// go hold no more connections than the user may have.
+// TestHangingStorageHoldsFewConnections: while a user's files cannot be opened, clients that come
+// and go hold no more connections than the user may have.
 func TestHangingStorageHoldsFewConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opening atomic.Int64
@@ -330,8 +330,8 @@ func TestSlowFileOfSCPIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestLittleBandwidthIsNotIdle: a transfer whose bandwidth is limited goes on although less than the
-// client's window moves in the time that makes a connection idle.
+// TestLittleBandwidthIsNotIdle: a transfer whose bandwidth is limited goes on although less than
+// the client's window moves in the time that makes a connection idle.
 func TestLittleBandwidthIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := onlyPassword(&Access{FS: memfs.New(0), Bandwidth: NewRateLimit(EachWay(1 << 10))})

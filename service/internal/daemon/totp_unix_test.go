@@ -170,8 +170,8 @@ user_failures = 1`)
 	}
 }
 
-// TestLoginsWhileTheStoreIsBusy: a code that the store could not look at in time, or a password that
-// it could not change, does not count as a wrong one.
+// TestLoginsWhileTheStoreIsBusy: a code that the store could not look at in time, or a password
+// that it could not change, does not count as a wrong one.
 func TestLoginsWhileTheStoreIsBusy(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "store.db")
