@@ -24,8 +24,8 @@ type worker struct {
 
 // execute runs a request, queues its reply, and releases the request's buffer.
 func (w *worker) execute(s *session, r *request) {
-	s.active.begin()
-	defer s.active.end()
+	s.active.Begin()
+	defer s.active.End()
 	r.repeated = r.op != opRead && r.handle != nil && r.handle.failed() != nil
 	switch r.op {
 	case opRead:

@@ -463,15 +463,17 @@ func (a *Activity) Running() int { return int(a.running.Load()) }
 // Last returns when a request last ended, or the beginning of 1970 if none has.
 func (a *Activity) Last() time.Time { return time.Unix(0, a.last.Load()) }
 
-// begin and end do nothing for a nil Activity.
+// Begin and End enclose a request. They do nothing for a nil Activity.
 
-func (a *Activity) begin() {
+// Begin notes that a request is running.
+func (a *Activity) Begin() {
 	if a != nil {
 		a.running.Add(1)
 	}
 }
 
-func (a *Activity) end() {
+// End notes that it has ended.
+func (a *Activity) End() {
 	if a != nil {
 		a.last.Store(time.Now().UnixNano())
 		a.running.Add(-1)

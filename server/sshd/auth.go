@@ -145,7 +145,7 @@ func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfi
 // so does any other attempt: a question left unanswered, a method that we do not have.
 func (a *attempts) weight(conn *connection, err error) float64 {
 	switch {
-	case a.punished, !conn.heard.Load(): // the latter may be a load balancer's check
+	case a.punished, conn.isCheck(), !conn.heard.Load(): // the last may be a check, too
 		return 0
 	case len(a.methods) > 0:
 		return wrongLogin

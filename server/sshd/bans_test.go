@@ -1,8 +1,12 @@
 package sshd
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +108,62 @@ func TestBusyChecksBanNobody(t *testing.T) {
 		}
 		passwords.memory.Release(passwordMemory)
 		client, err := connect(s, ssh.Password("secret"))
+		if err != nil {
+			t.Fatalf("the user is shut out: %v", err)
+		}
+		client.Close()
+	})
+}
+
+// checked is a load balancer's check.
+type checked struct{ address }
+
+func (checked) HealthCheck() bool { return true }
+
+// TestChecksAreNotBanned: a load balancer that greets the server every second does so forever.
+func TestChecksAreNotBanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := onlyPassword(&Access{FS: memfs.New(0)})
+		config.BanRules.AddressFailures = 2
+		s := newServer(t, config)
+		for i := range 600 {
+			ours, theirs := net.Pipe()
+			go s.ServeConn(checked{address{theirs}})
+			go io.WriteString(ours, "SSH-2.0-check\r\n")
+			line, err := bufio.NewReader(ours).ReadString('\n')
+			if synctest.Wait(); err != nil || line != serverVersion+"\r\n" {
+				t.Fatalf("check %d is answered with %q, %v", i, line, err)
+			}
+			ours.Close()
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// TestUnchangedPasswordsBanNobody: a right password that had to be changed, and could not be, is no
+// wrong one.
+func TestUnchangedPasswordsBanNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := true
+		s := newServer(t, Config{Password: func(ssh.ConnMetadata, string) (*Access, error) {
+			return &Access{FS: memfs.New(0), Renew: func(string) error {
+				if down {
+					return fmt.Errorf("%w: the store does not answer", ErrUndecided)
+				}
+				return nil
+			}}, nil
+		}})
+		answer := ssh.KeyboardInteractive(func(_, _ string, asked []string,
+			_ []bool) ([]string, error) {
+			return slices.Repeat([]string{"secret"}, len(asked)), nil
+		})
+		for range 2 * usual.UserFailures {
+			if _, err := connect(s, answer); err == nil {
+				t.Fatal("a login without a change that was needed")
+			}
+		}
+		down = false
+		client, err := connect(s, answer)
 		if err != nil {
 			t.Fatalf("the user is shut out: %v", err)
 		}

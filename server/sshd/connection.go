@@ -47,6 +47,12 @@ func (c *connection) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// isCheck reports whether the connection is a load balancer's check of this server.
+func (c *connection) isCheck() bool {
+	checker, ok := c.Conn.(interface{ HealthCheck() bool })
+	return ok && checker.HealthCheck()
+}
+
 // watchIdle closes the connection when nothing has moved for timeout and no request is running. A
 // client that has stopped reading may get twice that time.
 func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) (stop func()) {
@@ -106,9 +112,8 @@ func (s *Server) ServeConn(raw net.Conn) {
 	tried := attempts{reports: s.strangers(&state.Config, raw.RemoteAddr())}
 	secure, err := s.login(state, conn, &tried)
 	if err != nil {
-		checker, ok := raw.(interface{ HealthCheck() bool })
 		failed := server.Event{Kind: server.LoginFailed, User: tried.user,
-			Tried: tried.methods, Check: ok && checker.HealthCheck(), Err: err}
+			Tried: tried.methods, Check: conn.isCheck(), Err: err}
 		if tried.refused != nil {
 			failed.Kind, failed.Err = server.LoginRefused, tried.refused
 		}
@@ -128,6 +133,17 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.Logger = lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
 		secure.User()), s.bytes.Of(secure.User()))
 	by := secure.Permissions().ExtraData[provedKey{}].(proof)
+	// Before open, which may take long, and does not see that the client goes.
+	usage := s.users.enter(secure.User(), l.access.mostConnections())
+	if usage == nil {
+		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
+		secure.Disconnect(tooManyConnections, errConnections.Error())
+		return
+	}
+	defer s.users.leave(secure.User())
+	if l.sessions = l.access.Sessions; l.sessions == nil {
+		l.sessions = usage.sessions
+	}
 	// Before open asks whether the user may log in: EndLogins then finds whoever may no longer.
 	s.loggedIn(conn, Login{User: secure.User(), Remote: raw.RemoteAddr().String(),
 		Client: l.client, Method: by.method, Key: by.key, Since: time.Now()})
@@ -139,16 +155,6 @@ func (s *Server) ServeConn(raw net.Conn) {
 		}
 		secure.Disconnect(byApplication, said.Error())
 		return
-	}
-	usage := s.users.enter(secure.User(), l.access.mostConnections())
-	if usage == nil {
-		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
-		secure.Disconnect(tooManyConnections, errConnections.Error())
-		return
-	}
-	defer s.users.leave(secure.User())
-	if l.sessions = l.access.Sessions; l.sessions == nil {
-		l.sessions = usage.sessions
 	}
 	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client, Method: by.method, Key: by.key})
 	stop := conn.watchIdle(state.IdleTimeout, &l.Reporter)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server"
 )
 
 // Sessions limits the number of concurrent sessions. It is safe for concurrent use.
@@ -141,17 +143,21 @@ func (b *bucket) wait(ctx context.Context, n int) error {
 	}
 }
 
-// throttled is a channel with a Bandwidth.
+// throttled is a channel with a Bandwidth. Its connection is not idle while it waits for that: a
+// client that has used up its window sends nothing meanwhile.
 type throttled struct {
 	ssh.Channel
 	connected context.Context
 	b         Bandwidth
+	busy      *server.Activity
 }
 
 func (t *throttled) Read(p []byte) (int, error) {
 	n, err := t.Channel.Read(p)
 	if n > 0 {
+		t.busy.Begin()
 		t.b.Receive(t.connected, n) // if the connection ends, the next read fails
+		t.busy.End()
 	}
 	return n, err
 }
@@ -162,7 +168,10 @@ const throttledPiece = 32 << 10
 func (t *throttled) Write(p []byte) (done int, err error) {
 	for len(p) > 0 {
 		piece := p[:min(len(p), throttledPiece)]
-		if err := t.b.Send(t.connected, len(piece)); err != nil {
+		t.busy.Begin()
+		err := t.b.Send(t.connected, len(piece))
+		t.busy.End()
+		if err != nil {
 			return done, err
 		}
 		n, err := t.Channel.Write(piece)

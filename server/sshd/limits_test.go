@@ -9,12 +9,14 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -212,6 +214,33 @@ func TestSessionWithoutAProgramEnds(t *testing.T) {
 	})
 }
 
+// TestHangingStorageHoldsFewConnections: while a user's files cannot be opened, clients that come
+// and go hold no more connections than the user may have.
+func TestHangingStorageHoldsFewConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var opening atomic.Int64
+		answers := make(chan struct{})
+		s := newServer(t, onlyPassword(&Access{Open: func() (server.FS, server.Policy, error) {
+			opening.Add(1)
+			<-answers
+			return memfs.New(0), server.Policy{}, nil
+		}}))
+		for range userMost + 10 {
+			client := mustConnect(t, s)
+			synctest.Wait() // until it is logged in
+			client.Close()
+		}
+		if n := opening.Load(); n != userMost {
+			t.Errorf("%d connections wait for the storage", n)
+		}
+		close(answers)
+		synctest.Wait()
+		if _, err := sftp(mustConnect(t, s)); err != nil {
+			t.Errorf("once the storage answers: %v", err)
+		}
+	})
+}
+
 // slowFS takes its time to describe a file.
 type slowFS struct {
 	*memfs.FS
@@ -266,6 +295,59 @@ func TestIdleConnectionsEnd(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		if !isEnded() {
 			t.Error("an idle connection stays")
+		}
+	})
+}
+
+// TestSlowFileOfSCPIsWaitedFor: what scp waits for at the server's storage does not make its
+// connection idle; waiting for the client does.
+func TestSlowFileOfSCPIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := onlyPassword(&Access{FS: slowFS{memfs.New(0), time.Hour}})
+		config.IdleTimeout = time.Minute
+		client := mustConnect(t, newServer(t, config))
+		session, err := client.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		session.Stdin = strings.NewReader("C0644 1 f\nx\x00")
+		if err := session.Run("scp -t /f"); err != nil {
+			t.Errorf("a file that took an hour: %v", err)
+		}
+		if session, err = client.NewSession(); err != nil {
+			t.Fatal(err)
+		}
+		silent, stdin := io.Pipe()
+		defer stdin.Close()
+		session.Stdin = silent
+		began := time.Now()
+		if err := session.Run("scp -t /f"); err == nil {
+			t.Error("a silent client has sent a file")
+		}
+		if took := time.Since(began); took < time.Hour || took > time.Hour+3*time.Minute {
+			t.Errorf("a silent client stayed for %v", took)
+		}
+	})
+}
+
+// TestLittleBandwidthIsNotIdle: a transfer whose bandwidth is limited goes on although less than
+// the client's window moves in the time that makes a connection idle.
+func TestLittleBandwidthIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := onlyPassword(&Access{FS: memfs.New(0), Bandwidth: NewRateLimit(EachWay(1 << 10))})
+		config.IdleTimeout = 10 * time.Second
+		client := mustConnect(t, newServer(t, config))
+		for _, one := range [][2]string{
+			{"scp -t /f", "C0644 4000000 f\n" + strings.Repeat("x", 4_000_000) + "\x00"},
+			{"scp -f /f", strings.Repeat("\x00", 10)}} {
+			session, err := client.NewSession()
+			if err != nil {
+				t.Fatal(err)
+			}
+			session.Stdin = strings.NewReader(one[1])
+			if err := session.Run(one[0]); err != nil {
+				t.Errorf("%s: %v", one[0], err)
+			}
 		}
 	})
 }

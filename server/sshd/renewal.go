@@ -75,7 +75,11 @@ func (s *Server) renew(config *Config, next *renewal,
 
 // renewed changes the password, and completes the login.
 func (s *Server) renewed(config *Config, next *renewal, fresh string) (*ssh.Permissions, error) {
-	if err := next.access.Renew(fresh); err != nil {
+	err := next.access.Renew(fresh)
+	if errors.Is(err, ErrUndecided) {
+		err = punished{err} // as in guess: the old one was right
+	}
+	if err != nil {
 		return nil, err
 	}
 	complete := *next.access

@@ -53,7 +53,7 @@ func (l *login) session(connected context.Context, offered *transport.NewChannel
 		accepted.RefuseRequests()
 		channel := ssh.Channel(accepted)
 		if l.access.Bandwidth != nil {
-			channel = &throttled{Channel: channel, connected: connected, b: l.access.Bandwidth}
+			channel = &throttled{channel, connected, l.access.Bandwidth, &l.conn.activity}
 		}
 		run(connected, channel)
 		return
@@ -139,13 +139,35 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 	ctx := view.WithWork(connected, &l.server.work)
 	reports := &server.Reporter{Events: l.Events, Gate: l.Gate, Hashes: l.Hashes,
 		Logger: l.Logger, Protocol: "scp"}
-	if err := scp.Serve(ctx, channel, view, command, reports); err != nil {
+	busy := &l.conn.activity
+	busy.Begin()
+	err = scp.Serve(ctx, &working{channel, busy}, view, command, reports)
+	busy.End()
+	if err != nil {
 		if status = 1; !errors.Is(err, scp.ErrFailed) &&
 			(connected.Err() == nil || l.conn.ended.Load()) {
 			l.Report(server.Event{Kind: server.SessionFailed, Err: l.causeOf(err)})
 		}
 	}
 	exit(channel, status)
+}
+
+// working is the stream of a program that is busy unless it waits for the client.
+type working struct {
+	io.ReadWriter
+	busy *server.Activity
+}
+
+func (w *working) Read(p []byte) (int, error) {
+	w.busy.End()
+	defer w.busy.Begin()
+	return w.ReadWriter.Read(p)
+}
+
+func (w *working) Write(p []byte) (int, error) {
+	w.busy.End()
+	defer w.busy.Begin()
+	return w.ReadWriter.Write(p)
 }
 
 // filesOnly ends a shell or a command with a message for the user.

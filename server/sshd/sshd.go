@@ -287,8 +287,8 @@ func (s *Server) HostKeys() []ssh.PublicKey {
 // closes l.
 //
 // A connection that does not log in, and has a method HealthCheck() bool that returns true, is
-// taken for a load balancer's check of this server: its failure is logged at debug level, and its
-// event has Check set.
+// taken for a load balancer's check of this server: its failure is logged at debug level, does not
+// count towards a ban, and its event has Check set.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(func() { s.listeners[l] = struct{}{} }) {

@@ -33,7 +33,7 @@ func StrictModes(name string) error {
 		switch writable := info.Mode().Perm()&0o022 != 0; {
 		case owner != 0 && owner != os.Getuid():
 			return fmt.Errorf("%s belongs to somebody else, who could change %s", at, name)
-		case writable && info.Mode()&os.ModeSticky == 0:
+		case writable && !(info.IsDir() && info.Mode()&os.ModeSticky != 0):
 			return fmt.Errorf("others can write to %s (mode %04o), and so change %s: run chmod go-w on it",
 				at, info.Mode().Perm(), name)
 		}

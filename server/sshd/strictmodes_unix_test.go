@@ -27,6 +27,7 @@ func TestStrictModes(t *testing.T) {
 		"safe":                      {file, 0o600, ""},
 		"readable":                  {file, 0o644, ""},
 		"a writable file":           {file, 0o620, "others can write to " + file},
+		"a writable, sticky file":   {file, 0o666 | os.ModeSticky, "others can write to " + file},
 		"a writable directory":      {filepath.Dir(file), 0o702, "others can write to"},
 		"a sticky directory":        {filepath.Dir(file), 0o777 | os.ModeSticky, ""},
 		"a writable one above that": {dir, 0o775, "others can write to " + dir + " "},

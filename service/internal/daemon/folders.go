@@ -83,6 +83,8 @@ func (t *userTable) folders(one *site.Account) error {
 			return wrong("path", errTwoPaths)
 		case f.Root == "" && made.Quota != [2]int64{}:
 			return wrong("path", errRuleQuota)
+		case f.Allow != nil && len(f.Allow) == 0:
+			return wrong("allow", errOpens)
 		}
 		if around := site.Around(one.Folders, made.Path); around != nil {
 			made.Policy, made.RefusedNames = around.Policy, around.RefusedNames

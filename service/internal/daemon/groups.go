@@ -72,6 +72,21 @@ func (t *groupTable) from(group *groupTable) {
 	}
 }
 
+// errOpens is the error for an empty list of the only things that are allowed, such as a template
+// makes of nothing. It would allow everything.
+var errOpens = errors.New("an empty list would allow everything: leave the setting out for that")
+
+// opens returns the setting that is such a list, or "".
+func (t *groupTable) opens() (key string) {
+	switch {
+	case t.AllowFrom != nil && len(t.AllowFrom) == 0:
+		return "allow_from"
+	case t.Allow != nil && len(t.Allow) == 0:
+		return "allow"
+	}
+	return ""
+}
+
 // account returns a user with these settings, but without keys and password. wrong is the setting
 // that err is about.
 func (t *userTable) account() (one site.Account, wrong string, err error) {
@@ -98,6 +113,9 @@ func (t *userTable) account() (one site.Account, wrong string, err error) {
 		one.Admission.Expires = t.Expires.AsTime(time.Local).AddDate(0, 0, 1)
 	}
 	one.MakeRoot, one.RefusedNames = is(t.MakeRoot), texts(t.RefuseNames)
+	if key := t.opens(); key != "" {
+		return one, key, errOpens
+	}
 	if one.Root, err = rootFor(t.Root, t.Name); err != nil {
 		return one, "root", err
 	}

@@ -134,6 +134,9 @@ func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 		l.GroupFilter = "(|(member={dn})(uniqueMember={dn})(memberUid={user}))"
 	}
 	made.ldap = l
+	if t.Groups != nil && len(t.Groups) == 0 {
+		return f.wrong("", "ldap.groups", errOpens)
+	}
 	if key, err := l.Check(); err != nil {
 		return f.wrong("", "ldap."+key, err)
 	}
@@ -221,6 +224,9 @@ func (f *configFile) template(i int, t *templateTable, made *outsiders) error {
 			return wrong("group", errNoGroup(t.Group))
 		}
 		t.from(group)
+	}
+	if key := t.opens(); key != "" {
+		return wrong(key, errOpens)
 	}
 	if t.Root == "" {
 		return wrong("root", errors.New("a directory is needed, such as /srv/usftp/"+userInRoot))

@@ -52,6 +52,8 @@ func TestOutsideErrors(t *testing.T) {
 		{dn + "group_base = 'x'\n", `:8: ldap.group_base: "x" is no distinguished name`},
 		{dn + "group_filter = 'x'\n", `:8: ldap.group_filter: "x" is no filter`},
 		{dn + "groups = ['x']\n", `:8: ldap.groups: "x" is no distinguished name`},
+		{dn + "groups = []\n", `:8: ldap.groups: an empty list would allow everything`},
+		{from + "allow_from = []\n", `:9: allow_from: an empty list would allow everything`},
 		{dn + "ca = 'none'\n", `:8: ldap.ca: ` + filepath.Join(dir, "none") + `: no such file`},
 		{dn + "ca = 'nopem'\n", `:8: ldap.ca: no certificate in ` + filepath.Join(dir, "nopem")},
 		{dn + "search_dn = 'cn=s'\n", `:8: ldap.search_dn: search_dn and search_password go`},

@@ -75,7 +75,7 @@ func (s *service) renewal(u store.User,
 			if err = s.store.ChangePassword(ctx, u.Name, u.Password, hash); err == nil {
 				s.Log.Info("password changed", "user", u.Name)
 			}
-			return err
+			return undecided(err)
 		}
 	}
 }

@@ -272,6 +272,7 @@ func TestStoreUsage(t *testing.T) {
 		"ban add C nonsense":            `"nonsense" is not an address`,
 		"ban add C --for 1ms 192.0.2.1": "--for: a ban takes at least a second",
 
+		"user add C --root / --allow-from= bob":   "--allow-from needs a network",
 		"user add C --quota-files 4294967296 bob": "a number cannot be negative, nor that large",
 	} {
 		got := run(t, home, "", with(command)...)

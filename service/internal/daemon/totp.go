@@ -27,10 +27,13 @@ func (s *service) checkCode(conn ssh.ConnMetadata, code string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), accountPatience)
 	defer cancel()
 	name := conn.User()
-	err := s.store.UseCode(ctx, name, totp.Hash(name, code), func(secret string) (int64, bool) {
-		return totp.Match(secret, code, time.Now())
-	})
-	if errors.Is(err, store.ErrDown) {
+	return undecided(s.store.UseCode(ctx, name, totp.Hash(name, code),
+		func(secret string) (int64, bool) { return totp.Match(secret, code, time.Now()) }))
+}
+
+// undecided wraps an error that means that the store did not answer in time.
+func undecided(err error) error {
+	if errors.Is(err, store.ErrDown) || errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", sshd.ErrUndecided, err)
 	}
 	return err

@@ -3,6 +3,10 @@
 package daemon
 
 import (
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,9 +14,11 @@ import (
 	"time"
 
 	"github.com/pquerna/otp/totp"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/service/internal/store"
 )
 
 // newCodes makes the secret of a user, and returns a function for the code of a moment, and the
@@ -163,3 +169,45 @@ user_failures = 1`)
 		t.Errorf("who needs no code: %v\n%s", err, out)
 	}
 }
+
+// TestLoginsWhileTheStoreIsBusy: a code that the store could not look at in time, or a password
+// that it could not change, does not count as a wrong one.
+func TestLoginsWhileTheStoreIsBusy(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "store.db")
+	one, err := store.Open(t.Context(), name, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	other, err := sql.Open("sqlite", name+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	busy, err := other.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Rollback()
+	s := &service{store: one, hashing: make(chan struct{}, 1)}
+	if err := s.checkCode(loginOf("bob"), "123456"); !errors.Is(err, sshd.ErrUndecided) {
+		t.Errorf("a code while the store is busy: %v", err)
+	}
+	change := s.renewal(store.User{Name: "bob"}, passwordRules{})("the old password")
+	if err := change("a new password"); !errors.Is(err, sshd.ErrUndecided) {
+		t.Errorf("a new password while the store is busy: %v", err)
+	}
+}
+
+// loginOf is a login of the user with this name.
+type loginOf string
+
+func (l loginOf) User() string          { return string(l) }
+func (l loginOf) SessionID() []byte     { return nil }
+func (l loginOf) ClientVersion() []byte { return nil }
+func (l loginOf) ServerVersion() []byte { return nil }
+func (l loginOf) RemoteAddr() net.Addr  { return &net.TCPAddr{} }
+func (l loginOf) LocalAddr() net.Addr   { return &net.TCPAddr{} }
+
+var _ ssh.ConnMetadata = loginOf("")

@@ -144,6 +144,10 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	cmd = storeCommand("add NAME", "add a user to the store", 1,
 		func(ctx context.Context, s *store.Store, args []string) error {
 			u.Name = args[0]
+			if cmd.Flags().Changed("allow-from") && len(u.AllowFrom) == 0 {
+				// an empty variable of a script must not open more
+				return errors.New("--allow-from needs a network")
+			}
 			made, err := readConfig(cmd.Flag("config").Value.String())
 			if err != nil {
 				return err

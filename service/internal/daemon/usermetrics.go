@@ -32,6 +32,7 @@ func newUserMetrics(set *vm.Set, most int) *userMetrics {
 
 // of returns the counters of a user who has logged in.
 func (m *userMetrics) of(user string) *userCounters {
+	user = strings.ToValidUTF8(user, "\uFFFD") // as the label has it
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.users[user]
@@ -40,7 +41,7 @@ func (m *userMetrics) of(user string) *userCounters {
 		c = m.users[user]
 	}
 	if c == nil {
-		label := `{user="` + labels.Replace(strings.ToValidUTF8(user, "\uFFFD")) + `"}`
+		label := `{user="` + labels.Replace(user) + `"}`
 		counter := func(name string) *vm.Counter { return m.set.GetOrCreateCounter(name + label) }
 		c = &userCounters{counter("usftp_user_logins_total"), counter("usftp_user_failures_total"),
 			counter("usftp_user_files_total"), counter("usftp_user_read_bytes_total"),

@@ -46,3 +46,17 @@ func TestUserMetrics(t *testing.T) {
 		t.Errorf("%d users in\n%s", n, text)
 	}
 }
+
+// TestUsersWithOneLabel: users whose names differ only in what is no UTF-8 share their series.
+func TestUsersWithOneLabel(t *testing.T) {
+	set := vm.NewSet()
+	m := newUserMetrics(set, 2)
+	for _, user := range []string{"a\xff", "a\xfe"} {
+		m.count(server.Event{Kind: server.LoggedIn, User: user})
+	}
+	var b strings.Builder
+	set.WritePrometheus(&b)
+	if line := "usftp_user_connections{user=\"a\uFFFD\"} 2\n"; !strings.Contains(b.String(), line) {
+		t.Errorf("there is no %s in\n%s", line, &b)
+	}
+}

@@ -27,10 +27,12 @@ type Rule struct {
 const Protocol = "retention"
 
 const (
-	// deepest limits the depth of folders, mostFolders how many one may have in it, and atOnce how
-	// many old files of each are in memory.
+	// deepest limits the depth of folders, mostFolders how many one may have in it, and mostStay
+	// how many old files in one may fail. atOnce is how many old files of a folder are looked for
+	// at a time, and for how many failures of a folder there are lines in the log.
 	deepest     = 100
 	mostFolders = 50_000
+	mostStay    = 50_000
 	atOnce      = 1000
 
 	// shortest and longest are how often a rule is applied: a tenth of its age, within these.
@@ -116,12 +118,16 @@ func (a *application) folder(ctx context.Context, folder string, depth int) erro
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				failed[name] = true
-				a.log.Warn("an old file stays", "path", name, "error", err)
+				if failed[name] = true; len(failed) <= atOnce {
+					a.log.Warn("an old file stays", "path", name, "error", err)
+				}
 			}
 		}
-		if len(old) == atOnce && len(failed) < atOnce {
+		if len(old) == atOnce && len(failed) < mostStay {
 			continue
+		}
+		if len(failed) > atOnce {
+			a.log.Warn("more old files stay", "path", folder, "count", len(failed)-atOnce)
 		}
 		for _, name := range below {
 			if depth == deepest || a.isTarget(name) {

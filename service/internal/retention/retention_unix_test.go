@@ -4,6 +4,7 @@ package retention
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -204,5 +205,30 @@ func TestGateRefuses(t *testing.T) {
 	want(t, root, "/out/a", "/out/b")
 	if asked != 2 {
 		t.Errorf("%d were tried", asked)
+	}
+}
+
+// TestManyStay: files that cannot be removed, however many, keep no others in the folder, nor those
+// in folders below it.
+func TestManyStay(t *testing.T) {
+	var names, stay []string
+	for i := range atOnce + 1 {
+		names = append(names, fmt.Sprintf("out/%d", i), fmt.Sprintf("out/stay%04d", i))
+		stay = append(stay, fmt.Sprintf("/out/stay%04d", i))
+	}
+	root, files := tree(t, append(names, "out/below/a")...)
+	var log strings.Builder
+	reports := &server.Reporter{Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Gate: func(e server.Event) (func(error), error) {
+			if strings.HasPrefix(e.Path, "/out/stay") {
+				return nil, errors.New("no")
+			}
+			return func(error) {}, nil
+		}}
+	r := &Rule{Path: "/out", Age: day}
+	must(t, r.Apply(t.Context(), time.Now().Add(31*day), files, nil, reports))
+	want(t, root, stay...)
+	if !strings.Contains(log.String(), `msg="more old files stay" path=/out count=1`) {
+		t.Errorf("the log says %.1000s", log.String())
 	}
 }

@@ -453,7 +453,7 @@ func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 		}
 		prefix = sshd.Network(address)
 	}
-	was, err := b.Store.Bans().Lift(ctx, sshd.Source{Network: prefix, User: user})
+	was, err := b.Store.Bans().Lift(ctx, sshd.Source{Network: prefix.Masked(), User: user})
 	if err == nil && !was {
 		err = fmt.Errorf("a ban of %s: %w", network, ErrNotThere)
 	}

@@ -195,6 +195,9 @@ func TestOrders(t *testing.T) {
 	if bans, err := b.store.Bans().List(ctx); err != nil || len(bans) > 0 {
 		t.Errorf("bans: %v, %v", bans, err)
 	}
+	must(t, b.store.Bans().Add(ctx, sshd.Source{Network: netip.MustParsePrefix("2001:db8::/64")},
+		time.Hour))
+	b.want(200, "POST", "/api/v1/bans/lift", "network=2001:db8::7/64")
 	b.want(200, "POST", "/api/v1/users/disable", "user=ann")
 	if !b.store.Users()[0].Disabled || !slices.Contains(b.hasEnded(), 8) {
 		t.Errorf("ann: %+v, ended %v", b.store.Users(), b.hasEnded())
@@ -215,7 +218,7 @@ func TestOrders(t *testing.T) {
 	if all := b.store.Users(); len(all) != 1 {
 		t.Errorf("with a guest who is let in again: %+v", all)
 	}
-	if len(b.done) != 7 || !strings.HasPrefix(b.done[2], "disabled user ann ann <nil>") {
+	if len(b.done) != 8 || !strings.HasPrefix(b.done[3], "disabled user ann ann <nil>") {
 		t.Errorf("done: %q", b.done)
 	}
 	for form, code := range map[string]int{
@@ -417,6 +420,17 @@ func TestProgress(t *testing.T) {
 	if len(all) != mostShown || more != mostFollowed-mostShown || len(failed) != mostFailures ||
 		failed[0].Path != fmt.Sprint(2*mostFollowed-1) {
 		t.Errorf("%d shown, %d more, %d failures", len(all), more, len(failed))
+	}
+}
+
+// TestRefusedLogins: users who may not log in, or whose files cannot be served, are among the
+// failures, with the reason.
+func TestRefusedLogins(t *testing.T) {
+	tracker := NewTracker()
+	tracker.Event(server.Event{Kind: server.LoginRefused, User: "ann", Err: sshd.ErrNotAdmitted})
+	if all := tracker.Failures(); len(all) != 1 || all[0].User != "ann" ||
+		all[0].Error != sshd.ErrNotAdmitted.Error() {
+		t.Errorf("failures: %+v", all)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -67,6 +69,41 @@ func TestServeReloadWithoutKeys(t *testing.T) {
 	}
 	if out, err := s.SFTP("u", key, "pwd\n"); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// When keys come into the user's own file, SIGHUP lets them in, and the password that was printed
+// stays valid.
+func TestServeReloadWithPassword(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	keys := filepath.Join(home, ".ssh", "authorized_keys")
+	if err := os.Remove(keys); err != nil {
+		t.Fatal(err)
+	}
+	s := servetest.Start(t, home, "usftp serve", "--listen", servetest.Loopback, "--user", "u",
+		t.TempDir())
+	password, _, _ := strings.Cut(s.Greeting["password"], " ")
+	in := func() error {
+		conn, err := ssh.Dial("tcp", "127.0.0.1:"+s.Port, &ssh.ClientConfig{User: "u",
+			Auth:            []ssh.AuthMethod{ssh.Password(password)},
+			HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	if err := in(); err != nil {
+		t.Fatalf("the password: %v", err)
+	}
+	writeFile(t, keys, readFile(t, key+".pub"))
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	s.Wait("reloaded", nil)
+	if out, err := s.SFTP("u", key, "pwd\n"); err != nil {
+		t.Errorf("the key: %v\n%s", err, out)
+	}
+	if err := in(); err != nil {
+		t.Errorf("the password, after a reload: %v", err)
 	}
 }
 

@@ -54,10 +54,10 @@ func (s *share) settings() (*site.Settings, error) {
 	}
 	if one.Keys != nil {
 		made.Warnings = one.Keys.Warnings
-	} else {
-		if s.password == "" {
-			s.password = rand.Text()
-		}
+	} else if s.password == "" {
+		s.password = rand.Text()
+	}
+	if s.password != "" { // also if there are keys by now: it has been promised
 		// The password has 128 random bits, so a slow hash would gain nothing.
 		hash, err := bcrypt.GenerateFromPassword([]byte(s.password), bcrypt.MinCost)
 		if err != nil {
