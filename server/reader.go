@@ -213,7 +213,7 @@ func (s *session) enterBusy(d *reader) {
 }
 
 // watch runs regularly while requests arrive. It replaces a reader that has made no progress since
-// the last time.
+// the last time, and sends the replies that this one has queued to go with the next.
 func (s *session) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,11 +227,22 @@ func (s *session) watch() {
 		s.watching = false
 		s.busy = false
 		s.handedOut = afterSlow
-		s.workers++ // the old one
+		s.workers += 2 // the old one, and the one that sends
 		next := &reader{session: s, in: s.reading.in.successor()}
 		s.reading = next
 		go next.read()
+		go s.sendQueued()
 	}
+}
+
+// sendQueued sends the queued replies, as a worker: a client that does not take them must not hold
+// up the new reader.
+func (s *session) sendQueued() {
+	s.flush()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaveWork()
+	s.addWorker()
 }
 
 // newRequest returns an empty request.
