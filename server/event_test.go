@@ -157,6 +157,44 @@ func TestEventsOfWhatWasSetInPart(t *testing.T) {
 	want(t, c.stat("/f").Size, 0)
 }
 
+// keeper is a tree whose open files keep their attributes.
+type keeper struct{ *memfs.FS }
+
+func (k keeper) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	file, err := k.FS.Open(ctx, name, flags, attrs)
+	if err != nil {
+		return nil, err
+	}
+	return keptFile{file.(memFile)}, nil
+}
+
+type keptFile struct{ memFile }
+
+func (keptFile) Setstat(wire.Attrs) error { return fs.ErrPermission }
+
+// TestDenialsAfterFailedWrite: the failure of a write is reported once, and what else is denied on
+// the handle is reported, too.
+func TestDenialsAfterFailedWrite(t *testing.T) {
+	book := &eventBook{}
+	c := start(t, keeper{memfs.New(0)}, &server.Options{Events: book.note,
+		Policy: server.Policy{MaxFileSize: 2}})
+	source, h := c.open("/source", create|wire.OpenRead), c.open("/f", create)
+	c.ok(wire.Write{Handle: source, Data: []byte("12")})
+	before := len(book.kinds())
+	write := wire.Write{Handle: h, Data: []byte("too long")}
+	want(t, c.status(write), wire.Failure)
+	want(t, c.status(write), wire.Failure)
+	want(t, c.status(wire.CopyData{FromHandle: source, ToHandle: h}), wire.Failure)
+	want(t, c.status(wire.Fsetstat{Handle: h,
+		Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o777}}), wire.PermissionDenied)
+	var denied []string
+	for _, e := range book.events[before:] {
+		denied = append(denied, e.Request+" by "+e.By)
+	}
+	want(t, denied, []string{"write by limit", "fsetstat by backend"})
+}
+
 // TestEventsComeBeforeLimits: whoever counts refusals counts all of them, however few are logged.
 func TestEventsComeBeforeLimits(t *testing.T) {
 	lines, events := &logBook{}, &eventBook{}
