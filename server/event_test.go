@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
@@ -193,6 +194,29 @@ func TestDenialsAfterFailedWrite(t *testing.T) {
 		denied = append(denied, e.Request+" by "+e.By)
 	}
 	want(t, denied, []string{"write by limit", "fsetstat by backend"})
+}
+
+// TestEventsEndWithSession: whoever takes the events gets none after Serve has returned.
+func TestEventsEndWithSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reported, release := make(chan struct{}), make(chan struct{})
+		c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{ReadOnly: true},
+			Events: func(server.Event) {
+				close(reported)
+				<-release
+			}})
+		c.ask(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"})
+		<-reported
+		c.cancel()
+		synctest.Wait()
+		select {
+		case err := <-c.done:
+			c.done <- err
+			t.Errorf("Serve returned %v while a refusal was reported", err)
+		default:
+		}
+		close(release)
+	})
 }
 
 // TestEventsComeBeforeLimits: whoever counts refusals counts all of them, however few are logged.

@@ -95,7 +95,7 @@ func (d *reader) read() {
 		}
 		switch {
 		case d.in.ready() && !s.out.long():
-		case inline:
+		case r != nil:
 			s.answer()
 		default:
 			s.flush()
@@ -155,6 +155,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 	s.handedOut = max(s.handedOut-1, 0)
 	s.pending++
 	if r.bad != nil {
+		s.schedule.running++ // the session does not end before its refusal is reported
 		return r, false, nil
 	}
 	s.schedule.add(r)
@@ -176,6 +177,7 @@ func (d *reader) finishAdmit(r *request, inline bool) bool {
 		s.schedule.done(r)
 		s.finish(r)
 	case r != nil:
+		s.schedule.running--
 		s.finish(r)
 	}
 	s.progress++
