@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
@@ -155,6 +156,67 @@ func TestEventsOfWhatWasSetInPart(t *testing.T) {
 		want(t, set, one.set)
 	}
 	want(t, c.stat("/f").Size, 0)
+}
+
+// keeper is a tree whose open files keep their attributes.
+type keeper struct{ *memfs.FS }
+
+func (k keeper) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	file, err := k.FS.Open(ctx, name, flags, attrs)
+	if err != nil {
+		return nil, err
+	}
+	return keptFile{file.(memFile)}, nil
+}
+
+type keptFile struct{ memFile }
+
+func (keptFile) Setstat(wire.Attrs) error { return fs.ErrPermission }
+
+// TestDenialsAfterFailedWrite: the failure of a write is reported once, and what else is denied on
+// the handle is reported, too.
+func TestDenialsAfterFailedWrite(t *testing.T) {
+	book := &eventBook{}
+	c := start(t, keeper{memfs.New(0)}, &server.Options{Events: book.note,
+		Policy: server.Policy{MaxFileSize: 2}})
+	source, h := c.open("/source", create|wire.OpenRead), c.open("/f", create)
+	c.ok(wire.Write{Handle: source, Data: []byte("12")})
+	before := len(book.kinds())
+	write := wire.Write{Handle: h, Data: []byte("too long")}
+	want(t, c.status(write), wire.Failure)
+	want(t, c.status(write), wire.Failure)
+	want(t, c.status(wire.CopyData{FromHandle: source, ToHandle: h}), wire.Failure)
+	want(t, c.status(wire.Fsetstat{Handle: h,
+		Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o777}}), wire.PermissionDenied)
+	var denied []string
+	for _, e := range book.events[before:] {
+		denied = append(denied, e.Request+" by "+e.By)
+	}
+	want(t, denied, []string{"write by limit", "fsetstat by backend"})
+}
+
+// TestEventsEndWithSession: whoever takes the events gets none after Serve has returned.
+func TestEventsEndWithSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reported, release := make(chan struct{}), make(chan struct{})
+		c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{ReadOnly: true},
+			Events: func(server.Event) {
+				close(reported)
+				<-release
+			}})
+		c.ask(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"})
+		<-reported
+		c.cancel()
+		synctest.Wait()
+		select {
+		case err := <-c.done:
+			c.done <- err
+			t.Errorf("Serve returned %v while a refusal was reported", err)
+		default:
+		}
+		close(release)
+	})
 }
 
 // TestEventsComeBeforeLimits: whoever counts refusals counts all of them, however few are logged.

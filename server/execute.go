@@ -26,7 +26,7 @@ type worker struct {
 func (w *worker) execute(s *session, r *request) {
 	s.active.Begin()
 	defer s.active.End()
-	r.repeated = r.op != opRead && r.handle != nil && r.handle.failed() != nil
+	r.repeated = r.failsAgain()
 	switch r.op {
 	case opRead:
 		w.read(s, r)
@@ -44,6 +44,19 @@ func (w *worker) execute(s *session, r *request) {
 		s.releasePacket(r.own)
 		r.own = nil
 	}
+}
+
+// failsAgain reports whether a request will fail like an earlier one on its handle.
+func (r *request) failsAgain() bool {
+	h := r.handle
+	switch r.op {
+	case opCopyData:
+		h = r.target
+	case opWrite, opFsync, opClose, opAbandon:
+	default:
+		return false
+	}
+	return h.failed() != nil
 }
 
 // refuse answers an invalid request.

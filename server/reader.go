@@ -95,7 +95,7 @@ func (d *reader) read() {
 		}
 		switch {
 		case d.in.ready() && !s.out.long():
-		case inline:
+		case r != nil:
 			s.answer()
 		default:
 			s.flush()
@@ -155,6 +155,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, inline boo
 	s.handedOut = max(s.handedOut-1, 0)
 	s.pending++
 	if r.bad != nil {
+		s.schedule.running++ // the session does not end before its refusal is reported
 		return r, false, nil
 	}
 	s.schedule.add(r)
@@ -176,6 +177,7 @@ func (d *reader) finishAdmit(r *request, inline bool) bool {
 		s.schedule.done(r)
 		s.finish(r)
 	case r != nil:
+		s.schedule.running--
 		s.finish(r)
 	}
 	s.progress++
@@ -213,7 +215,7 @@ func (s *session) enterBusy(d *reader) {
 }
 
 // watch runs regularly while requests arrive. It replaces a reader that has made no progress since
-// the last time.
+// the last time, and sends the replies that this one has queued to go with the next.
 func (s *session) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,11 +229,22 @@ func (s *session) watch() {
 		s.watching = false
 		s.busy = false
 		s.handedOut = afterSlow
-		s.workers++ // the old one
+		s.workers += 2 // the old one, and the one that sends
 		next := &reader{session: s, in: s.reading.in.successor()}
 		s.reading = next
 		go next.read()
+		go s.sendQueued()
 	}
+}
+
+// sendQueued sends the queued replies, as a worker: a client that does not take them must not hold
+// up the new reader.
+func (s *session) sendQueued() {
+	s.flush()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaveWork()
+	s.addWorker()
 }
 
 // newRequest returns an empty request.

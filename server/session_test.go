@@ -456,6 +456,21 @@ func TestSlowReplyIsSent(t *testing.T) {
 	})
 }
 
+// TestReplyBeforeSlowRequestIsSent: the reader answers a request, and is held up by the next, which
+// has already arrived. The client gets the answer, and need send nothing more for that.
+func TestReplyBeforeSlowRequestIsSent(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.put("/f", "text")
+		a := c.answers()
+		release := g.hold("stat /slow")
+		c.send(stat("/slow").Append(stat("/f").Append(nil, 1001), 1002))
+		a.expect(1001)
+		release()
+		a.expect(1002)
+	})
+}
+
 // TestRepliesOnOneHandleKeepTheirOrder: pscp takes the answer to a later READ for the end of the
 // file.
 func TestRepliesOnOneHandleKeepTheirOrder(t *testing.T) {

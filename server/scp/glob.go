@@ -37,7 +37,8 @@ func (s *session) expand(w Word) ([]string, error) {
 		}
 	}
 	if len(found) == 0 {
-		return []string{s.view.Path(w.Literal())}, nil
+		name, err := s.resolve(w, w.Literal(), asItIs)
+		return []string{name}, err
 	}
 	return found, nil
 }

@@ -205,6 +205,19 @@ func TestPatternsInAHome(t *testing.T) {
 	}
 }
 
+// TestPatternInAHomeWithoutMatch: it stands for itself, in the home.
+func TestPatternInAHomeWithoutMatch(t *testing.T) {
+	f := memfs.New(0)
+	if told, err := talk(t, f, nil, "scp -r -t /", "D0755 0 home\nD0755 0 ~\n"+
+		"C0644 1 *y\nX\x00E\nE\n"); err != nil {
+		t.Fatalf("%q, %v", told, err)
+	}
+	told, err := talk(t, f, &server.Policy{Home: "/home"}, "scp -f ~/*y", "\x00\x00\x00")
+	if !strings.Contains(told, "/home/*y: ") || err == nil {
+		t.Errorf("%q, %v", told, err)
+	}
+}
+
 // TestNameOfSeveralLines: who chooses a file's name does not choose what its contents are taken for.
 func TestNameOfSeveralLines(t *testing.T) {
 	f := memfs.New(0)
