@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"reflect"
+	"sync"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -21,14 +22,44 @@ type ruledFile struct {
 	File
 	v      *View
 	append bool
+	most   int64   // the size that the file may have, or 0
+	growth *growth // unless nothing is written, or a file within sees to most
+	ended  sync.Once
 }
 
 // ruled returns a file with the view's rules, if it has any that a session does not enforce.
-func (v *View) ruled(file File, flags uint32) File {
+func (v *View) ruled(file File, name string, flags uint32) File {
 	if file == nil || !v.inner && v.maxFileSize == 0 {
 		return file
 	}
-	return &ruledFile{File: file, v: v, append: flags&wire.OpenAppend != 0}
+	f := &ruledFile{File: file, v: v, append: flags&wire.OpenAppend != 0, most: v.maxFileSize}
+	switch within := limitedWithin(file); {
+	case f.most == 0 || flags&wire.OpenWrite == 0:
+	case within != nil:
+		within.most = min(within.most, f.most)
+	default:
+		if info, err := f.Stat(); err == nil {
+			f.growth = growths.use(identityOf(info, name))
+		}
+	}
+	return f
+}
+
+// limitedWithin returns the file within that has a limit of its own, if any.
+func limitedWithin(file File) *ruledFile {
+	for {
+		switch f := file.(type) {
+		case *quotedFile:
+			file = f.File
+		case *ruledFile:
+			if f.growth != nil {
+				return f
+			}
+			file = f.File
+		default:
+			return nil
+		}
+	}
 }
 
 // fits returns an error if a file may not have that size.
@@ -39,9 +70,20 @@ func (v *View) fits(size uint64) error {
 	return nil
 }
 
+// begin begins a write of length bytes at offset, unless it would make the file too large. The size
+// at which an appending one begins stays the same until its end.
+func (f *ruledFile) begin(offset, length int64) (end func(), err error) {
+	end = f.growth.enter(f.append)
+	if err := f.fits(offset, length); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
 // fits returns an error if length bytes at offset would make the file too large.
 func (f *ruledFile) fits(offset, length int64) error {
-	if f.v.maxFileSize > 0 && f.append {
+	if f.most > 0 && f.append {
 		info, err := f.Stat()
 		if err != nil {
 			return err
@@ -51,7 +93,10 @@ func (f *ruledFile) fits(offset, length int64) error {
 	if offset > math.MaxInt64-length {
 		return ErrTooLarge
 	}
-	return f.v.fits(uint64(offset + length))
+	if f.most > 0 && offset+length > f.most {
+		return ErrTooLarge
+	}
+	return nil
 }
 
 func (f *ruledFile) ReadAt(p []byte, offset int64) (int, error) {
@@ -66,9 +111,11 @@ func (f *ruledFile) WriteAt(p []byte, offset int64) (int, error) {
 	if !ok {
 		return 0, errUnsupported
 	}
-	if err := f.fits(offset, int64(len(p))); err != nil {
+	end, err := f.begin(offset, int64(len(p)))
+	if err != nil {
 		return 0, err
 	}
+	defer end()
 	return writer.WriteAt(p, offset)
 }
 
@@ -79,16 +126,18 @@ func (f *ruledFile) CopyFrom(ctx context.Context, source File, from, length,
 	if !ok || !ruled || !sameFS(other.v.fs, f.v.fs) {
 		return 0, errors.ErrUnsupported // the session reads and writes
 	}
-	if f.v.maxFileSize > 0 { // the bytes that exist, not those requested, must fit
+	if f.most > 0 { // the bytes that exist, not those requested, must fit
 		info, err := other.Stat()
 		if err != nil {
 			return 0, errors.ErrUnsupported
 		}
 		length = min(length, max(0, info.Size()-from))
 	}
-	if err := f.fits(to, length); err != nil {
+	end, err := f.begin(to, length)
+	if err != nil {
 		return 0, err
 	}
+	defer end()
 	return copier.CopyFrom(ctx, other.File, from, length, to)
 }
 
@@ -110,9 +159,10 @@ func (f *ruledFile) Setstat(attrs wire.Attrs) error {
 		return errUnsupported
 	}
 	if attrs.Has(wire.AttrSize) {
-		if err := f.v.fits(attrs.Size); err != nil {
-			return err
+		if f.most > 0 && attrs.Size > uint64(f.most) {
+			return ErrTooLarge
 		}
+		defer f.growth.enter(false)()
 	}
 	return setstater.Setstat(attrs)
 }
@@ -140,11 +190,19 @@ func (f *ruledFile) StatVFS() (reply wire.StatVFSReply, err error) {
 	return f.v.limitStatVFS(reply), err
 }
 
+// Close implements io.Closer.
+func (f *ruledFile) Close() error { return f.end(Closed) }
+
 // Abandon implements [FileAbandoner].
-func (f *ruledFile) Abandon() error { return end(f.File, Abandoned) }
+func (f *ruledFile) Abandon() error { return f.end(Abandoned) }
 
 // Discard implements [FileDiscarder].
-func (f *ruledFile) Discard() error { return end(f.File, Discarded) }
+func (f *ruledFile) Discard() error { return f.end(Discarded) }
+
+func (f *ruledFile) end(how Ending) error {
+	f.ended.Do(f.growth.leave)
+	return end(f.File, how)
+}
 
 // permitOn returns an error if the rules of an open file, which may be in a part of the view with
 // rules of its own, forbid an operation on its handle.

@@ -136,7 +136,7 @@ func (v *View) open(ctx context.Context, name string, flags uint32,
 	if err != nil {
 		return nil, err
 	}
-	return v.ruled(file, flags), nil
+	return v.ruled(file, name, flags), nil
 }
 
 // openFlags completes the flags of OPEN. Appending implies writing: OpenSSH's server does not
@@ -287,6 +287,13 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	case attrs.Has(wire.AttrSize):
 		if err := v.fits(attrs.Size); err != nil {
 			return err
+		}
+		if _, composed := v.fs.(*Folders); v.maxFileSize > 0 && !composed { // folders do it
+			if info, err := v.fs.Stat(ctx, name); err == nil {
+				g := growths.use(identityOf(info, name))
+				defer g.leave()
+				defer g.enter(false)()
+			}
 		}
 		return v.quotaResize(ctx, name, attrs.Size,
 			func() error { return setstater.Setstat(ctx, name, attrs) })

@@ -226,7 +226,13 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	case err != nil || i.dir || mtime.IsZero():
 		return err
 	}
-	return f.state.SetTime(ctx, key, i.object.ETag, mtime)
+	return f.locked(ctx, key, func(Upload) error { // that of a file stored meanwhile would be lost
+		i, err := f.findStored(ctx, key)
+		if err != nil || i.dir {
+			return err
+		}
+		return f.state.SetTime(ctx, key, i.object.ETag, mtime)
+	})
 }
 
 // resize changes the length and the times of a file.
