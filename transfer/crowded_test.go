@@ -166,6 +166,43 @@ func TestDeniedFilesAreNotPutDownToALimit(t *testing.T) {
 	}
 }
 
+// Nor are files that a host has no room for: asking for them again and again would take hours.
+func TestFullHostIsNotPutDownToALimit(t *testing.T) {
+	const files, room = 150, 60
+	for name, state := range map[string]wire.StatVFSReply{
+		"no inodes": {BlockSize: 4096, FragmentSize: 4096, Blocks: 1 << 20,
+			BlocksAvailable: 1 << 19, Files: room},
+		"no bytes": {BlockSize: 4096, FragmentSize: 4096, Blocks: 1 << 20},
+		"read-only": {BlockSize: 4096, FragmentSize: 4096, Blocks: 1 << 20,
+			BlocksAvailable: 1 << 19, Flags: wire.StatVFSReadOnly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var opened, refused atomic.Int64
+			b := newBench(t, sftptest.Script{StatVFS: &state,
+				Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"},
+					{Name: wire.ExtStatVFS, Data: "2"}},
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type != wire.TypeOpen || opened.Add(1) <= room {
+						return nil
+					}
+					if refused.Add(1) == 20 { // somebody else has removed a file
+						return nil
+					}
+					return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+				}}, sftptest.LinkConfig{})
+			source := filepath.Join(b.dir, "source")
+			fill(t, source, numbered("f", files)...)
+			s, err := b.tree(upload, source, "/copy")
+			if s.Files != room+1 || s.Failed != files-room-1 || err == nil {
+				t.Errorf("%+v, %v", s.Totals, err)
+			}
+			if n := opened.Load(); n > files*2 {
+				t.Errorf("%d requests to open %d files", n, files)
+			}
+		})
+	}
+}
+
 // On such a host a directory that has more subdirectories than wait to be listed is copied, too:
 // they are listed before all of its entries have been looked at.
 func TestManyDirectoriesWhereHandlesAreFew(t *testing.T) {

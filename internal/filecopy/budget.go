@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -280,7 +281,8 @@ func (s *slot) closed() {
 func (s *slot) crowded(err error) bool {
 	path, ok := errors.AsType[*fs.PathError](err)
 	status, isStatus := errors.AsType[*usftp.StatusError](err)
-	if !ok || path.Op != "open" || !isStatus || !s.held || endpoint.NoRoom(err) {
+	if !ok || path.Op != "open" || !isStatus || !s.held || endpoint.NoRoom(err) ||
+		errors.Is(err, syscall.EROFS) {
 		return false
 	}
 	k, says := s.budget.crowd(endpoint.IsOfSource(err)), strings.ToLower(status.Message)

@@ -53,6 +53,9 @@ func (o *output) open(c *Copy, name string, flag int, perm fs.FileMode) (err err
 	if err == nil && c.to != nil {
 		c.slot.opened(false)
 	}
+	if c.to != nil && c.slot.tries == 0 && c.slot.crowded(err) { // or there is no room for a name
+		err = o.explain(err)
+	}
 	return err
 }
 
