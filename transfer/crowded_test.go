@@ -126,9 +126,16 @@ func TestFewHandlesForRemovedSources(t *testing.T) {
 
 // Files that are denied are not taken for a limit: they fail at once, and the others need not wait.
 func TestDeniedFilesAreNotPutDownToALimit(t *testing.T) {
-	const files = 150
-	for _, direction := range []way{upload, download} {
-		t.Run(direction.String(), func(t *testing.T) {
+	for _, test := range []struct {
+		direction way
+		code      wire.Code
+		files     int64
+	}{
+		{upload, wire.PermissionDenied, 150}, {download, wire.PermissionDenied, 150},
+		{download, wire.Failure, 600},
+	} {
+		direction, files := test.direction, test.files
+		t.Run(fmt.Sprint(direction, " ", test.code), func(t *testing.T) {
 			var opened atomic.Int64
 			b := newBench(t, sftptest.Script{
 				Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}},
@@ -140,12 +147,12 @@ func TestDeniedFilesAreNotPutDownToALimit(t *testing.T) {
 					name := strings.TrimPrefix(filepath.Base(r.Path), ".")
 					name, _, _ = strings.Cut(name, ".")
 					if strings.HasSuffix(name, "7") || strings.HasSuffix(name, "3") {
-						return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+						return []sftptest.Action{sftptest.Refuse(test.code, "")}
 					}
 					return nil
 				}}, sftptest.LinkConfig{})
 			source, target := filepath.Join(b.dir, "source"), "/copy"
-			names := numbered("f", files)
+			names := numbered("f", int(files))
 			if direction == upload {
 				fill(t, source, names...)
 			} else {

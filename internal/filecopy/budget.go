@@ -189,6 +189,7 @@ func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
 type crowd struct {
 	now, most atomic.Int64 // files known to be open, and the most at once
 	denied    atomic.Int64 // files that waited in vain
+	vain      atomic.Int64 // refusals after waiting, since it helped
 	limited   atomic.Bool  // a file was opened after it had waited
 }
 
@@ -196,8 +197,9 @@ const (
 	// mostCrowded is how often an OPEN is repeated: other files may be refused later than this one.
 	// mostLimited is the limit where waiting has helped before: the others may be slow. mostDenied is
 	// the limit while it has not, fewDenied the number of files that try it, and fewestOthers the
-	// number of others that must be open.
-	mostCrowded, mostLimited, mostDenied, fewDenied, fewestOthers = 10, 40, 3, 16, 4
+	// number of others that must be open. After mostVain repeated OPENs of any files, none of which
+	// helped, only a host that says that it allows few is believed to.
+	mostCrowded, mostLimited, mostDenied, fewDenied, fewestOthers, mostVain = 10, 40, 3, 16, 4, 100
 
 	waitedInVain = mostLimited + 1
 
@@ -264,6 +266,7 @@ func (s *slot) opened(source bool) {
 	}
 	if s.tries > 0 && s.tries < waitedInVain {
 		k.limited.Store(true)
+		k.vain.Store(0)
 	}
 }
 
@@ -286,17 +289,19 @@ func (s *slot) crowded(err error) bool {
 		return false
 	}
 	k, says := s.budget.crowd(endpoint.IsOfSource(err)), strings.ToLower(status.Message)
+	helps := k.vain.Load() < mostVain
 	switch {
 	case s.tries >= mostLimited, s.tries >= mostCrowded && !k.limited.Load():
 		return false
-	case strings.Contains(says, "too many"), strings.Contains(says, "concurrent"),
-		errors.Is(status, usftp.ErrSSHFxFailure) && !endpoint.NameRefused(status):
+	case strings.Contains(says, "too many"), strings.Contains(says, "concurrent"):
 		return true
+	case errors.Is(status, usftp.ErrSSHFxFailure) && !endpoint.NameRefused(status):
+		return helps
 	case errors.Is(status, fs.ErrNotExist), errors.Is(status, fs.ErrExist),
 		errors.Is(status, errors.ErrUnsupported), errors.Is(status, usftp.ErrSSHFxBadMessage):
 		return false
 	case k.limited.Load():
-		return true
+		return helps
 	}
 	// those that have been closed since, or were refused as well, count, so half may do
 	most, others := k.most.Load(), max(s.others, s.budget.held.Load()-1)
@@ -311,8 +316,11 @@ func (s *slot) crowded(err error) bool {
 // there is nothing to wait for. others says that something is open on the host, such as
 // directories.
 func (s *slot) makeRoom(ctx context.Context, err error, others bool) bool {
-	s.tries++
-	if s.budget.crowd(endpoint.IsOfSource(err)).most.Load() == 0 {
+	k := s.budget.crowd(endpoint.IsOfSource(err))
+	if s.tries++; s.tries > 1 && !others { // many files may wait for one listing
+		k.vain.Add(1)
+	}
+	if k.most.Load() == 0 {
 		return pace.Sleep(ctx, crowdedPause) == nil // the replies about others are in flight
 	}
 	n, known := s.budget.handles.shrink()
