@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,16 +27,17 @@ func TestHalfWrittenInPlace(t *testing.T) {
 }
 
 func testHalfWritten(t *testing.T, size int, keepsTimes bool) {
-	lose, deny := true, false
+	var lose, deny atomic.Bool // the server's goroutines read them
+	lose.Store(true)
 	half := random(size)
 	copy(half[size/2:], make([]byte, size))
 	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 		switch {
 		case renames(r), !keepsTimes && (r.Type == wire.TypeSetstat || r.Type == wire.TypeFsetstat):
 			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
-		case r.Type == wire.TypeWrite && r.Path == "/in/dir/file" && lose:
+		case r.Type == wire.TypeWrite && r.Path == "/in/dir/file" && lose.Load():
 			return []sftptest.Action{sftptest.Hangup()}
-		case r.Type == wire.TypeOpen && r.Path == "/in/dir/file" && deny:
+		case r.Type == wire.TypeOpen && r.Path == "/in/dir/file" && deny.Load():
 			return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
 		}
 		return nil
@@ -55,7 +57,7 @@ func testHalfWritten(t *testing.T, size int, keepsTimes bool) {
 	if err := run(); err == nil {
 		t.Fatal("it was not interrupted")
 	}
-	lose = false
+	lose.Store(false)
 	// as if the second half of the requests had been carried out, and the first had not
 	b.server.Files.WriteFile("/in/dir/file", half)
 	when := time.Unix(1_700_000_000, 0)
@@ -64,11 +66,11 @@ func testHalfWritten(t *testing.T, size int, keepsTimes bool) {
 		t.Fatal(err)
 	}
 	b.reconnect(sftptest.LinkConfig{})
-	deny = true
+	deny.Store(true)
 	if err := run(); err == nil {
 		t.Error("a run that must not write the file succeeds")
 	}
-	deny = false
+	deny.Store(false)
 	if err := run(); err != nil || !bytes.Equal(b.remote("/in/dir/file"), data) {
 		t.Errorf("the next run ends with %v and leaves the half file: %v", err,
 			bytes.Equal(b.remote("/in/dir/file"), half))
