@@ -4,12 +4,14 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
 )
 
-// A link that carries all it is given is seen to be fast.
+// A link that carries all it is given is seen to be fast, and compressing for it to be in vain.
 func TestRateOfFastLink(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,5 +40,14 @@ func TestRateOfFastLink(t *testing.T) {
 			t.Errorf("%.0f bytes per second", rate)
 		}
 		c.mu.Unlock()
+	}
+	way := &counts.Sent
+	way.Plain.Store(100e6)
+	way.Packed.Store(30e6)
+	way.Spent.Store(int64(20 * time.Second))
+	way.First.Store(1)
+	way.Last.Store(1 + int64(21*time.Second))
+	if says := c.Advice(); !strings.HasSuffix(says, "it is faster not to compress here") {
+		t.Errorf("the advice is %q", says)
 	}
 }
