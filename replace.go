@@ -175,7 +175,7 @@ func (c privateClient) ReplaceByLink(text, name, temporary, aside string) error 
 	err = c.Rename(name, aside)
 	if err == nil {
 		err = c.Symlink(text, name)
-	} else if c.ctx.Err() == nil {
+	} else if c.ctx.Err() == nil { // otherwise it may have been renamed
 		return err
 	}
 	if err != nil {
@@ -203,17 +203,15 @@ func (c privateClient) overLink(name string, replace func() error) error {
 	if err != nil {
 		return err
 	}
-	err = c.do(c.removeFile(name))
-	switch {
-	case err == nil:
-		err = replace()
+	switch err = c.do(c.removeFile(name)); {
 	case errors.Is(err, fs.ErrNotExist):
 		return replace()
-	case c.ctx.Err() == nil:
+	case err == nil:
+		if err = replace(); err == nil {
+			return nil
+		}
+	case c.ctx.Err() == nil: // otherwise it may have been removed
 		return err
-	}
-	if err == nil {
-		return nil
 	}
 	late, done := c.late()
 	defer done()

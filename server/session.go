@@ -463,16 +463,15 @@ func (a *Activity) Running() int { return int(a.running.Load()) }
 // Last returns when a request last ended, or the beginning of 1970 if none has.
 func (a *Activity) Last() time.Time { return time.Unix(0, a.last.Load()) }
 
-// Begin and End enclose a request. They do nothing for a nil Activity.
-
-// Begin notes that a request is running.
+// Begin notes that a request, or a program such as scp, is at work until End. Both do nothing for a
+// nil Activity.
 func (a *Activity) Begin() {
 	if a != nil {
 		a.running.Add(1)
 	}
 }
 
-// End notes that it has ended.
+// End ends what Begin began.
 func (a *Activity) End() {
 	if a != nil {
 		a.last.Store(time.Now().UnixNano())

@@ -189,7 +189,7 @@ func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
 type crowd struct {
 	now, most atomic.Int64 // files known to be open, and the most at once
 	denied    atomic.Int64 // files that waited in vain
-	vain      atomic.Int64 // refusals after waiting, since it helped
+	vain      atomic.Int64 // refusals after waiting, since waiting last helped
 	limited   atomic.Bool  // a file was opened after it had waited
 }
 

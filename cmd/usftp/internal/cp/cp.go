@@ -310,16 +310,15 @@ func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) 
 
 // isLink reports whether a name in the target directory is a symbolic link.
 func (c *Copier) isLink(target connect.Place, name string) bool {
-	name = connect.Below(target.Path(), name)
-	if !target.Remote {
-		info, err := os.Lstat(name)
-		return err == nil && info.Mode()&fs.ModeSymlink != 0
+	look := os.Lstat
+	if target.Remote {
+		host, err := c.Task.Host(target)
+		if err != nil {
+			return false // copying the file reports it
+		}
+		look = private.OfClient(host.Client.WithContext(c.Ctx)).Look
 	}
-	host, err := c.Task.Host(target)
-	if err != nil {
-		return false // copying the file reports it
-	}
-	info, err := private.OfClient(host.Client.WithContext(c.Ctx)).Look(name)
+	info, err := look(connect.Below(target.Path(), name))
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
