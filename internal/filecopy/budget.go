@@ -295,11 +295,11 @@ func (s *slot) crowded(err error) bool {
 		return false
 	case strings.Contains(says, "too many"), strings.Contains(says, "concurrent"):
 		return true
-	case errors.Is(status, usftp.ErrSSHFxFailure) && !endpoint.NameRefused(status):
-		return helps
-	case errors.Is(status, fs.ErrNotExist), errors.Is(status, fs.ErrExist),
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist), // also if FAILURE was why
 		errors.Is(status, errors.ErrUnsupported), errors.Is(status, usftp.ErrSSHFxBadMessage):
 		return false
+	case errors.Is(status, usftp.ErrSSHFxFailure) && !endpoint.NameRefused(status):
+		return helps
 	case k.limited.Load():
 		return helps
 	}
