@@ -456,7 +456,7 @@ var fileCalls = map[string]anyCall{
 		return err
 	},
 	"private.File.ReadClose": func(_ *usftp.Client, f *usftp.File) error {
-		_, err := private.OfFile(f).ReadClose(10, func() []byte { return make([]byte, 10) })
+		_, err := private.OfFile(f).ReadClose(10, func() []byte { return make([]byte, 10) }, func() {})
 		return err
 	},
 	"private.Stripes.WriteToAt": func(_ *usftp.Client, f *usftp.File) error {

@@ -148,7 +148,8 @@ func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 }
 
 // ReadClose implements private.File.
-func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat, err error) {
+func (f privateFile) ReadClose(size int, memory func() []byte,
+	closing func()) (after *FileStat, err error) {
 	b, err := f.begin("read")
 	if err != nil {
 		return nil, err
@@ -172,7 +173,9 @@ func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat,
 		err = b.send(burstEnd, s.readCall(b.open.handle, int64(size), 1))
 	}
 	if err == nil && s.inOrder {
-		err = errors.Join(askAttrs(), b.close())
+		if err = errors.Join(askAttrs(), b.close()); err == nil {
+			closing()
+		}
 	}
 	if err != nil {
 		b.queue.Abandon()

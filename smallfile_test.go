@@ -64,15 +64,17 @@ func smallFiles(t *testing.T) {
 			}
 			counter.Reset()
 			var got []byte
-			began := time.Now()
+			began, closing := time.Now(), false
 			after, err := private.OfFile(f).ReadClose(size, func() []byte {
 				if time.Since(began) < 2*time.Millisecond {
 					t.Errorf("%s: %d bytes: memory is taken before they have arrived", version,
 						size)
 				}
-				got = make([]byte, size)
+				if got = make([]byte, size); closing != private.OfClient(client).WorksInOrder() {
+					t.Errorf("%s: %d bytes: CLOSE is on its way: %v", version, size, closing)
+				}
 				return got
-			})
+			}, func() { closing = true })
 			if err != nil || !bytes.Equal(got, data) || after == nil || after.Size != uint64(size) {
 				t.Errorf("%s: %d bytes read back: %v, %v", version, size, after, err)
 			}
@@ -134,7 +136,7 @@ func TestSmallFilesFail(t *testing.T) {
 				refused, err = private.OfFile(f).StartWriteClose([]byte("1234"),
 					usftp.NewAttrs{SetMode: true, Mode: 0o600})()
 			} else {
-				_, err = private.OfFile(f).ReadClose(5, func() []byte { return make([]byte, 5) })
+				_, err = private.OfFile(f).ReadClose(5, func() []byte { return make([]byte, 5) }, func() {})
 			}
 			if !errors.Is(err, test.err) || !errors.Is(refused, test.refused) {
 				t.Errorf("got %v and %v", refused, err)

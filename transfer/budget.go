@@ -74,7 +74,7 @@ func filesInFlight(trip time.Duration) int {
 // takes a few round trips: at 50 ms, 16 at a time with a few files each find far fewer files than
 // the link carries. Without noticeable latency, 128 take a fifth more processor time than 16.
 func walkersInFlight(trip time.Duration) int {
-	const perMs = 4
+	const perMs = 10
 	return max(usualWalkers, int(min(trip.Seconds()*1000*perMs, mostWalkers)))
 }
 
@@ -108,9 +108,11 @@ const (
 	unknownHandles = 128
 )
 
-// hostLimits asks a host for its limits. piece returns the size of a packet's data in the direction
+// hostLimits asks a host for its limits. files is the share of its handles that is for files, in
+// eighths; most others are for listings. piece returns the size of a packet's data in the direction
 // of the copy.
-func (j *job) hostLimits(e *endpoint.Host, piece func(read, write int) int) (l limits, err error) {
+func (j *job) hostLimits(e *endpoint.Host, files int64,
+	piece func(read, write int) int) (l limits, err error) {
 	err = e.WithReconnect(j.route.Source, func(client *usftp.Client, _ bool) error {
 		limits, err := client.Limits()
 		if err != nil {
@@ -123,7 +125,7 @@ func (j *job) hostLimits(e *endpoint.Host, piece func(read, write int) int) (l l
 			l.handles = 1 << 20
 			if limits.MaxOpenHandles > 0 { // keep some for listings, and of these some for other uses
 				all := int64(min(limits.MaxOpenHandles, 1<<20))
-				l.handles = max(1, all*3/4)
+				l.handles = max(1, all*files/8)
 				rest := all - l.handles
 				l.listings = int(max(1, rest-rest/8))
 			}
@@ -135,11 +137,11 @@ func (j *job) hostLimits(e *endpoint.Host, piece func(read, write int) int) (l l
 }
 
 func (s *remoteSource) limits() (limits, error) {
-	return s.job.hostLimits(s.Host, func(read, _ int) int { return read })
+	return s.job.hostLimits(s.Host, 5, func(read, _ int) int { return read })
 }
 
 func (t *remoteTarget) limits() (limits, error) {
-	l, err := t.job.hostLimits(t.Host, func(_, write int) int { return write })
+	l, err := t.job.hostLimits(t.Host, 6, func(_, write int) int { return write })
 	// A small file sent in one piece cannot be fsynced on the way, except in one request. With Sync
 	// such files take as many steps as large ones, with many in flight.
 	if t.job.options.Sync {

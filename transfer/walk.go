@@ -45,7 +45,7 @@ type walk struct {
 const (
 	usualWalkers = 16
 	syncWalkers  = 128  // where servers allow it
-	mostWalkers  = 256  // over a long link, where servers allow it
+	mostWalkers  = 512  // over a long link, where servers allow it
 	mostWaiting  = 4096 // directories
 )
 

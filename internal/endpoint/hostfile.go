@@ -61,7 +61,7 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 		return err
 	}
 	to.Opened()
-	now, err := private.OfFile(f).ReadClose(size, lend)
+	now, err := private.OfFile(f).ReadClose(size, lend, to.Closing)
 	if errors.Is(err, private.ErrOtherSize) ||
 		err == nil && now != nil && now.HasMode() && !now.FileMode().IsRegular() {
 		return ErrNotListed

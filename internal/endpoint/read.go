@@ -30,6 +30,7 @@ const (
 // Memory provides the buffer for ReadWhole.
 type Memory interface {
 	Opened()           // the file is open
+	Closing()          // what is opened from now on is opened after the file was closed; may not come
 	Lend(n int) []byte // called at most once, when the contents are there
 }
 

@@ -86,6 +86,7 @@ type small struct {
 	budget *Budget
 	size   int64
 	counts *slot // counts the file while it is open; nil if nothing does
+	keeps  bool  // counts is not freed before the file is there
 	takes  bool  // its size is taken from the budget's memory before it is read
 
 	data []byte // nil until it is read
@@ -111,6 +112,14 @@ func (s *small) Opened() {
 	if s.takes && !s.held {
 		s.budget.memory.take(s.size)
 		s.held = true
+	}
+}
+
+// Closing implements [endpoint.Memory]. The file's handle serves the next one a round trip earlier,
+// which is what limits small files over a long link.
+func (s *small) Closing() {
+	if s.counts != nil && !s.keeps {
+		s.counts.free()
 	}
 }
 

@@ -59,7 +59,7 @@ func openInput(c *Copy) (*input, error) {
 	in.sized()
 	in.small.budget, in.small.size = c.Budget, in.known.Size
 	if c.from != nil {
-		in.small.counts = &c.slot
+		in.small.counts, in.small.keeps = &c.slot, c.alone // see verified
 	}
 	return in, nil
 }
@@ -83,6 +83,9 @@ func (in *input) ready() error {
 			return err
 		}
 		c.known.large = true
+		if !c.alone {
+			c.slot.take(c.Budget)
+		}
 	}
 	err := in.open()
 	in.sized()

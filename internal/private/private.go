@@ -135,8 +135,9 @@ type File interface {
 	// closes it. It calls memory at most once, when the data has arrived, and not for an empty
 	// file. If the file has another size, errors.Is(err, ErrOtherSize) holds. after is nil if the
 	// server sends no attributes. ReadClose takes one round trip on servers that work in order and
-	// two on others.
-	ReadClose(size int, memory func() []byte) (after *usftp.FileStat, err error)
+	// two on others. On the former it calls closing before it waits: the server closes the file
+	// before it carries out requests that are sent from then on.
+	ReadClose(size int, memory func() []byte, closing func()) (after *usftp.FileStat, err error)
 	// HandleLost reports whether the file's handle was given up, since the host gave one to several
 	// open files: the file has to be opened again.
 	HandleLost() bool

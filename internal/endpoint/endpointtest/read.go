@@ -249,7 +249,8 @@ type block struct {
 	lending func() // nil if nothing happens then
 }
 
-func (m *block) Opened() { m.opened++ }
+func (m *block) Opened()  { m.opened++ }
+func (m *block) Closing() {}
 
 func (m *block) Lend(n int) []byte {
 	if m.lending != nil {
