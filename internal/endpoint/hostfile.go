@@ -45,6 +45,7 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 	lend := func() []byte { return to.Lend(size) }
 	if size <= wire.LargestFile && client.GetsFiles() {
 		to.Opened()
+		to.Closing() // the server opens few at a time
 		now, err := client.GetFile(name, size, lend)
 		if err == nil && now.HasMode() && !now.FileMode().IsRegular() {
 			return ErrNotListed
@@ -57,6 +58,7 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 		}
 	}
 	f := usftp.NewFile(h.Host.Client, name)
+	to.Opening()
 	if err := f.OpenRead(); err != nil {
 		return err
 	}

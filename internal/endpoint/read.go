@@ -29,8 +29,9 @@ const (
 
 // Memory provides the buffer for ReadWhole.
 type Memory interface {
+	Opening()          // the file is about to be opened
 	Opened()           // the file is open
-	Closing()          // what is opened from now on is opened after the file was closed; may not come
+	Closing()          // it is closed before anything that is opened from now on; may not come
 	Lend(n int) []byte // called at most once, when the contents are there
 }
 

@@ -86,7 +86,7 @@ type small struct {
 	budget *Budget
 	size   int64
 	counts *slot // counts the file while it is open; nil if nothing does
-	keeps  bool  // counts is not freed before the file is there
+	keeps  bool  // the handle is not only for reading
 	takes  bool  // its size is taken from the budget's memory before it is read
 
 	data []byte // nil until it is read
@@ -102,6 +102,19 @@ func (s *small) read(ctx context.Context, from endpoint.Opener, name string,
 		s.data = []byte{}
 	}
 	return err
+}
+
+// Opening implements [endpoint.Memory]. It takes back the handle that Closing freed, but not while
+// it holds memory: others have a handle and wait for memory.
+func (s *small) Opening() {
+	if s.counts == nil || s.keeps {
+		return
+	}
+	if s.held {
+		s.budget.memory.give(s.size)
+		s.held = false
+	}
+	s.counts.take(s.budget)
 }
 
 // Opened implements [endpoint.Memory].

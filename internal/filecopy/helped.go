@@ -303,6 +303,7 @@ func (o helpedOpener) ReadWhole(ctx context.Context, name string, how endpoint.O
 	patient, cancel := h.patient(ctx)
 	defer cancel()
 	to.Opened()
+	to.Closing() // the helper has handles of its own
 	stat, err := private.OfClient(o.client.WithContext(patient)).GetFile(h.at(name), size,
 		func() []byte { return to.Lend(size) })
 	if err == nil {

@@ -59,7 +59,7 @@ func openInput(c *Copy) (*input, error) {
 	in.sized()
 	in.small.budget, in.small.size = c.Budget, in.known.Size
 	if c.from != nil {
-		in.small.counts, in.small.keeps = &c.slot, c.alone // see verified
+		in.small.counts, in.small.keeps = &c.slot, c.to != nil // which has a file open, too
 	}
 	return in, nil
 }
@@ -83,9 +83,7 @@ func (in *input) ready() error {
 			return err
 		}
 		c.known.large = true
-		if !c.alone {
-			c.slot.take(c.Budget)
-		}
+		in.small.Opening()
 	}
 	err := in.open()
 	in.sized()

@@ -249,6 +249,7 @@ type block struct {
 	lending func() // nil if nothing happens then
 }
 
+func (m *block) Opening() {}
 func (m *block) Opened()  { m.opened++ }
 func (m *block) Closing() {}
 
