@@ -289,8 +289,10 @@ func (l *listing) more() error {
 			l.window = max(2, min(int(l.session.listed.Load()), mostStarted))
 		}
 	}
-	if err := l.ask(); err != nil {
-		return err
+	if l.out == 0 || l.taken != 1 { // the second reply tells whether there is more
+		if err := l.ask(); err != nil {
+			return err
+		}
 	}
 	if l.out == 0 {
 		return l.end()
@@ -370,7 +372,10 @@ func (l *listing) take() error {
 		if !l.ended {
 			l.session.listed.Store(int32(l.taken))
 		}
-		l.ended = true // replies may overtake each other, so those in flight may hold names
+		l.ended = true
+		if l.session.listsAhead {
+			l.out = 0 // what is still in flight comes after the end
+		}
 		l.session.conn.Recycle(call)
 		l.call = nil
 		return nil
