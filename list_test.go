@@ -137,6 +137,31 @@ func TestListingPipelines(t *testing.T) {
 	}
 }
 
+// A directory whose names fit one packet takes one round trip after OPENDIR, and nothing waits for
+// what is asked beyond the end.
+func TestListingRoundTrips(t *testing.T) {
+	const rtt = 100 * time.Millisecond
+	for entries, most := range map[int]float64{0: 3, 1: 2, 90: 2, 190: 3, 900: 5} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(openSSH))
+			r.server.Files.Mkdir("/d")
+			for i := range entries {
+				r.server.Files.WriteFile(fmt.Sprint("/d/", i), nil)
+			}
+			before := r.Stats().Requests
+			took := trips(rtt, func() {
+				if files, err := r.ReadDir("/d"); err != nil || len(files) != entries {
+					t.Errorf("%d files, %v", len(files), err)
+				}
+			})
+			asked := r.Stats().Requests - before
+			if took > most || most == 2 && asked > 4 { // OPENDIR, two READDIRs, CLOSE
+				t.Errorf("%d entries: %d requests in %v round trips", entries, asked, took)
+			}
+		})
+	}
+}
+
 func TestBadListings(t *testing.T) {
 	listing := func(fault sftptest.Fault) sftptest.Script {
 		fault.On = wire.TypeReaddir

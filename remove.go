@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -54,11 +55,17 @@ func (s *session) removeDirectory(op, name string) operation[none] {
 }
 
 const (
-	// mostRemovers is the number of directories emptied at once; removeBatch and removeBatchBytes
-	// limit the names held of one directory.
-	mostRemovers     = 32
+	// fewRemovers is the number of directories emptied at once, mostRemovers where the server says
+	// that it allows as many handles: each directory takes four round trips or more.
+	fewRemovers, mostRemovers = 32, 256
+
+	// removeBatch and removeBatchBytes limit the entries held of one directory, removeBytes those of
+	// all; then a directory holds a sixteenth.
 	removeBatch      = 10_000
 	removeBatchBytes = 4 << 20
+	removeBytes      = 128 << 20
+	entrySize        = 256 // about the memory of an entry without its name
+
 	// mostRemoved limits the names that are removed, and mostRemovals the memory of the directories
 	// still to be emptied: a server may list fresh names, or nest directories, without end.
 	mostRemoved  = 200_000_000
@@ -131,8 +138,10 @@ func (c *Client) isDirectory(name string) (bool, error) {
 // memory holds little more than the neighbours of one path through the tree.
 type remover struct {
 	client *Client
+	most   int // workers
 	crowd  *crowd
 	work   sync.WaitGroup
+	listed atomic.Int64 // bytes of the entries that are being removed
 
 	mu    sync.Mutex
 	stack []*removal
@@ -160,7 +169,11 @@ type removal struct {
 const removalSize = 80
 
 func (c *Client) removeTree(name string, keep bool, most int) error {
-	r := &remover{client: c, crowd: c.newCrowd(mostRemovers),
+	removers := fewRemovers
+	if c.openHandles() >= 2*mostRemovers {
+		removers = mostRemovers
+	}
+	r := &remover{client: c, most: removers, crowd: c.newCrowd(removers),
 		stack: []*removal{{name: name, keep: keep}}, names: most}
 	r.mu.Lock()
 	r.hire()
@@ -174,7 +187,7 @@ func (c *Client) removeTree(name string, keep bool, most int) error {
 
 // hire starts as many workers as there is work for. The caller holds the lock.
 func (r *remover) hire() {
-	for waiting := len(r.stack); waiting > 0 && r.busy < mostRemovers; waiting-- {
+	for waiting := len(r.stack); waiting > 0 && r.busy < r.most; waiting-- {
 		r.busy++
 		r.work.Go(r.run)
 	}
@@ -200,12 +213,15 @@ func (r *remover) run() {
 // empty removes the files in a directory and pushes its directories on the stack.
 func (r *remover) empty(dir *removal) {
 	var files, dirs []string
+	var bytes int64
 	var more bool
 	dir.passed = dir.kept
 	err := r.crowd.list(func() (err error) {
-		files, dirs, more, err = r.list(dir.name, dir.passed)
+		r.listed.Add(-bytes) // the crowd may repeat it
+		files, dirs, bytes, more, err = r.list(dir.name, dir.passed)
 		return err
 	})
+	defer func() { r.listed.Add(-bytes) }()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.failed(dir, err)
 	}
@@ -242,10 +258,10 @@ func (r *remover) removeAsync(name string) *Pending[struct{}] {
 }
 
 // list returns some of the files and directories in a directory, as many as are held at a time,
-// without the first ones. A link is a file.
-func (r *remover) list(dir string, first int) (files, dirs []string, more bool, err error) {
+// without the first ones, and what it has counted as listed. A link is a file.
+func (r *remover) list(dir string, first int) (files, dirs []string, bytes int64, more bool,
+	err error) {
 	var entries []*File
-	bytes := 0
 	for f, listErr := range r.client.Entries(dir) {
 		if listErr != nil {
 			err = listErr
@@ -256,7 +272,10 @@ func (r *remover) list(dir string, first int) (files, dirs []string, more bool, 
 			continue
 		}
 		entries = append(entries, f)
-		if bytes += len(f.path); len(entries) == removeBatch || bytes > removeBatchBytes {
+		size := int64(len(f.path) + entrySize)
+		bytes += size
+		if all := r.listed.Add(size); len(entries) == removeBatch || bytes > removeBatchBytes ||
+			all > removeBytes && bytes > removeBatchBytes/16 {
 			more = true
 			break
 		}
@@ -268,7 +287,7 @@ func (r *remover) list(dir string, first int) (files, dirs []string, more bool, 
 			files = append(files, f.path)
 		}
 	}
-	return files, dirs, more, err
+	return files, dirs, bytes, more, err
 }
 
 // emptied removes an empty directory, and its parent if that was the last in it, and so on. A
