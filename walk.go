@@ -16,10 +16,11 @@ import (
 // directory in lexical order, including root; errors, [fs.SkipDir] and [fs.SkipAll] work as there.
 // It does not follow symbolic links. Entries carry their attributes, so Info sends no request.
 //
-// fn is called on the calling goroutine, one call at a time, while up to 128 directories ahead of
-// it are being listed. So a walk over a long link takes a few round trips for each hundred
-// directories, and changes made by fn may come too late to be seen by later calls. Memory holds the
-// listings on the current path and some ten thousand entries more.
+// fn is called on the calling goroutine, one call at a time, while up to 256 directories ahead of
+// it are being listed, up to 128 if the server does not say how many handles it allows. So a walk
+// over a long link takes a few round trips for each hundred directories, and changes made by fn may
+// come too late to be seen by later calls. Memory holds the listings on the current path and some
+// ten thousand entries more.
 func (c *Client) WalkDir(root string, fn fs.WalkDirFunc) error {
 	info, err := privateClient{c}.Look(root)
 	if err != nil {

@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// leastListings and mostListings are the number of directories listed at once, initially and at
-	// most. Servers limit open handles, OpenSSH's to about a thousand.
+	// leastListings is the number of directories listed at once, initially. usualListings is the
+	// limit on servers that do not say how many handles they allow, and mostListings, or half of the
+	// handles, on others. OpenSSH allows about a thousand.
 	leastListings = 16
-	mostListings  = 128
+	usualListings = 128
+	mostListings  = 256
 
 	// mostAhead is the number of entries listed ahead of the visit, in addition to those of the
 	// directory it waits for: about 5 MB.
@@ -128,7 +130,7 @@ func (w *Walk[E, T, D]) Begin(ctx context.Context, handles uint64) {
 	w.listing, w.stop = context.WithCancel(ctx)
 	w.arrived.L, w.room.L = &w.mu, &w.mu
 	w.waiting.before = w.Before
-	w.most = mostListings
+	w.most = usualListings
 	if handles > 0 {
 		w.most = int(min(mostListings, max(1, handles/2)))
 	}
