@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"time"
+
+	"github.com/usftp/usftp/server"
 )
 
 // Close implements io.Closer: the written file appears, as a whole. After an error nothing of it
@@ -196,8 +198,11 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
 	// The body may be read again.
 	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when)
-	if err == nil || want.Absent { // an equal object may be from another client
-		return made, err
+	if want.Absent {
+		return made, f.unlessOurs(ctx, key, body.Size(), err)
+	}
+	if err == nil {
+		return made, nil
 	}
 	sum := md5.New()
 	if _, hashErr := io.Copy(sum, io.NewSectionReader(body.Outer())); hashErr != nil {
@@ -212,10 +217,27 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 
 // existing returns fs.ErrExist for a failed condition: the object must not exist, and does.
 func existing(err error) error {
-	if errors.Is(err, ErrPrecondition) {
-		return fs.ErrExist
+	switch {
+	case !errors.Is(err, ErrPrecondition):
+		return err
+	case errors.Is(err, server.ErrUnsure):
+		return server.Unsure(fs.ErrExist)
 	}
-	return err
+	return fs.ErrExist
+}
+
+// unlessOurs says that a request may have made its object although the storage refuses it, since
+// there is an object: the answer to the first try may have been lost, and the second one refused.
+// An object as long may also be another client's.
+func (f *FS) unlessOurs(ctx context.Context, key string, size int64, err error) error {
+	if !errors.Is(err, ErrPrecondition) {
+		return err
+	}
+	if now, headErr := f.bucket.Head(ctx, key); headErr == nil && now.Size != size ||
+		absent(headErr) {
+		return err
+	}
+	return server.Unsure(err)
 }
 
 // complete makes an object of parts. After an error it checks whether the object is there all the
