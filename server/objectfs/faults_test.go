@@ -26,6 +26,7 @@ type faulty struct {
 	broken int // the call that fails, from 1
 	after  bool
 	twice  bool
+	gone   bool   // no later call is answered
 	name   string // of the call that has failed
 	sleep  func()
 }
@@ -35,11 +36,14 @@ var errFault = errors.New("the connection to the storage was lost")
 func faultyCall[T any](b *faulty, name string, call func() (T, error)) (result T, err error) {
 	b.mu.Lock()
 	b.call++
-	breaks := b.call == b.broken
+	breaks, gone := b.call == b.broken, b.gone && b.call > b.broken
 	if breaks {
 		b.name = name
 	}
 	b.mu.Unlock()
+	if gone {
+		return *new(T), errFault
+	}
 	if !breaks {
 		return call()
 	}
@@ -245,7 +249,8 @@ func TestFaults(t *testing.T) {
 		t.Run(one.name, func(t *testing.T) {
 			calls := 0
 			for call, failed := 1, true; failed; call++ {
-				for _, broken := range []*faulty{{}, {after: true}, {after: true, twice: true}} {
+				for _, broken := range []*faulty{{}, {after: true}, {after: true, twice: true},
+					{after: true, twice: true, gone: true}} {
 					broken.broken = call
 					failed = runFault(t, broken, one.before, one.do, one.file, one.old, one.new)
 				}
@@ -302,6 +307,24 @@ func runFault(t *testing.T, broken *faulty, before func(*bench), do step, file, 
 			after, n)
 	}
 	return broken.name != ""
+}
+
+// TestSameFileAgain: a client sends a file that is there already, and the answer to the request that
+// completes it is lost.
+func TestSameFileAgain(t *testing.T) {
+	for _, do := range []step{upload("/f", truncate, 0, text(5*partSize)),
+		upload("/f.filepart", truncate, 0, text(5*partSize)).then(rename("/f.filepart", "/f"))} {
+		for call, broken := 1, (&faulty{}); broken.name != "Complete"; call++ {
+			b := newBench(t)
+			b.put("/f", text(5*partSize))
+			broken = &faulty{Bucket: b.bucket, broken: call, after: true, twice: true}
+			b.fs = b.serve(broken)
+			if err := do(b); err != nil {
+				t.Errorf("call %d, %s, is made twice, and the client is told %v", call, broken.name,
+					err)
+			}
+		}
+	}
 }
 
 // TestStorageGivesUp: a client begins anew where the storage has given up what was left of its

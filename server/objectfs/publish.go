@@ -252,15 +252,22 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 	if err == nil {
 		return made, f.stored(ctx, u.Target, made)
 	}
-	if _, _, listErr := f.bucket.ListParts(ctx, u.Target, u.ID, 0); !absent(listErr) {
+	_, _, listErr := f.bucket.ListParts(ctx, u.Target, u.ID, 0)
+	if listErr == nil {
 		return made, err
 	}
-	now, headErr := f.bucket.Head(ctx, u.Target)
-	if headErr != nil || now.Size != size || base != nil && base.ETag == now.ETag ||
-		f.state.Update(ctx, u) != nil {
-		return made, err
+	if absent(listErr) {
+		now, headErr := f.bucket.Head(ctx, u.Target)
+		if headErr == nil && now.Size == size && !now.is(base) && f.state.Update(ctx, u) == nil {
+			return now, nil
+		}
 	}
-	return now, nil
+	return made, server.Unsure(err)
+}
+
+// is reports whether an object is the very one that was there before, which may have been equal.
+func (o *Object) is(base *Object) bool {
+	return base != nil && o.ETag == base.ETag && o.Modified.Equal(base.Modified)
 }
 
 var errNotStored = errors.New(
