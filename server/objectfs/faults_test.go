@@ -309,8 +309,8 @@ func runFault(t *testing.T, broken *faulty, before func(*bench), do step, file, 
 	return broken.name != ""
 }
 
-// TestSameFileAgain: a client sends a file that is there already, and the answer to the request that
-// completes it is lost.
+// TestSameFileAgain: a client sends a file that is there already, and the answer to the request
+// that completes it is lost.
 func TestSameFileAgain(t *testing.T) {
 	for _, do := range []step{upload("/f", truncate, 0, text(5*partSize)),
 		upload("/f.filepart", truncate, 0, text(5*partSize)).then(rename("/f.filepart", "/f"))} {

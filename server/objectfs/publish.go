@@ -309,6 +309,7 @@ func (w *writer) giveUp(keep bool) error {
 	if u.Closed { // the file that the client has closed before is still there
 		return w.keep(ctx, u)
 	}
+	w.limit(&u)
 	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
 		return w.keep(ctx, u)
 	}
