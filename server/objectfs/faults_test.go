@@ -327,6 +327,43 @@ func TestSameFileAgain(t *testing.T) {
 	}
 }
 
+// vast is a bucket with an object, g, that takes several requests to copy, and the answer to the
+// last of them is lost.
+type vast struct{ objectfs.Bucket }
+
+func (v vast) Head(ctx context.Context, key string) (objectfs.Object, error) {
+	o, err := v.Bucket.Head(ctx, key)
+	if key == "g" {
+		o.Size += objectfs.MaxCopy
+	}
+	return o, err
+}
+
+func (v vast) CopyPart(ctx context.Context, key, id string, number int, from, etag string, _,
+	_ int64) (objectfs.Part, error) {
+	return v.Bucket.CopyPart(ctx, key, id, number, from, etag, 0, partSize)
+}
+
+func (v vast) Complete(ctx context.Context, key, id string, parts []objectfs.Part,
+	when objectfs.Condition) (objectfs.Object, error) {
+	v.Bucket.Complete(ctx, key, id, parts, when)
+	return v.Bucket.Complete(ctx, key, id, parts, when)
+}
+
+// TestVastCopy: the copy of a file in several parts may have been made although the storage says
+// that there is no such upload.
+func TestVastCopy(t *testing.T) {
+	for _, do := range []step{rename("/g", "/f"), plainRename("/g", "/f")} {
+		b := newBench(t)
+		b.put("/g", text(partSize))
+		b.fs = b.serve(vast{b.bucket})
+		err := do(b)
+		if _, there := b.bucket.Objects()["f"]; !there || !errors.Is(err, server.ErrUnsure) {
+			t.Errorf("the copy is there: %v, and the client is told %v", there, err)
+		}
+	}
+}
+
 // TestStorageGivesUp: a client begins anew where the storage has given up what was left of its
 // upload, as a rule of the bucket may say.
 func TestStorageGivesUp(t *testing.T) {

@@ -197,7 +197,9 @@ func (f *FS) copyContents(ctx context.Context, from Object, to string,
 	}
 	var made Object
 	if err = group.Wait(); err == nil {
-		made, err = f.bucket.Complete(ctx, to, id, parts, when)
+		if made, err = f.bucket.Complete(ctx, to, id, parts, when); absent(err) {
+			err = server.Unsure(err) // the answer to the first try may have been lost
+		}
 	}
 	if err != nil {
 		ctx, cancel := lasting(ctx)
