@@ -393,4 +393,14 @@ func TestStorageGivesUp(t *testing.T) {
 	if info.ModTime().Unix() == 1e9 {
 		t.Error("the file has the time of the one that was given up")
 	}
+	b.put("/g.filepart", text(4*partSize))
+	list, _, err = b.bucket.ListUploads(ctx, "", "")
+	b.must(err)
+	b.must(b.bucket.Abort(ctx, list[0].Key, list[0].ID))
+	err = b.fs.Rename(ctx, "/g.filepart", "/g")
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("renaming what the storage has given up: %v", err)
+	}
+	b.must(b.fs.Remove(ctx, "/g.filepart"))
+	b.missing("/g.filepart")
 }

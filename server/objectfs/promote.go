@@ -75,6 +75,9 @@ func (f *FS) finish(ctx context.Context, found Upload, base *Object,
 		return Object{}, err
 	}
 	parts, err := f.allParts(ctx, u)
+	if absent(err) { // the storage has given the upload up, but it is still listed
+		err = errPartsMissing
+	}
 	if err != nil {
 		return Object{}, err
 	}
