@@ -226,9 +226,18 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	case err != nil || i.dir || mtime.IsZero():
 		return err
 	}
-	return f.locked(ctx, key, func(Upload) error { // that of a file stored meanwhile would be lost
+	return f.setTime(ctx, key, "", mtime)
+}
+
+// setTime sets the time of a stored file, if etag is not "" only of that with it. It locks the
+// file: the time of one stored meanwhile would be lost.
+func (f *FS) setTime(ctx context.Context, key, etag string, mtime time.Time) error {
+	return f.locked(ctx, key, func(Upload) error {
 		i, err := f.findStored(ctx, key)
-		if err != nil || i.dir {
+		switch {
+		case etag != "" && (absent(err) || err == nil && i.object.ETag != etag):
+			return errReplaced
+		case err != nil || i.dir:
 			return err
 		}
 		return f.state.SetTime(ctx, key, i.object.ETag, mtime)
