@@ -435,8 +435,12 @@ func (s *Store) Close() error {
 	s.ended.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), s.db.patience)
 	defer cancel()
+	if s.Down() {
+		s.join(ctx) // it may be back by now, and nobody asks it later
+	}
 	s.quotas.flush(ctx, true)
 	s.outbox.flush(ctx, s)
+	s.outbox.end(s)
 	s.trail.end(ctx, s)
 	s.giveBackRights(ctx)
 	err := s.do(ctx, func(t tx) error {
