@@ -182,8 +182,8 @@ func (w *writer) putWhole(ctx context.Context) error {
 // shorten gives up the upload of a file that was longer, if there is one, and makes sure that no
 // other session has taken the lock meanwhile.
 func (w *writer) shorten(ctx context.Context) error {
-	if w.upload.ID == "" {
-		return w.fs.state.Confirm(ctx, w.upload)
+	if err := w.fs.state.Confirm(ctx, w.upload); err != nil || w.upload.ID == "" {
+		return err
 	}
 	if err := w.fs.abort(ctx, w.upload); err != nil {
 		return err
@@ -313,7 +313,10 @@ func (w *writer) giveUp(keep bool) error {
 	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
 		return w.keep(ctx, u)
 	}
-	err := w.fs.abort(ctx, u)
+	var err error
+	if u.ID != "" && !errors.Is(w.fs.state.Confirm(ctx, u), ErrLocked) { // others may go on with it
+		err = w.fs.abort(ctx, u)
+	}
 	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))
 }
 
