@@ -125,12 +125,19 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 	if server.Condition(ctx) != nil {
 		return f.removeIf(ctx, key)
 	}
+	_, none := f.state.Find(ctx, key) // nothing is removed while the state does not answer
+	if none != nil && !absent(none) {
+		return none
+	}
 	// An object that has come since is another file, which nobody has asked to remove.
 	if err := f.bucket.Delete(ctx, key, i.object.ETag); err != nil {
 		return unlessRefused(err)
 	}
-	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, i.object.ETag, time.Time{}),
-		f.dropUpload(ctx, key)))
+	err = f.state.SetTime(ctx, key, i.object.ETag, time.Time{})
+	if none == nil {
+		err = errors.Join(err, f.dropUpload(ctx, key))
+	}
+	return server.Unsure(err)
 }
 
 // removeIf locks a file, and removes it if the condition of ctx holds for it.
