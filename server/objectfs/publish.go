@@ -40,7 +40,7 @@ func (w *writer) closeUnchanged(ctx context.Context) error {
 		return w.keep(ctx, w.upload)
 	}
 	if !w.mtime.IsZero() {
-		err = w.fs.state.SetTime(ctx, w.key, w.base.ETag, w.mtime)
+		err = w.fs.stamp(ctx, w.upload, *w.base, w.mtime)
 	}
 	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, false))
 }

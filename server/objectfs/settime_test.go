@@ -71,3 +71,37 @@ func TestSetTimeOfReadHandle(t *testing.T) {
 		t.Errorf("the upload has the time %d, and the client is told %v", mtime(), err)
 	}
 }
+
+// TestSetTimeAfterSleep: a server that has slept so long that others were given the right to write,
+// and have stored a file with a time, leaves that time alone.
+func TestSetTimeAfterSleep(t *testing.T) {
+	for name, handle := range map[string]bool{"by name": false, "by handle": true} {
+		b := newBench(t)
+		b.put("/f", "old")
+		newer := func() {
+			u, err := b.state.Find(t.Context(), "f")
+			b.must(err)
+			b.must(b.state.Unlock(t.Context(), u, false)) // as others do with a dead one's
+			w := b.write("/f", truncate)
+			b.at(w, 0, "newer")
+			b.must(w.Setstat(timed(2e9)))
+			b.must(w.Close())
+		}
+		var err error
+		if handle {
+			w := b.write("/f", wire.OpenWrite)
+			b.must(w.Setstat(timed(1e9)))
+			newer()
+			err = w.Close()
+		} else {
+			bucket := &faulty{Bucket: b.bucket, broken: 2, after: true, sleep: newer}
+			err = b.serve(bucket).Setstat(t.Context(), "/f", timed(1e9))
+		}
+		b.is(err, objectfs.ErrLocked)
+		info, err := b.fs.Stat(t.Context(), "/f")
+		b.must(err)
+		if got := info.ModTime().Unix(); got != 2e9 {
+			t.Errorf("%s: the time of the newer file is %d", name, got)
+		}
+	}
+}

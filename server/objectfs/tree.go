@@ -239,7 +239,7 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 // setTime sets the time of a stored file, if etag is not "" only of that with it. It locks the
 // file: the time of one stored meanwhile would be lost.
 func (f *FS) setTime(ctx context.Context, key, etag string, mtime time.Time) error {
-	return f.locked(ctx, key, func(Upload) error {
+	return f.locked(ctx, key, func(u Upload) error {
 		i, err := f.findStored(ctx, key)
 		switch {
 		case etag != "" && (absent(err) || err == nil && i.object.ETag != etag):
@@ -247,8 +247,17 @@ func (f *FS) setTime(ctx context.Context, key, etag string, mtime time.Time) err
 		case err != nil || i.dir:
 			return err
 		}
-		return f.state.SetTime(ctx, key, i.object.ETag, mtime)
+		return f.stamp(ctx, u, i.object, mtime)
 	})
+}
+
+// stamp sets the time of an object, whose lock u has, unless another session has it by now: the
+// time of that one's object would be lost.
+func (f *FS) stamp(ctx context.Context, u Upload, o Object, mtime time.Time) error {
+	if err := f.state.Confirm(ctx, u); err != nil {
+		return err
+	}
+	return f.state.SetTime(ctx, o.Key, o.ETag, mtime)
 }
 
 // resize changes the length and the times of a file.
