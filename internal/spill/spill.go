@@ -31,13 +31,16 @@ const (
 func (s *List) Add(fields ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
 	s.data = binary.AppendUvarint(s.data, uint64(len(fields)))
 	for _, field := range fields {
 		s.data = binary.AppendUvarint(s.data, uint64(len(field)))
 		s.data = append(s.data, field...)
 	}
 	s.n++
-	if len(s.data) < mostMemory || s.err != nil {
+	if len(s.data) < mostMemory {
 		return
 	}
 	if s.file == nil {

@@ -34,6 +34,14 @@ func (d *downState) change(do func() error) error {
 	return errDown
 }
 
+func (d *downState) Find(ctx context.Context, name string) (u objectfs.Upload, err error) {
+	err = d.change(func() error {
+		u, err = d.State.Find(ctx, name)
+		return err
+	})
+	return u, err
+}
+
 func (d *downState) Update(ctx context.Context, u objectfs.Upload) error {
 	return d.change(func() error { return d.State.Update(ctx, u) })
 }
@@ -73,4 +81,15 @@ func TestTemporaryNameInAnOutage(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRemoveInAnOutage: while the state does not answer, nothing is removed.
+func TestRemoveInAnOutage(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", "text")
+	f := objectfs.New(b.bucket, &objectfs.Options{State: &downState{State: b.state, down: 1}})
+	b.is(f.Remove(t.Context(), "/f"), errDown)
+	b.holds("/f", "text")
+	b.must(b.fs.Remove(t.Context(), "/f"))
+	b.missing("/f")
 }

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/server/internal/membucket"
 	"github.com/usftp/usftp/server/objectfs"
@@ -76,6 +77,32 @@ func TestTemporaryNameRenamedOtherwise(t *testing.T) {
 	b.holds("/g", long)
 	b.must(b.fs.PosixRename(context.Background(), "/f.filepart", "/f"))
 	b.holds("/f", long)
+}
+
+// copyState keeps what was copied last.
+type copyState struct {
+	objectfs.State
+	from objectfs.Object
+}
+
+func (c *copyState) CopyTime(ctx context.Context, from objectfs.Object, to, etag string) error {
+	c.from = from
+	return c.State.CopyTime(ctx, from, to, etag)
+}
+
+// TestUploadCopiedAsItIs: an upload that is renamed to another name than its own is copied by its
+// length, which decides how, and has the time at which it was stored.
+func TestUploadCopiedAsItIs(t *testing.T) {
+	b := newBench(t)
+	b.put("/f.filepart", text(5*partSize))
+	state := &copyState{State: b.state}
+	f := objectfs.NewSmall(b.bucket, objectfs.Options{State: state}, partSize, 16*partSize)
+	began := time.Now()
+	b.must(f.Rename(t.Context(), "/f.filepart", "/g"))
+	b.holds("/g", text(5*partSize))
+	if state.from.Size != 5*partSize || state.from.Modified.Before(began) {
+		t.Errorf("copied: %+v", state.from)
+	}
 }
 
 // TestTemporaryNameReused: of several uploads under one name the last one counts.

@@ -71,7 +71,7 @@ func (f *FS) openReader(ctx context.Context, name string) (server.File, error) {
 	case i.dir:
 		return nil, errIsDirectory
 	}
-	return newReader(ctx, f, name, i), nil
+	return newReader(ctx, f, i), nil
 }
 
 // openWriter locks a key, and finds the object or upload there.

@@ -41,10 +41,17 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 			return fmt.Errorf("the upload can only be renamed to %s: %w", path.Base(found.Target),
 				err)
 		}
-		if err := f.copy(ctx, made, to, Condition{Absent: !replace}); err != nil {
+		stored, err := f.findObject(ctx, found.Target) // whose length and time made may lack
+		if err == nil && stored.ETag != made.ETag {
+			err = ErrPrecondition
+		}
+		if err == nil {
+			err = f.copy(ctx, stored, to, Condition{Absent: !replace})
+		}
+		if err != nil {
 			return server.Unsure(err)
 		}
-		return server.Unsure(f.remove(ctx, made, u))
+		return server.Unsure(f.remove(ctx, stored, u))
 	})
 }
 
@@ -68,6 +75,9 @@ func (f *FS) finish(ctx context.Context, found Upload, base *Object,
 		return Object{}, err
 	}
 	parts, err := f.allParts(ctx, u)
+	if absent(err) { // the storage has given the upload up, but it is still listed
+		err = errPartsMissing
+	}
 	if err != nil {
 		return Object{}, err
 	}

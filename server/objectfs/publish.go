@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"time"
+
+	"github.com/usftp/usftp/server"
 )
 
 // Close implements io.Closer: the written file appears, as a whole. After an error nothing of it
@@ -38,7 +40,7 @@ func (w *writer) closeUnchanged(ctx context.Context) error {
 		return w.keep(ctx, w.upload)
 	}
 	if !w.mtime.IsZero() {
-		err = w.fs.state.SetTime(ctx, w.key, w.base.ETag, w.mtime)
+		err = w.fs.stamp(ctx, w.upload, *w.base, w.mtime)
 	}
 	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, false))
 }
@@ -180,8 +182,8 @@ func (w *writer) putWhole(ctx context.Context) error {
 // shorten gives up the upload of a file that was longer, if there is one, and makes sure that no
 // other session has taken the lock meanwhile.
 func (w *writer) shorten(ctx context.Context) error {
-	if w.upload.ID == "" {
-		return w.fs.state.Confirm(ctx, w.upload)
+	if err := w.fs.state.Confirm(ctx, w.upload); err != nil || w.upload.ID == "" {
+		return err
 	}
 	if err := w.fs.abort(ctx, w.upload); err != nil {
 		return err
@@ -196,8 +198,11 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
 	// The body may be read again.
 	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when)
-	if err == nil || want.Absent { // an equal object may be from another client
-		return made, err
+	if want.Absent {
+		return made, f.unlessOurs(ctx, key, body.Size(), err)
+	}
+	if err == nil {
+		return made, nil
 	}
 	sum := md5.New()
 	if _, hashErr := io.Copy(sum, io.NewSectionReader(body.Outer())); hashErr != nil {
@@ -212,10 +217,27 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 
 // existing returns fs.ErrExist for a failed condition: the object must not exist, and does.
 func existing(err error) error {
-	if errors.Is(err, ErrPrecondition) {
-		return fs.ErrExist
+	switch {
+	case !errors.Is(err, ErrPrecondition):
+		return err
+	case errors.Is(err, server.ErrUnsure):
+		return server.Unsure(fs.ErrExist)
 	}
-	return err
+	return fs.ErrExist
+}
+
+// unlessOurs says that a request may have made its object although the storage refuses it, since
+// there is an object: the answer to the first try may have been lost, and the second one refused.
+// An object as long may also be another client's.
+func (f *FS) unlessOurs(ctx context.Context, key string, size int64, err error) error {
+	if !errors.Is(err, ErrPrecondition) {
+		return err
+	}
+	if now, headErr := f.bucket.Head(ctx, key); headErr == nil && now.Size != size ||
+		absent(headErr) {
+		return err
+	}
+	return server.Unsure(err)
 }
 
 // complete makes an object of parts. After an error it checks whether the object is there all the
@@ -230,15 +252,22 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 	if err == nil {
 		return made, f.stored(ctx, u.Target, made)
 	}
-	if _, _, listErr := f.bucket.ListParts(ctx, u.Target, u.ID, 0); !absent(listErr) {
+	_, _, listErr := f.bucket.ListParts(ctx, u.Target, u.ID, 0)
+	if listErr == nil {
 		return made, err
 	}
-	now, headErr := f.bucket.Head(ctx, u.Target)
-	if headErr != nil || now.Size != size || base != nil && base.ETag == now.ETag ||
-		f.state.Update(ctx, u) != nil {
-		return made, err
+	if absent(listErr) {
+		now, headErr := f.bucket.Head(ctx, u.Target)
+		if headErr == nil && now.Size == size && !now.is(base) && f.state.Update(ctx, u) == nil {
+			return now, nil
+		}
 	}
-	return now, nil
+	return made, server.Unsure(err)
+}
+
+// is reports whether an object is the very one that was there before, which may have been equal.
+func (o *Object) is(base *Object) bool {
+	return base != nil && o.ETag == base.ETag && o.Modified.Equal(base.Modified)
 }
 
 var errNotStored = errors.New(
@@ -280,10 +309,14 @@ func (w *writer) giveUp(keep bool) error {
 	if u.Closed { // the file that the client has closed before is still there
 		return w.keep(ctx, u)
 	}
+	w.limit(&u)
 	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
 		return w.keep(ctx, u)
 	}
-	err := w.fs.abort(ctx, u)
+	var err error
+	if u.ID != "" && !errors.Is(w.fs.state.Confirm(ctx, u), ErrLocked) { // others may go on with it
+		err = w.fs.abort(ctx, u)
+	}
 	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))
 }
 

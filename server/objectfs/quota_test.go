@@ -222,6 +222,29 @@ func TestSweepFreesQuota(t *testing.T) {
 	has("in the end", 1+4, 2)
 }
 
+// abortsTwice is a bucket whose answer to the first request to drop an upload is always lost.
+type abortsTwice struct{ objectfs.Bucket }
+
+func (a abortsTwice) Abort(ctx context.Context, key, id string) error {
+	a.Bucket.Abort(ctx, key, id)
+	return a.Bucket.Abort(ctx, key, id)
+}
+
+// TestSweepUnanswered: what is swept counts no longer although the storage says, when it is asked
+// again, that it was gone.
+func TestSweepUnanswered(t *testing.T) {
+	b, ctx, quota := newBench(t), t.Context(), server.NewQuota(0, 0)
+	b.put("/f.filepart", text(4*partSize))
+	w := b.write("/g", truncate)
+	b.at(w, 0, text(4*partSize))
+	b.must(w.Abandon())
+	b.must(quota.Recount(ctx, b.fs, "/"))
+	b.must(b.serve(abortsTwice{b.bucket}).Sweep(ctx, -time.Hour, quota))
+	if bytes, files := quota.Usage(); bytes != 0 || files != 0 {
+		t.Errorf("%d bytes in %d files count", bytes, files)
+	}
+}
+
 // TestSweepBesideFile: what is left of an upload beside the file that has its name does not count,
 // and does not take the file's place in the quota when it is swept.
 func TestSweepBesideFile(t *testing.T) {

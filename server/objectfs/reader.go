@@ -20,7 +20,6 @@ type reader struct {
 	fs     *FS
 	ctx    context.Context
 	stop   context.CancelFunc
-	name   string
 	info   *info
 	source *source
 
@@ -39,8 +38,8 @@ var (
 
 var errReplaced = errors.New("the file was replaced while it was read: open it again")
 
-func newReader(ctx context.Context, f *FS, name string, i *info) *reader {
-	r := &reader{fs: f, name: name, info: i, last: -1, reached: -1}
+func newReader(ctx context.Context, f *FS, i *info) *reader {
+	r := &reader{fs: f, info: i, last: -1, reached: -1}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	r.source = f.sources.join(r)
 	return r
@@ -253,7 +252,14 @@ func (r *reader) Setstat(attrs wire.Attrs) error {
 	if attrs.Has(wire.AttrSize) {
 		return fs.ErrInvalid
 	}
-	return r.fs.Setstat(r.ctx, r.name, attrs)
+	if err := r.fs.unwanted(attrs); err != nil {
+		return err
+	}
+	mtime := mtimeOf(attrs)
+	if mtime.IsZero() {
+		return nil
+	}
+	return r.fs.setTime(r.ctx, r.info.object.Key, r.info.object.ETag, mtime)
 }
 
 // Close implements io.Closer.

@@ -151,7 +151,9 @@ func (f *FS) locked(ctx context.Context, key string, do func(Upload) error) erro
 func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) error {
 	made, err := f.copyContents(ctx, from, to, when)
 	if errors.Is(err, ErrPrecondition) && when.Absent {
-		err = orExists(f.unchanged(ctx, from))
+		if err = f.unchanged(ctx, from); err == nil {
+			err = existing(f.unlessOurs(ctx, to, from.Size, ErrPrecondition))
+		}
 	}
 	if err != nil {
 		return unlessRefused(err)
@@ -195,7 +197,9 @@ func (f *FS) copyContents(ctx context.Context, from Object, to string,
 	}
 	var made Object
 	if err = group.Wait(); err == nil {
-		made, err = f.bucket.Complete(ctx, to, id, parts, when)
+		if made, err = f.bucket.Complete(ctx, to, id, parts, when); absent(err) {
+			err = server.Unsure(err) // the answer to the first try may have been lost
+		}
 	}
 	if err != nil {
 		ctx, cancel := lasting(ctx)

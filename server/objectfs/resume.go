@@ -50,11 +50,33 @@ func (w *writer) Hash(algorithm string, offset, length int64) ([]byte, error) {
 // one, starts at 0 and does not truncate. The caller holds the lock.
 func (w *writer) goBack(offset int64) {
 	w.resumed = false
+	end, _ := w.fs.layout.span(len(w.stored))
+	longer := w.size > end // the client has made it so
 	for index, p := range w.stored {
 		if start, _ := w.fs.layout.span(index); start >= offset {
 			delete(w.stored, index)
-			w.size -= p.Size
+			w.gaveUp = true
+			if !longer {
+				w.size -= p.Size
+			}
 		}
+	}
+}
+
+// limit keeps what the client gave up from being taken for the rest of its file: those parts are
+// still stored.
+func (w *writer) limit(u *Upload) {
+	n := 0
+	for _, ok := w.stored[n]; ok; _, ok = w.stored[n] {
+		n++
+	}
+	switch {
+	case w.gaveUp && n == 0:
+		u.Broken = true
+	case w.gaveUp:
+		u.Last = n
+	case u.Last > 0:
+		u.Last = max(u.Last, n)
 	}
 }
 
@@ -70,7 +92,7 @@ func (f *FS) resumable(ctx context.Context, u Upload) ([]Part, int64, error) {
 		return nil, 0, err
 	}
 	n := 0
-	for n < len(list) && list[n].Number == n+1 {
+	for n < len(list) && list[n].Number == n+1 && (u.Last == 0 || n < u.Last) {
 		if _, length := f.layout.span(n); list[n].Size != length {
 			break
 		}

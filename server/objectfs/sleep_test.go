@@ -206,3 +206,35 @@ func TestRemovalLeavesNewerTime(t *testing.T) {
 		}
 	}
 }
+
+// TestSleeperLeavesUploadAlone: a server that slept so long that others go on with its upload does
+// not drop that, however its own file ends.
+func TestSleeperLeavesUploadAlone(t *testing.T) {
+	for name, end := range map[string]func(w writer) error{
+		"abandoned": writer.Abandon,
+		"discarded": func(w writer) error { return w.(server.FileDiscarder).Discard() },
+		"closed, shorter": func(w writer) error {
+			if err := w.Setstat(wire.Attrs{Flags: wire.AttrSize}); err != nil {
+				return err
+			}
+			return w.Close()
+		},
+	} {
+		b := newBench(t)
+		asleep := b.write("/f", truncate)
+		b.at(asleep, 0, text(partSize))
+		b.must(asleep.Setstat(wire.Attrs{Flags: wire.AttrSize, Size: partSize})) // waits for it
+		u, err := b.state.Find(t.Context(), "f")
+		b.must(err)
+		b.must(b.state.Unlock(t.Context(), u, true)) // as others do that take it for dead
+		awake := b.write("/f", create)
+		b.at(awake, 0, text(4*partSize))
+		if err := end(asleep); name == "closed, shorter" {
+			b.is(err, objectfs.ErrLocked)
+		}
+		if err := awake.Close(); err != nil {
+			t.Errorf("%s: who went on is told %v", name, err)
+		}
+		b.holds("/f", text(4*partSize))
+	}
+}

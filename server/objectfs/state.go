@@ -70,7 +70,7 @@ type Upload struct {
 	Begun  time.Time // when it got its ID, or a client has last gone on with it
 	Closed bool      // the client has closed it: it is complete, and waits for its final name
 	Size   int64     // of a closed upload
-	Last   int       // the number of its last part
+	Last   int       // the number of its last part; of one that is not closed, 0 if all parts count
 	MTime  time.Time // set by the client, or zero
 
 	// Broken says that the parts contain bytes that the client has not sent, from the old object or

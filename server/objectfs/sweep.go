@@ -49,8 +49,8 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration, quotas ...*server.Quo
 	}
 }
 
-// sweepUpload removes a pending upload. It counts for this call only if the storage says that it
-// was there until now: several servers may sweep, and one of them may be suspended meanwhile.
+// sweepUpload removes a pending upload. It counts for this call only if the lock is still this
+// one's: several servers may sweep, and one of them may be suspended meanwhile.
 func (f *FS) sweepUpload(ctx context.Context, u Upload, before time.Time,
 	quotas []*server.Quota) error {
 	_, err := server.Sweep(ctx, "/"+strings.TrimPrefix(u.Name, f.prefix),
@@ -64,10 +64,10 @@ func (f *FS) sweepUpload(ctx context.Context, u Upload, before time.Time,
 				return false, f.state.Unlock(ctx, now, now.ID != "")
 			}
 			err = f.bucket.Abort(ctx, now.Target, now.ID)
-			if removed = err == nil; absent(err) {
-				err = nil
+			if absent(err) { // or only the answer to the first try was lost
+				err = f.state.Confirm(ctx, now)
 			}
-			return removed, errors.Join(err, f.state.Unlock(ctx, now, err != nil))
+			return err == nil, errors.Join(err, f.state.Unlock(ctx, now, err != nil))
 		}, quotas...)
 	return err
 }

@@ -125,12 +125,19 @@ func (f *FS) Remove(ctx context.Context, name string) error {
 	if server.Condition(ctx) != nil {
 		return f.removeIf(ctx, key)
 	}
+	_, none := f.state.Find(ctx, key) // nothing is removed while the state does not answer
+	if none != nil && !absent(none) {
+		return none
+	}
 	// An object that has come since is another file, which nobody has asked to remove.
 	if err := f.bucket.Delete(ctx, key, i.object.ETag); err != nil {
 		return unlessRefused(err)
 	}
-	return server.Unsure(errors.Join(f.state.SetTime(ctx, key, i.object.ETag, time.Time{}),
-		f.dropUpload(ctx, key)))
+	err = f.state.SetTime(ctx, key, i.object.ETag, time.Time{})
+	if none == nil {
+		err = errors.Join(err, f.dropUpload(ctx, key))
+	}
+	return server.Unsure(err)
 }
 
 // removeIf locks a file, and removes it if the condition of ctx holds for it.
@@ -226,13 +233,31 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	case err != nil || i.dir || mtime.IsZero():
 		return err
 	}
-	return f.locked(ctx, key, func(Upload) error { // that of a file stored meanwhile would be lost
+	return f.setTime(ctx, key, "", mtime)
+}
+
+// setTime sets the time of a stored file, if etag is not "" only of that with it. It locks the
+// file: the time of one stored meanwhile would be lost.
+func (f *FS) setTime(ctx context.Context, key, etag string, mtime time.Time) error {
+	return f.locked(ctx, key, func(u Upload) error {
 		i, err := f.findStored(ctx, key)
-		if err != nil || i.dir {
+		switch {
+		case etag != "" && (absent(err) || err == nil && i.object.ETag != etag):
+			return errReplaced
+		case err != nil || i.dir:
 			return err
 		}
-		return f.state.SetTime(ctx, key, i.object.ETag, mtime)
+		return f.stamp(ctx, u, i.object, mtime)
 	})
+}
+
+// stamp sets the time of an object, whose lock u has, unless another session has it by now: the
+// time of that one's object would be lost.
+func (f *FS) stamp(ctx context.Context, u Upload, o Object, mtime time.Time) error {
+	if err := f.state.Confirm(ctx, u); err != nil {
+		return err
+	}
+	return f.state.SetTime(ctx, o.Key, o.ETag, mtime)
 }
 
 // resize changes the length and the times of a file.

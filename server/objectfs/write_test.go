@@ -120,6 +120,15 @@ func TestResumeFromEarlier(t *testing.T) {
 	w := b.write("/f", truncate)
 	b.at(w, 0, whole[:5*partSize])
 	b.must(w.Abandon())
+	w = b.write("/f", create)
+	b.must(w.Setstat(wire.Attrs{Flags: wire.AttrSize, Size: 9 * partSize}))
+	b.at(w, 0, whole[:partSize])
+	b.must(w.Close())
+	b.holds("/f", whole[:partSize]+strings.Repeat("\x00", 8*partSize))
+	b.must(b.fs.Remove(context.Background(), "/f"))
+	w = b.write("/f", truncate)
+	b.at(w, 0, whole[:5*partSize])
+	b.must(w.Abandon())
 	b.bucket.Calls()
 	w = b.write("/f", create)
 	b.at(w, 0, "short")
@@ -127,6 +136,55 @@ func TestResumeFromEarlier(t *testing.T) {
 	b.holds("/f", "short")
 	if n := b.bucket.Uploads(); n != 0 {
 		t.Errorf("%d uploads are left", n)
+	}
+}
+
+// TestResumeAfterStartingOver: a client that gave up what it had sent goes on with what it has sent
+// since, and not with what is still stored of the other.
+func TestResumeAfterStartingOver(t *testing.T) {
+	other, whole := strings.Repeat("x", 7*partSize), text(7*partSize)
+	for _, one := range []struct {
+		name  string
+		start func(b *bench) writer
+	}{
+		{"emptied", func(b *bench) writer {
+			w := b.write("/f", truncate)
+			b.at(w, 0, other)
+			b.must(w.Setstat(wire.Attrs{Flags: wire.AttrSize}))
+			return w
+		}},
+		{"opened again", func(b *bench) writer {
+			w := b.write("/f", truncate)
+			b.at(w, 0, other)
+			b.must(w.Abandon())
+			return b.write("/f", create)
+		}},
+	} {
+		for _, parts := range []int{0, 1, 3} {
+			b := newBench(t)
+			w := one.start(b)
+			b.at(w, 0, whole[:parts*partSize+9])
+			b.must(w.Abandon())
+			mark := 0
+			for range 3 {
+				if info, err := b.fs.Stat(t.Context(), "/f"); err == nil {
+					mark = int(info.Size())
+				}
+				if want := max(parts-1, 0) * partSize; mark != want {
+					t.Fatalf("%s: %d parts were sent, and %d bytes are kept, want %d", one.name, parts,
+						mark, want)
+				}
+				w = b.write("/f", create)
+				b.at(w, int64(mark), whole[mark:][:2*partSize])
+				b.must(w.Abandon())
+				parts = mark/partSize + 2
+			}
+			w = b.write("/f", create)
+			mark = int(b.size("/f"))
+			b.at(w, int64(mark), whole[mark:])
+			b.must(w.Close())
+			b.holds("/f", whole)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type writer struct {
 	mtime   time.Time
 	parts   map[int]*part // in memory
 	stored  map[int]Part  // by the index of the first part that they replace
+	gaveUp  bool          // the client gave up parts that are still stored
 	taking  bool          // a call waits for memory
 	account account       // of the memory that parts hold
 	dirty   bool          // the file differs from the stored one
@@ -249,6 +250,7 @@ func (w *writer) resize(size int64) error {
 	for index := range w.stored {
 		if start, _ := w.fs.layout.span(index); start >= size {
 			delete(w.stored, index)
+			w.gaveUp = true
 		}
 	}
 	for index, p := range w.parts {

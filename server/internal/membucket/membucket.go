@@ -317,11 +317,11 @@ func (b *Bucket) Complete(_ context.Context, key, id string, parts []objectfs.Pa
 		return objectfs.Object{}, errInvalid
 	}
 	etag := fmt.Sprintf("%x-%d", sum.Sum(nil), len(parts))
-	o, err := b.store(key, data, etag, when)
-	if err == nil {
-		delete(b.uploads, id)
+	if _, err = b.store(key, data, etag, when); err != nil {
+		return objectfs.Object{}, err
 	}
-	return o, err
+	delete(b.uploads, id)
+	return objectfs.Object{Key: key, ETag: etag}, nil // S3's answer has no more
 }
 
 // Abort implements [objectfs.Bucket].

@@ -130,7 +130,7 @@ func (g *gatekeeper) check(ctx context.Context, e *Event, contents io.ReaderAt, 
 		timer.Reset(g.Timeout)
 	}}, 0, size)
 	err := g.checker.check(ctx, e, watched)
-	if err != nil && errors.Is(context.Cause(ctx), late) {
+	if errors.Is(context.Cause(ctx), late) && err != nil && !errors.As(err, new(*refusal)) {
 		err = late
 	}
 	return err

@@ -151,6 +151,28 @@ func TestCheckers(t *testing.T) {
 	}
 }
 
+// lateChecker refuses when its time is over.
+type lateChecker struct{}
+
+func (lateChecker) check(ctx context.Context, _ *Event, _ *io.SectionReader) error {
+	<-ctx.Done()
+	return &refusal{"it is ill"}
+}
+
+// TestLateRefusal: a refusal counts although its sender goes on until the time is over, as a web
+// service does that does not end its answer.
+func TestLateRefusal(t *testing.T) {
+	h := New([]*Hook{{Name: "check", On: []Kind{Accept}, URL: "http://127.0.0.1:1",
+		AcceptUnchecked: true, Timeout: time.Millisecond}}, nil,
+		slog.New(slog.NewTextHandler(t.Output(), nil)))
+	h.gates[0].checker = lateChecker{}
+	g := &guard{user: "ann", all: h, gates: h.gates}
+	err := g.ask(t.Context(), "/in/a", strings.NewReader("contents"), 8, nil)
+	if err == nil || !strings.Contains(err.Error(), "refused by check: it is ill") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestCheckersThatHang: a scanner that is not there, hangs, or hangs up decides nothing, and nobody
 // waits for it for longer than the timeout.
 func TestCheckersThatHang(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 	"unicode"
@@ -55,7 +56,8 @@ func (c *acceptCommander) check(ctx context.Context, e *Event, contents *io.Sect
 	var said start
 	cmd.Stdout, cmd.Stderr = &said, &said
 	err := run(cmd)
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+	killed := runtime.GOOS == "windows" && ctx.Err() != nil // which ends it with 1 there
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 && !killed {
 		return &refusal{firstLine(said)}
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package s3bucket
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -51,6 +52,8 @@ type Config struct {
 	// Patience is how long a request is repeated while the storage does not answer or is
 	// overloaded; 0 is two and a half minutes.
 	Patience time.Duration
+
+	silence time.Duration // in place of silent, for tests
 }
 
 // Bucket implements [objectfs.Bucket].
@@ -69,9 +72,6 @@ type Bucket struct {
 }
 
 var _ objectfs.Bucket = (*Bucket)(nil)
-
-// silent is how long the storage may be silent before a request counts as lost.
-const silent = time.Minute
 
 // New returns a bucket. It makes no request.
 func New(name string, c Config) (*Bucket, error) {
@@ -105,7 +105,7 @@ func newBucket(name string, c Config, endpoint *url.URL, transport http.RoundTri
 	options := &minio.Options{
 		Creds:      c.credentials(),
 		Secure:     endpoint.Scheme == "https",
-		Transport:  conditional{transport},
+		Transport:  conditional{watcher{transport, cmp.Or(c.silence, silent)}},
 		Region:     c.Region,
 		MaxRetries: attempts,
 	}

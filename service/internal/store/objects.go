@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,6 +30,10 @@ type rights struct {
 	mu    sync.Mutex
 	held  map[right]int
 	since map[right]grant // the last that the store gave
+
+	// spent are the fencing numbers of locks whose uploads are to be forgotten. The store did not
+	// hear of that.
+	spent map[right]int64
 }
 
 type right struct{ bucket, name string }
@@ -59,6 +64,30 @@ func (r *rights) got(one right, given grant) {
 		r.since = map[right]grant{}
 	}
 	r.since[one] = given
+}
+
+// spend records a lock whose upload is to be forgotten.
+func (r *rights) spend(one right, fence int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spent == nil {
+		r.spent = map[right]int64{}
+	}
+	r.spent[one] = fence
+}
+
+// allSpent returns what spend has recorded.
+func (r *rights) allSpent() map[right]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.spent)
+}
+
+// forgotten removes records of spend that the store has heard of.
+func (r *rights) forgotten(told map[right]int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.spent, func(one right, fence int64) bool { return told[one] == fence })
 }
 
 // life returns the life of this node in which the store gave a lock, unless it has given another
@@ -202,6 +231,7 @@ func (o objects) Settle(ctx context.Context, u objectfs.Upload, key string,
 		return o.setTime(t, key, made)
 	})
 	if made.MTime.IsZero() && errors.Is(err, ErrDown) {
+		o.store.rights.spend(right{o.bucket, u.Name}, u.Fence)
 		err = nil
 	}
 	if err == nil {
@@ -210,8 +240,8 @@ func (o objects) Settle(ctx context.Context, u objectfs.Upload, key string,
 	return err
 }
 
-// Unlock implements [objectfs.State]. If the upload is to be forgotten while the store is down, its
-// lock is released later.
+// Unlock implements [objectfs.State]. If the upload is to be forgotten while the store is down, it
+// is later.
 func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error {
 	if !keep {
 		u = objectfs.Upload{Name: u.Name, Fence: u.Fence}
@@ -220,6 +250,9 @@ func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error
 		_, err := o.write(t, u, "")
 		return err
 	})
+	if !keep && err != nil {
+		o.store.rights.spend(right{o.bucket, u.Name}, u.Fence)
+	}
 	o.store.rights.add(right{o.bucket, u.Name}, -1)
 	if !keep && errors.Is(err, ErrDown) {
 		return nil
@@ -359,9 +392,23 @@ func (o objects) Times(ctx context.Context, keys []string) (map[string]objectfs.
 	return found, err
 }
 
-// giveBack releases the locks of this node that no session holds. Until now, clients may have gone
-// on with its uploads.
-func (s *Store) giveBack(t tx) error {
+// giveBackRights releases the locks of this node that no session holds.
+func (s *Store) giveBackRights(ctx context.Context) {
+	spent := s.rights.allSpent()
+	if s.do(ctx, func(t tx) error { return s.giveBack(t, spent) }) == nil {
+		s.rights.forgotten(spent)
+	}
+}
+
+// giveBack forgets the uploads of spent locks, and releases the others that no session holds. Until
+// now, clients may have gone on with the latter's uploads.
+func (s *Store) giveBack(t tx, spent map[right]int64) error {
+	for one, fence := range spent {
+		if _, err := (objects{s, one.bucket}).write(t, objectfs.Upload{Name: one.name, Fence: fence},
+			""); err != nil {
+			return err
+		}
+	}
 	type lost struct {
 		right
 		fence int64

@@ -159,9 +159,12 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	s, other := patient(t, name), patient(t, name)
 	state := s.Objects("b")
 	done, kept, open := lock(t, state, "done"), lock(t, state, "kept"), lock(t, state, "open")
+	settled := lock(t, state, "settled")
 	begun := time.Now().Add(-time.Minute)
-	kept.ID, kept.Begun = "id", begun.Add(-time.Hour)
-	must(t, state.Update(t.Context(), kept))
+	for _, u := range []*objectfs.Upload{&done, &settled, &kept} {
+		u.ID, u.Begun, u.Closed = "id", begun.Add(-time.Hour), u != &kept
+		must(t, state.Update(t.Context(), *u))
+	}
 	end := outage(t, s)
 	defer end()
 	eventually(t, "the store is down", s.Down)
@@ -170,17 +173,21 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	is(t, state.Update(t.Context(), open), ErrDown)
 	is(t, state.Unlock(t.Context(), kept, true), ErrDown)
 	must(t, state.Unlock(t.Context(), done, false))
+	must(t, state.Settle(t.Context(), settled, "f", objectfs.Stamp{}))
 	must(t, state.SetTime(t.Context(), "f", "", time.Time{}))
 	is(t, state.SetTime(t.Context(), "f", "etag", time.Unix(1, 0)), ErrDown)
 	if times, err := state.Times(t.Context(), []string{"f"}); err != nil || len(times) != 0 {
 		t.Errorf("times: %v, %v", times, err)
 	}
 	end()
-	for _, name := range []string{"done", "kept", "new"} {
+	for _, name := range []string{"done", "settled", "kept", "new"} {
 		eventually(t, name+" is free", func() bool {
 			u, err := other.Objects("b").Lock(t.Context(), name)
 			if err == nil && u.ID != "" && u.Begun.Before(begun) {
 				t.Errorf("%s was given back now, and is as old as %s", name, u.Begun)
+			}
+			if err == nil && (u.ID != "") != (name == "kept") {
+				t.Errorf("%s is pending: %+v", name, u)
 			}
 			return err == nil
 		})

@@ -235,6 +235,15 @@ func (o *outbox) flush(ctx context.Context, s *Store) {
 	}
 }
 
+// end logs how many events are lost with this node.
+func (o *outbox) end(s *Store) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if lost := len(o.unsent); lost > 0 {
+		s.log.Error("hooks are not told of events, which the store did not take", "lost", lost)
+	}
+}
+
 // countPatience is how long counting may take: there may be very many messages.
 const countPatience = 30 * time.Second
 

@@ -267,6 +267,35 @@ func testOutboxInAnOutage(t *testing.T, name string) {
 	}
 }
 
+// testEndAfterAnOutage: a node that ends before it has found out that the store is back tells it
+// everything.
+func testEndAfterAnOutage(t *testing.T, name string) {
+	s := still(t, name)
+	ended, err := s.Announce(t.Context(), Message{Hook: "h", Event: "announced"})
+	must(t, err)
+	s.fell(errors.New("away"))
+	ended(Made)
+	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "posted"}))
+	s.Record(Record{Time: time.Now(), Kind: "recorded"})
+	must(t, s.Close())
+	other, seen := still(t, name), map[string]bool{}
+	for range 2 {
+		m := take(t, other, "h")
+		seen[m.Event] = !m.Unsure
+	}
+	if !seen["announced"] || !seen["posted"] {
+		t.Errorf("delivered: %v", seen)
+	}
+	recorded := 0
+	must(t, other.Records(t.Context(), "", time.Time{}, time.Time{}, func(Record) error {
+		recorded++
+		return nil
+	}))
+	if recorded != 1 {
+		t.Errorf("%d records are in the trail", recorded)
+	}
+}
+
 // lossy is a database whose answer to a COMMIT is lost.
 type lossy struct {
 	database driver.Driver

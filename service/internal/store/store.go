@@ -166,7 +166,7 @@ func (s *Store) run(ctx context.Context) {
 			beaten = time.Now()
 			s.do(ctx, s.bury)
 			s.do(ctx, s.quotas.read)
-			s.do(ctx, s.giveBack)
+			s.giveBackRights(ctx)
 			s.do(ctx, adopt)
 			s.told.tell(ctx, s)
 		}
@@ -435,9 +435,14 @@ func (s *Store) Close() error {
 	s.ended.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), s.db.patience)
 	defer cancel()
+	if s.Down() {
+		s.join(ctx) // it may be back by now, and nobody asks it later
+	}
 	s.quotas.flush(ctx, true)
 	s.outbox.flush(ctx, s)
+	s.outbox.end(s)
 	s.trail.end(ctx, s)
+	s.giveBackRights(ctx)
 	err := s.do(ctx, func(t tx) error {
 		if err := s.quotas.end(t); err != nil {
 			return err

@@ -61,6 +61,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
 	"objects in an outage":     testObjectsInAnOutage,
+	"end after an outage":      testEndAfterAnOutage,
 	"statuses and orders":      testStatuses,
 	"latest dead letters":      testLatestDead,
 	"turns":                    testTurns,
