@@ -62,6 +62,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"objects of a dead node":   testObjectsOfADeadNode,
 	"objects in an outage":     testObjectsInAnOutage,
 	"statuses and orders":      testStatuses,
+	"orders after changes":     testOrdersAfterChanges,
 	"latest dead letters":      testLatestDead,
 	"turns":                    testTurns,
 	"statements":               testStatements,

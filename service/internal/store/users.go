@@ -62,6 +62,17 @@ func (s *Store) Users() []User {
 	return slices.Clone(s.users.list)
 }
 
+// User returns a user as this node knows them.
+func (s *Store) User(name string) (u User, there bool) {
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	i := slices.IndexFunc(s.users.list, func(u User) bool { return u.Name == name })
+	if i < 0 {
+		return u, false
+	}
+	return s.users.list[i], true
+}
+
 // KnowsUsers reports whether Users returns the store's users, and not none because the store has
 // been down for too long.
 func (s *Store) KnowsUsers() bool {
@@ -255,7 +266,7 @@ func (s *Store) RemoveUser(ctx context.Context, name string) error {
 	})
 }
 
-// change changes a user and tells all nodes.
+// change changes a user and tells all nodes. This one knows when it returns.
 func (s *Store) change(ctx context.Context, run func(t tx) (rows int64, err error)) error {
 	err := s.do(ctx, func(t tx) error {
 		rows, err := run(t)
@@ -273,8 +284,8 @@ func (s *Store) change(ctx context.Context, run func(t tx) (rows int64, err erro
 	if refused := (refusal{}); errors.As(err, &refused) {
 		return refused.error
 	}
-	if err == nil {
-		s.users.look(ctx)
+	if err == nil { // even if whoever asked has left
+		s.users.look(context.WithoutCancel(ctx))
 	}
 	return err
 }
