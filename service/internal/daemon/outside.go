@@ -304,7 +304,6 @@ func (s *service) useOutside(made *settings) {
 	if s.outside != nil && s.outside.text == o.text {
 		o.asker = s.outside.asker
 	}
-	s.outside = o
 	made.Outside = func(conn ssh.ConnMetadata, known bool, password string) (*site.Account, error) {
 		return s.askOutside(o, conn, known, password)
 	}
