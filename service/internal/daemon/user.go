@@ -181,7 +181,7 @@ func addUserCommand(a *ui.App) *cobra.Command {
 		"the password has to be changed at the first login")
 	f.BoolVar(&u.SecondFactor, "second-factor", false,
 		"ask for a code as well; usftpd totp makes its secret")
-	f.BoolVar(&u.replace, "replace", false, "change a user who is there")
+	f.BoolVar(&u.replace, "replace", false, "change a user who is there, who stays disabled if they are")
 	return cmd
 }
 

@@ -605,6 +605,11 @@ func testUsers(t *testing.T, name string) {
 		got := two.Users()
 		return len(got) == 1 && got[0].Disabled && got[0].Root == "/srv/elsewhere"
 	})
+	u.Root = "/srv/ann"
+	must(t, one.PutUser(t.Context(), u, true))
+	if now, _ := one.User("ann"); !now.Disabled || now.Root != u.Root {
+		t.Errorf("a disabled user was changed, and is now %+v", now)
+	}
 	for _, err := range []error{one.DisableUser(t.Context(), "bob", true),
 		one.RemoveUser(t.Context(), "bob")} {
 		if !errors.Is(err, ErrNoUser) {

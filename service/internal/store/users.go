@@ -179,7 +179,8 @@ func listUsers(t tx) (list []User, err error) {
 	return list, err
 }
 
-// PutUser adds a user; replace allows it to replace one of that name.
+// PutUser adds a user; replace allows it to replace one of that name, and the user stays disabled
+// if that one was.
 func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 	flag := func(set bool) (n int64) {
 		if set {
@@ -188,8 +189,10 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 		return n
 	}
 	return s.change(ctx, func(t tx) (rows int64, err error) {
+		disabled := int64(0)
 		if replace {
-			if _, err := t.exec(`DELETE FROM users WHERE name = $1`, u.Name); err != nil {
+			if _, err := t.one(`DELETE FROM users WHERE name = $1 RETURNING disabled`,
+				[]any{u.Name}, &disabled); err != nil {
 				return 0, err
 			}
 		}
@@ -199,7 +202,7 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
 			@now * $17)
 			ON CONFLICT (name) DO NOTHING`,
-			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
+			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, max(disabled, flag(u.Disabled)),
 			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
 			u.Group, u.Up, u.Down, u.Expires, strings.Join(u.AllowFrom, " "),
 			flag(u.SecondFactor), flag(!u.PasswordSet.IsZero()))
