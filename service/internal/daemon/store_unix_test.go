@@ -20,6 +20,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store/storetest"
 )
 
@@ -279,6 +280,33 @@ func TestStoreUsage(t *testing.T) {
 		if got.code == 0 || !strings.HasPrefix(got.stderr, "usftpd: "+says) {
 			t.Errorf("usftpd %s: %+v", command, got)
 		}
+	}
+}
+
+// TestAddWithHash: a hash that is given in place of a password is taken as it is, and one of a kind
+// that the server does not know is not taken for a password, which everyone could use who has seen
+// it. The word that means that others check the password is one like any other.
+func TestAddWithHash(t *testing.T) {
+	t.Parallel()
+	home, _, file := configWith(t, "[store]\nfile = \"store.db\"")
+	add := func(name, password string) outcome {
+		return run(t, home, password+"\n", "user", "add", "--config", file, "--root", "/",
+			"--password", name)
+	}
+	for _, hash := range []string{"$6$salt$hash", "$y$j9T$salt$hash", "$2y$05$short"} {
+		if got := add("bob", hash); got.code == 0 ||
+			!strings.Contains(got.stderr, "usftpd hash-password makes one") {
+			t.Errorf("%s: %+v", hash, got)
+		}
+	}
+	for name, password := range map[string]string{"ann": sshd.HashPassword("secret"),
+		"carol": passwordOutside} {
+		if got := add(name, password); got.code != 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if list := do(t, home, file, "", "user list"); strings.Count(list, "  password\n") != 2 {
+		t.Errorf("the users:\n%s", list)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -185,6 +186,10 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	return cmd
 }
 
+// hashed matches hashes of passwords, as crypt(5) has them. One that the server cannot check, such as
+// of /etc/shadow, must not become the password.
+var hashed = regexp.MustCompile(`^\$[0-9a-z]+\$`)
+
 // complete checks the flags, and reads the files that they name.
 func (u *newUser) complete(ctx context.Context, a *ui.App,
 	groups map[string]*groupTable) (err error) {
@@ -230,9 +235,10 @@ func (u *newUser) complete(ctx context.Context, a *ui.App,
 		if u.Password, err = newPassword(ctx, a); err != nil {
 			return err
 		}
-		var hash passwordText
-		if hash.UnmarshalText([]byte(u.Password)) != nil {
+		if !hashed.MatchString(u.Password) {
 			u.Password = sshd.HashPassword(u.Password)
+		} else if err := new(passwordText).UnmarshalText([]byte(u.Password)); err != nil {
+			return err
 		}
 	}
 	if err := u.checkWith(groups); err != nil {
