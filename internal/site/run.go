@@ -100,11 +100,18 @@ func (s *Site) retire(ctx context.Context) error {
 	}
 }
 
-// refreshUsers puts the users that MoreUsers returns now into effect.
+// refreshUsers puts the users that MoreUsers returns now into effect, and nothing else: who adds a
+// user has not asked for the host keys that are on the disk now.
 func (s *Site) refreshUsers() {
-	if err := s.apply(s.settings); err != nil {
-		s.Log.Error("the users cannot be changed; the old ones stay", "error", err)
+	accounts, served, _, err := s.accounts(s.settings)
+	if err == nil {
+		err = s.directory.Set(accounts)
 	}
+	if err != nil {
+		s.Log.Error("the users cannot be changed; the old ones stay", "error", err)
+		return
+	}
+	s.served.Store(&served)
 }
 
 // shutdown lets running sessions end within the grace period.

@@ -246,6 +246,33 @@ func TestStoreIsNotServed(t *testing.T) {
 	}
 }
 
+// TestRefreshOfUsersAlone: a change of users puts nothing else into effect, such as host keys that
+// have changed, or are gone, since the server has read them.
+func TestRefreshOfUsersAlone(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, alice, _ := writeConfig(t, home, key, "host_keys = ['host_key']\n"+
+		"[bans]\nnever = ['127.0.0.1']\n[store]\nfile = 'store.db'")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	hostKey := filepath.Join(home, "host_key")
+	if err := os.Remove(hostKey); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "", "user add", "--root", alice, "--key", key+".pub", "carol")
+	until(t, "carol is let in", func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = loginAs(t, conn, "carol", key)
+		return err == nil
+	})
+	if _, err := os.Stat(hostKey); err == nil {
+		t.Error("a new host key is made")
+	}
+}
+
 // What cannot be done with the store is refused in one sentence.
 func TestStoreUsage(t *testing.T) {
 	t.Parallel()
