@@ -182,12 +182,13 @@ func addUserCommand(a *ui.App) *cobra.Command {
 		"the password has to be changed at the first login")
 	f.BoolVar(&u.SecondFactor, "second-factor", false,
 		"ask for a code as well; usftpd totp makes its secret")
-	f.BoolVar(&u.replace, "replace", false, "change a user who is there, who stays disabled if they are")
+	f.BoolVar(&u.replace, "replace", false,
+		"change a user who is there, who stays disabled if they are")
 	return cmd
 }
 
-// hashed matches hashes of passwords, as crypt(5) has them. One that the server cannot check, such as
-// of /etc/shadow, must not become the password.
+// hashed matches hashes of passwords, as crypt(5) has them. One that the server cannot check, such
+// as of /etc/shadow, must not become the password.
 var hashed = regexp.MustCompile(`^\$[0-9a-z]+\$`)
 
 // complete checks the flags, and reads the files that they name.
