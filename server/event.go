@@ -21,7 +21,7 @@ const (
 	FileClosed    EventKind = "file closed"    // Path, Upload, Read, Written, Took, Transfer
 	FileAbandoned EventKind = "file abandoned" // the same, Err: it is incomplete
 	FileFailed    EventKind = "file failed"    // the same, Err: the backend could not close it
-	TreeChanged   EventKind = "tree changed"   // Request, Path, To, Attrs
+	TreeChanged   EventKind = "tree changed"   // Request, Path, To, Attrs, Err: [ErrUnsure]
 	RequestDenied EventKind = "request denied" // Request, Path, To, By, Err
 	BadRequest    EventKind = "bad request"    // Request, Path, To, Err: it makes no sense
 

@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"runtime"
@@ -173,6 +175,34 @@ func (k keeper) Open(ctx context.Context, name string, flags uint32,
 type keptFile struct{ memFile }
 
 func (keptFile) Setstat(wire.Attrs) error { return fs.ErrPermission }
+
+// forgetful makes changes, but does not know.
+type forgetful struct{ *memfs.FS }
+
+func (f forgetful) Remove(ctx context.Context, name string) error {
+	return server.Unsure(errors.Join(f.FS.Remove(ctx, name), io.ErrUnexpectedEOF))
+}
+
+// TestEventsOfUnsureChanges: a change that may have been made is reported, with the error, and one
+// that was not made is not.
+func TestEventsOfUnsureChanges(t *testing.T) {
+	var events eventBook
+	c := start(t, forgetful{memfs.New(0)}, &server.Options{Events: events.note})
+	c.put("/f", "text")
+	c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"})
+	c.status(wire.PathRequest{Type: wire.TypeRmdir, Path: "/none"})
+	c.over()
+	var changes []server.Event
+	for _, e := range events.events {
+		if e.Kind == server.TreeChanged {
+			changes = append(changes, e)
+		}
+	}
+	if len(changes) != 1 || changes[0].Path != "/f" || changes[0].Request != "remove" ||
+		!errors.Is(changes[0].Err, io.ErrUnexpectedEOF) {
+		t.Errorf("reported: %+v", changes)
+	}
+}
 
 // TestDenialsAfterFailedWrite: the failure of a write is reported once, and what else is denied on
 // the handle is reported, too.

@@ -52,10 +52,12 @@ func (r *request) about() string {
 	return r.path
 }
 
-// changed reports a change to the tree, unless err is set, and returns err.
+// changed reports a change to the tree that was made, or may have been, and returns err.
 func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attrs) error {
-	if err == nil {
-		v.reports.Report(treeChanged(o, name, to, attrs))
+	if err == nil || errors.Is(err, ErrUnsure) {
+		e := treeChanged(o, name, to, attrs)
+		e.Err = err
+		v.reports.Report(e)
 	}
 	return err
 }

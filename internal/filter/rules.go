@@ -58,10 +58,11 @@ func NewRule(pattern string, include bool) (r Rule, err error) {
 	return r, nil
 }
 
-// ErrMatchesNothing is why a pattern keeps nothing out.
+// ErrMatchesNothing is why a pattern is of no use.
 var ErrMatchesNothing = errors.New("matches nothing: a [ has no ], or a \\ has nothing after it")
 
-// NewRefusal is NewRule for names that are to be refused: an error, and not silence, if none is.
+// NewRefusal is NewRule where a pattern that matches nothing is a mistake, as one of names that are
+// to be refused is.
 func NewRefusal(pattern string) (Rule, error) {
 	r, err := NewRule(pattern, false)
 	if err == nil && strings.Contains(r.match.String(), matchesNothing) {

@@ -30,13 +30,15 @@ func defaultHostKeys(types []string) (names []string, err error) {
 }
 
 // loadHostKeys refuses a key that others can read, as sshd does: they could impersonate the server.
-// Missing keys are left out, or made.
+// Missing keys are made, or left out, if there is a directory for them.
 func loadHostKeys(names []string, missing bool) ([]ssh.Signer, error) {
 	there := names[:0:0]
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if missing || !errors.Is(err, fs.ErrNotExist) {
 			there = append(there, name)
+		} else if _, err := os.Stat(filepath.Dir(name)); err != nil {
+			return nil, FileError("cannot create the host key", name, err)
 		}
 		if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 			return nil, fmt.Errorf("others can read the host key %s (mode %04o): run chmod 600 on it", name, info.Mode().Perm())

@@ -56,9 +56,7 @@ func (s *Site) Run(ctx context.Context) error {
 		case <-hangups:
 			s.reload(ctx)
 		case <-s.refresh:
-			if err := s.apply(s.settings); err != nil {
-				s.Log.Error("the users cannot be changed; the old ones stay", "error", err)
-			}
+			s.refreshUsers()
 		case err := <-ended: // accepting has failed for good
 			s.sshd.Close()
 			return err
@@ -83,13 +81,37 @@ func (s *Site) restart(ctx context.Context) bool {
 	return true
 }
 
-// retire lets running sessions end by themselves, or, once ctx ends, within the grace period.
+// retire lets running sessions end by themselves, or, once ctx ends, within the grace period. Some
+// clients may still be logging in.
 func (s *Site) retire(ctx context.Context) error {
-	if s.sshd.Retire(ctx) != nil {
-		return s.shutdown(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.sshd.Retire(ctx) }()
+	for {
+		select {
+		case <-s.refresh:
+			s.refreshUsers()
+		case err := <-ended:
+			if err != nil {
+				return s.shutdown(ctx)
+			}
+			s.Log.Info("ended")
+			return &ui.ExitError{Code: ui.ExitOK}
+		}
 	}
-	s.Log.Info("ended")
-	return &ui.ExitError{Code: ui.ExitOK}
+}
+
+// refreshUsers puts the users that MoreUsers returns now into effect, and nothing else: who adds a
+// user has not asked for the host keys that are on the disk now.
+func (s *Site) refreshUsers() {
+	accounts, served, _, err := s.accounts(s.settings)
+	if err == nil {
+		err = s.directory.Set(accounts)
+	}
+	if err != nil {
+		s.Log.Error("the users cannot be changed; the old ones stay", "error", err)
+		return
+	}
+	s.served.Store(&served)
 }
 
 // shutdown lets running sessions end within the grace period.

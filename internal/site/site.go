@@ -127,6 +127,7 @@ type Settings struct {
 	Warnings    []string
 	Templates   any     // for MoreUsers
 	Outside     Outside // nil if nothing else knows passwords
+	InEffect    func()  // called, unless nil, once nothing can refuse the settings any more
 
 	// Fixed has the other settings that need a restart: by names for people, as texts to compare.
 	Fixed map[string]string
@@ -235,6 +236,9 @@ func (s *Site) apply(made *Settings) error {
 		return err
 	}
 	s.settings = made
+	if made.InEffect != nil {
+		made.InEffect()
+	}
 	s.level.Set(made.LogLevel)
 	for _, warning := range made.Warnings {
 		s.Log.Warn("a line of authorized_keys is ignored: " + warning)

@@ -209,6 +209,16 @@ func TestForeignKeys(t *testing.T) {
 	}
 	b.holds("/a", "a")
 	b.holds("/a/below", "a/below")
+	put("data/") // looks like a marker
+	b.must(b.fs.Mkdir(context.Background(), "/e", wire.Attrs{}))
+	for what, err := range map[string]error{"rmdir": b.fs.Rmdir(context.Background(), "/data"),
+		"rename": b.fs.PosixRename(context.Background(), "/e", "/data")} {
+		if err == nil || b.bucket.Objects()["data/"] == "" {
+			t.Errorf("%s has removed data: %v", what, err)
+		}
+	}
+	b.must(b.bucket.Delete(context.Background(), "data/", ""))
+	b.must(b.fs.Rmdir(context.Background(), "/e"))
 	for i := range 2500 { // more than two pages, between the file and the directory
 		put(fmt.Sprintf("a-%04d", i))
 	}

@@ -87,14 +87,15 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 	return unlessRefused(f.bucket.Delete(ctx, key+"/", ""))
 }
 
-// empty returns an error if a directory holds anything but its marker.
+// empty returns an error if a directory holds anything but its marker. One with contents is another
+// program's data, which no path leads to.
 func (f *FS) empty(ctx context.Context, dir string) error {
 	for page, err := range f.pages(ctx, Query{Prefix: dir, Max: 2}) {
 		if err != nil {
 			return err
 		}
 		for _, o := range page.Objects {
-			if o.Key != dir {
+			if o.Key != dir || o.Size > 0 {
 				return errNotEmpty
 			}
 		}

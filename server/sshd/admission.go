@@ -21,6 +21,10 @@ type Admission struct {
 	// From, if not empty, lists the only networks from which logins are accepted. An IPv4 address
 	// never belongs to an IPv6 network.
 	From []netip.Prefix
+
+	// Gone, if not nil, is asked at each login whether the user has been disabled or removed where
+	// users are kept: the directory may hear of it later.
+	Gone func() bool
 }
 
 // ErrNotAdmitted is matched by the errors of logins that [Admission] refuses, and of logins by
@@ -35,6 +39,7 @@ func (n notAdmitted) Unwrap() error        { return n.error }
 
 var (
 	errDisabled = notAdmitted{errors.New("the user is disabled")}
+	errGone     = notAdmitted{errors.New("the user has just been disabled or removed")}
 	errNetwork  = notAdmitted{errors.New("the user may not log in from this address")}
 )
 
@@ -43,6 +48,8 @@ func (a *Admission) check(address netip.Addr, now time.Time) error {
 	switch {
 	case a.Disabled:
 		return errDisabled
+	case a.Gone != nil && a.Gone():
+		return errGone
 	case !a.Expires.IsZero() && !now.Before(a.Expires):
 		return notAdmitted{fmt.Errorf("the user has expired at %s",
 			a.Expires.Format(time.DateTime))}

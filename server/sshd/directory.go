@@ -153,10 +153,13 @@ func (d *Directory) access(conn ssh.ConnMetadata, e *entry) *Access {
 	access := e.access()
 	access.Admit = func() error {
 		now, refused := d.admit(conn)
-		if now == nil && refused == nil && !e.guest {
-			refused = errNoUser
+		switch {
+		case now != nil || refused != nil:
+			return refused
+		case e.guest:
+			return e.Admission.check(addressOf(conn.RemoteAddr()), time.Now())
 		}
-		return refused
+		return errNoUser
 	}
 	return access
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,26 +107,33 @@ func TestDisabledMeanwhile(t *testing.T) {
 	disabled := User{Name: "u", FS: memfs.New(0), Admission: Admission{Disabled: true}}
 	for name, test := range map[string]struct {
 		before, after []User
-		in            bool
+		gone, in      bool
 	}{
-		"nothing changes":   {[]User{listed}, []User{listed}, true},
-		"disabled":          {[]User{listed}, []User{disabled}, false},
-		"removed":           {[]User{listed}, nil, false},
-		"a guest":           {nil, nil, true},
-		"a guest, disabled": {nil, []User{disabled}, false},
+		"nothing changes":          {[]User{listed}, []User{listed}, false, true},
+		"disabled":                 {[]User{listed}, []User{disabled}, false, false},
+		"disabled, as known later": {[]User{listed}, []User{listed}, true, false},
+		"removed":                  {[]User{listed}, nil, false, false},
+		"a guest":                  {nil, nil, false, true},
+		"a guest, disabled":        {nil, []User{disabled}, false, false},
+		"a guest, as known later":  {nil, nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d *Directory
 			var accounts Accounts
+			var gone atomic.Bool
 			second := func(ssh.ConnMetadata, string) error {
+				gone.Store(test.gone)
 				accounts.Users = test.after
 				return d.Set(accounts)
 			}
 			accounts.Outside = func(ssh.ConnMetadata, bool, string) (*User, error) {
-				return &User{FS: memfs.New(0), Second: second}, nil
+				return &User{FS: memfs.New(0), Second: second,
+					Admission: Admission{Gone: gone.Load}}, nil
 			}
-			for i := range test.before {
-				test.before[i].Second = second
+			for _, users := range [][]User{test.before, test.after} {
+				for i := range users {
+					users[i].Second, users[i].Admission.Gone = second, gone.Load
+				}
 			}
 			accounts.Users = test.before
 			var err error

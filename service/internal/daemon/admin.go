@@ -191,7 +191,7 @@ func (s *service) shownOutsiders() (all []status.User) {
 	return all
 }
 
-// outsider calls settings.outsider on the settings that were read last.
+// outsider calls settings.outsider on the settings in effect.
 func (s *service) outsider(name string) bool {
 	made := s.latest.Load()
 	return made != nil && made.outsider(name)

@@ -118,7 +118,7 @@ func showTrail(ctx context.Context, a *ui.App, s *store.Store, flags *auditFlags
 	}
 	var rules filter.Rules
 	if flags.path != "" {
-		rule, err := filter.NewRule(flags.path, false)
+		rule, err := filter.NewRefusal(flags.path)
 		if err != nil {
 			return &ui.UsageError{Err: fmt.Errorf("--path: %w", err)}
 		}

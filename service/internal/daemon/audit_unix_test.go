@@ -106,6 +106,7 @@ func testAudit(t *testing.T, more string) {
 		t.Errorf("what was done to the store: %+v", admin)
 	}
 	for args, want := range map[string]string{
+		"--path [a":         "--path: matches nothing",
 		"--since yesterday": "--since: \"yesterday\" is not a time",
 		"--only none":       "there is no set",
 		"--csv --json":      "either --csv or --json",

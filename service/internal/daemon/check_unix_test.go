@@ -104,6 +104,8 @@ url = "http://127.0.0.1:1/"
 			t.Errorf("%+v, want %s", got, says)
 		}
 	}
+	fails(check(strings.Replace(text, `"host_key"`, `"none/host_key"`, 1)),
+		`^usftpd: cannot create the host key \S+/none/host_key: no such file or directory\n$`)
 	if got := check(text); got.code != 0 || got.stdout != file+" is in order\n" ||
 		got.stderr != "" {
 		t.Errorf("%+v", got)

@@ -140,7 +140,13 @@ func readConfig(name string) (*settings, error) {
 	if err := decoder.Decode(&file); err != nil {
 		return nil, configError(name, err)
 	}
-	f := &configFile{name: name, lines: linesOf(data)}
+	f := &configFile{name: name}
+	zero := ""
+	if f.lines, zero = linesOf(data); zero != "" {
+		return nil, fmt.Errorf("%s:%d: %s: cannot be 0, which would count as not set: leave the "+
+			"setting out for its default", name, f.lines[zero],
+			zero[strings.LastIndexByte(zero, '.')+1:])
+	}
 	return f.settings(&file)
 }
 

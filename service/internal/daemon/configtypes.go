@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -169,9 +170,11 @@ var canBeAtomic = slices.Contains([]string{"linux", "darwin", "freebsd"}, runtim
 func (u uploadsText) atomic() bool { return u.text == "atomic" || u.text == "" && canBeAtomic }
 
 // linesOf returns the lines of keys: "grace", "certificates.revoked", "users[2].root", and
-// "users[2]" for the table itself.
-func linesOf(data []byte) map[string]int {
-	lines := map[string]int{}
+// "users[2]" for the table itself. zero is the first key whose value is 0. All settings of numbers
+// are limits or sizes, and a limit of nothing would be none at all; only of metrics' users there
+// may be none.
+func linesOf(data []byte) (lines map[string]int, zero string) {
+	lines = map[string]int{}
 	var p unstable.Parser
 	p.Reset(data)
 	table := ""
@@ -196,9 +199,14 @@ func linesOf(data []byte) map[string]int {
 			lines[name] = line
 		case unstable.KeyValue:
 			lines[table+name] = line
+			number, err := strconv.ParseInt(string(e.Value().Data), 0, 64)
+			if e.Value().Kind == unstable.Integer && err == nil && number == 0 && zero == "" &&
+				name != "metrics_users" {
+				zero = table + name
+			}
 		}
 	}
-	return lines
+	return lines, zero
 }
 
 // parsePrefix parses an address or a range of addresses.

@@ -123,9 +123,9 @@ type service struct {
 	objects *objects
 	sweeper *sweeper
 
-	outside   *outsiders               // the last that was read
+	outside   *outsiders               // the last in effect
 	hashing   chan struct{}            // one entry for each new password being hashed
-	latest    atomic.Pointer[settings] // that were read
+	latest    atomic.Pointer[settings] // in effect
 	storeName string                   // of its file, or its URL
 
 	storeToCome bool // a check has found no store; the server will create one
@@ -219,8 +219,11 @@ func (s *service) read() (*site.Settings, error) {
 			}
 		}
 	}
-	if err == nil {
+	made.InEffect = func() {
 		s.latest.Store(made)
+		if made.outside != nil {
+			s.outside = made.outside
+		}
 	}
 	if s.started == nil {
 		s.started = made

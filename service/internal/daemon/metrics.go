@@ -78,6 +78,9 @@ func (m *metrics) count(e server.Event) {
 	case server.FileFailed, server.CopyFailed:
 		m.failed.Inc()
 	case server.TreeChanged:
+		if e.Err != nil { // it may not have been made
+			break
+		}
 		m.set.GetOrCreateCounter(fmt.Sprintf(`usftp_changes_total{request=%q}`, e.Request)).Inc()
 	case server.RequestDenied:
 		if e.Protocol == "scp" { // otherwise nothing more is reported about the file

@@ -304,7 +304,6 @@ func (s *service) useOutside(made *settings) {
 	if s.outside != nil && s.outside.text == o.text {
 		o.asker = s.outside.asker
 	}
-	s.outside = o
 	made.Outside = func(conn ssh.ConnMetadata, known bool, password string) (*site.Account, error) {
 		return s.askOutside(o, conn, known, password)
 	}
@@ -322,10 +321,8 @@ func (s *service) askOutside(o *outsiders, conn ssh.ConnMetadata, known bool,
 			return nil, fmt.Errorf("%w: the store, which does not answer, may have disabled "+
 				"the user", sshd.ErrUndecided)
 		}
-		for _, u := range s.store.Users() {
-			if u.Name == name {
-				return nil, errors.New("the store has this user, who was left out for a mistake")
-			}
+		if _, there := s.store.User(name); there {
+			return nil, errors.New("the store has this user, who was left out for a mistake")
 		}
 	}
 	answer, err := o.asker.Ask(context.Background(), outside.Question{User: name,
@@ -356,6 +353,12 @@ func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*s
 	for _, root := range one.Roots() {
 		if err == nil && s.store != nil && below(root, s.storeName) {
 			err = errServed(s.storeName, root)
+		}
+	}
+	if s.store != nil {
+		one.Admission.Gone = func() bool {
+			_, there := s.store.User(name)
+			return there
 		}
 	}
 	return &one, err

@@ -163,7 +163,8 @@ func TestUsersOfLDAP(t *testing.T) {
 }
 
 // TestLDAPIsDown: nobody comes in whom the directory would have to let in, unless the cache knows
-// them; the others do, nobody is banned for it, and a reload does not empty the cache.
+// them; the others do, nobody is banned for it, and a reload does not empty the cache, nor does one
+// that is refused.
 func TestLDAPIsDown(t *testing.T) {
 	t.Parallel()
 	slapd := slapdtest.Start(t, "ann", "bob", "carol")
@@ -192,6 +193,11 @@ func TestLDAPIsDown(t *testing.T) {
 	if out, err := s.SFTP("bob", key, "ls\n"); err != nil {
 		t.Errorf("bob's key: %v\n%s", err, out)
 	}
+	text := string(readFile(t, file))
+	writeFile(t, file, []byte("ciphers = ['none']\n"+strings.Replace(text, "'1h'", "'2h'", 1)))
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	s.WaitFor("reload failed; the old settings stay in effect", 1)
+	writeFile(t, file, []byte(text))
 	s.Cmd.Process.Signal(syscall.SIGHUP)
 	s.WaitFor("reloaded", 1)
 	try("ann", "ann secret", true)

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
 )
 
@@ -138,6 +140,53 @@ func TestRestartThatFails(t *testing.T) {
 		t.Errorf("the old process serves:\n%s", out)
 	}
 }
+
+// TestDisabledAfterRestart: after another process has taken over, the old one lets those who are
+// logging in there in, but no longer a user who was disabled in the meantime.
+func TestDisabledAfterRestart(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, alice, _ := writeConfig(t, home, key, "[store]\nfile = 'store.db'\n[limits]\n"+
+		"logins = 200\nlogins_each_address = 100")
+	do(t, home, file, "", "user add", "--root", alice, "--key", key+".pub", "stored")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	var waiting []peeked
+	for range 60 {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		waiting = append(waiting, peeked{conn, bufio.NewReader(conn)})
+		if _, err := waiting[len(waiting)-1].Peek(1); err != nil { // it is accepted
+			t.Fatal(err)
+		}
+	}
+	takenOver(t, s)
+	do(t, home, file, "", "user disable stored")
+	until(t, "the old process refuses the user", func() bool {
+		if len(waiting) == 0 {
+			t.Fatal("the old process lets the user in")
+		}
+		client, err := loginAs(t, waiting[0], "stored", key)
+		waiting = waiting[1:]
+		if err != nil {
+			return true
+		}
+		defer client.Close()
+		_, err = usftp.NewClient(client)
+		return err != nil
+	})
+	s.Wait("login refused", func(f map[string]any) bool { return f["user"] == "stored" })
+}
+
+// peeked is a connection of which the first bytes were looked at.
+type peeked struct {
+	net.Conn
+	*bufio.Reader
+}
+
+func (p peeked) Read(b []byte) (int, error) { return p.Reader.Read(b) }
 
 // TestReloadNamesWhatNeedsARestart: after a reload the log names the settings that have changed and
 // have no effect yet, and no others.

@@ -148,6 +148,10 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 			s.Log.Warn("a user is left out", "user", u.Name, "error", err)
 			continue
 		}
+		one.Admission.Gone = func() bool {
+			now, there := s.store.User(u.Name)
+			return !there || now.Disabled
+		}
 		if one.PasswordHash != "" {
 			one.Renew = s.renewal(u, given.passwords)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store/storetest"
 )
 
@@ -245,6 +246,33 @@ func TestStoreIsNotServed(t *testing.T) {
 	}
 }
 
+// TestRefreshOfUsersAlone: a change of users puts nothing else into effect, such as host keys that
+// have changed, or are gone, since the server has read them.
+func TestRefreshOfUsersAlone(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, alice, _ := writeConfig(t, home, key, "host_keys = ['host_key']\n"+
+		"[bans]\nnever = ['127.0.0.1']\n[store]\nfile = 'store.db'")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	hostKey := filepath.Join(home, "host_key")
+	if err := os.Remove(hostKey); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "", "user add", "--root", alice, "--key", key+".pub", "carol")
+	until(t, "carol is let in", func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = loginAs(t, conn, "carol", key)
+		return err == nil
+	})
+	if _, err := os.Stat(hostKey); err == nil {
+		t.Error("a new host key is made")
+	}
+}
+
 // What cannot be done with the store is refused in one sentence.
 func TestStoreUsage(t *testing.T) {
 	t.Parallel()
@@ -279,6 +307,33 @@ func TestStoreUsage(t *testing.T) {
 		if got.code == 0 || !strings.HasPrefix(got.stderr, "usftpd: "+says) {
 			t.Errorf("usftpd %s: %+v", command, got)
 		}
+	}
+}
+
+// TestAddWithHash: a hash that is given in place of a password is taken as it is, and one of a kind
+// that the server does not know is not taken for a password, which everyone could use who has seen
+// it. The word that means that others check the password is one like any other.
+func TestAddWithHash(t *testing.T) {
+	t.Parallel()
+	home, _, file := configWith(t, "[store]\nfile = \"store.db\"")
+	add := func(name, password string) outcome {
+		return run(t, home, password+"\n", "user", "add", "--config", file, "--root", "/",
+			"--password", name)
+	}
+	for _, hash := range []string{"$6$salt$hash", "$y$j9T$salt$hash", "$2y$05$short"} {
+		if got := add("bob", hash); got.code == 0 ||
+			!strings.Contains(got.stderr, "usftpd hash-password makes one") {
+			t.Errorf("%s: %+v", hash, got)
+		}
+	}
+	for name, password := range map[string]string{"ann": sshd.HashPassword("secret"),
+		"carol": passwordOutside} {
+		if got := add(name, password); got.code != 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if list := do(t, home, file, "", "user list"); strings.Count(list, "  password\n") != 2 {
+		t.Errorf("the users:\n%s", list)
 	}
 }
 

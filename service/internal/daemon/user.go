@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -181,9 +182,14 @@ func addUserCommand(a *ui.App) *cobra.Command {
 		"the password has to be changed at the first login")
 	f.BoolVar(&u.SecondFactor, "second-factor", false,
 		"ask for a code as well; usftpd totp makes its secret")
-	f.BoolVar(&u.replace, "replace", false, "change a user who is there")
+	f.BoolVar(&u.replace, "replace", false,
+		"change a user who is there, who stays disabled if they are")
 	return cmd
 }
+
+// hashed matches hashes of passwords, as crypt(5) has them. One that the server cannot check, such
+// as of /etc/shadow, must not become the password.
+var hashed = regexp.MustCompile(`^\$[0-9a-z]+\$`)
 
 // complete checks the flags, and reads the files that they name.
 func (u *newUser) complete(ctx context.Context, a *ui.App,
@@ -230,9 +236,10 @@ func (u *newUser) complete(ctx context.Context, a *ui.App,
 		if u.Password, err = newPassword(ctx, a); err != nil {
 			return err
 		}
-		var hash passwordText
-		if hash.UnmarshalText([]byte(u.Password)) != nil {
+		if !hashed.MatchString(u.Password) {
 			u.Password = sshd.HashPassword(u.Password)
+		} else if err := new(passwordText).UnmarshalText([]byte(u.Password)); err != nil {
+			return err
 		}
 	}
 	if err := u.checkWith(groups); err != nil {

@@ -381,24 +381,16 @@ type order struct {
 // obey carries out an order from another node.
 func (b *Board) obey(text string) { b.carryOut(text) }
 
-// settled is the time after which all nodes know that a user has been disabled.
-const settled = 2 * time.Second
-
 // carryOut carries an order out, and returns how many logins have ended.
 func (b *Board) carryOut(text string) (ended int) {
 	var o order
 	if json.Unmarshal([]byte(text), &o) != nil {
 		return 0
 	}
-	if o.EndUser != "" {
-		end := func() int {
-			return b.EndLogins(func(l sshd.Login) bool { return l.User == o.EndUser })
-		}
-		// Some clients come back at once, before this node knows that they may not log in.
-		time.AfterFunc(settled, func() { end() })
-		return end()
-	}
-	return b.EndLogins(func(l sshd.Login) bool { return o.End != 0 && l.ID == o.End })
+	// A user who was disabled cannot come back: this node knows that by now.
+	return b.EndLogins(func(l sshd.Login) bool {
+		return o.End != 0 && l.ID == o.End || o.EndUser != "" && l.User == o.EndUser
+	})
 }
 
 var (

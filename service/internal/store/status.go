@@ -51,7 +51,8 @@ func (t *told) tell(ctx context.Context, s *Store) {
 	})
 }
 
-// obey carries out the orders to this node.
+// obey carries out the orders to this node, which then knows all changes of users that were made
+// before the orders were given.
 func (t *told) obey(ctx context.Context, s *Store) {
 	_, order := t.functions()
 	if order == nil {
@@ -65,6 +66,9 @@ func (t *told) obey(ctx context.Context, s *Store) {
 			[]any{&what}, func() { all = append(all, what) })
 	}) != nil {
 		return
+	}
+	if len(all) > 0 {
+		s.users.look(ctx)
 	}
 	for _, what := range all {
 		order(what)

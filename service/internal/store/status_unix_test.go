@@ -3,6 +3,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -41,6 +42,31 @@ func testStatuses(t *testing.T, name string) {
 	if all, err := one.Statuses(t.Context()); err != nil || len(all) != 1 ||
 		all[0].Node != one.Node() || all[0].Text != "one\uFFFD" {
 		t.Errorf("of the one that is left: %v, %v", all, err)
+	}
+}
+
+// testOrdersAfterChanges: who is told to end a user's sessions knows already that the user was
+// disabled, and so does the node that has disabled the user.
+func testOrdersAfterChanges(t *testing.T, name string) {
+	one, two := still(t, name), still(t, name)
+	known := make(chan bool, 1)
+	two.Tell(func() string { return "two" }, func(string) {
+		u, there := two.User("ann")
+		known <- there && u.Disabled
+	})
+	two.told.tell(t.Context(), two)
+	must(t, one.PutUser(t.Context(), User{Name: "ann"}, false))
+	gone, leave := context.WithCancel(t.Context())
+	one.OnUsers(leave) // the client of the page
+	must(t, one.DisableUser(gone, "ann", true))
+	if u, there := one.User("ann"); !there || !u.Disabled {
+		t.Error("the node that has disabled the user does not know it")
+	}
+	_, err := one.Order(t.Context(), two.Node(), "end")
+	must(t, err)
+	two.told.obey(t.Context(), two) // perhaps before the notice comes
+	if !<-known {
+		t.Error("a node is told to end the sessions of a user who may come back")
 	}
 }
 

@@ -63,6 +63,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"objects in an outage":     testObjectsInAnOutage,
 	"end after an outage":      testEndAfterAnOutage,
 	"statuses and orders":      testStatuses,
+	"orders after changes":     testOrdersAfterChanges,
 	"latest dead letters":      testLatestDead,
 	"turns":                    testTurns,
 	"statements":               testStatements,
@@ -605,6 +606,11 @@ func testUsers(t *testing.T, name string) {
 		got := two.Users()
 		return len(got) == 1 && got[0].Disabled && got[0].Root == "/srv/elsewhere"
 	})
+	u.Root = "/srv/ann"
+	must(t, one.PutUser(t.Context(), u, true))
+	if now, _ := one.User("ann"); !now.Disabled || now.Root != u.Root {
+		t.Errorf("a disabled user was changed, and is now %+v", now)
+	}
 	for _, err := range []error{one.DisableUser(t.Context(), "bob", true),
 		one.RemoveUser(t.Context(), "bob")} {
 		if !errors.Is(err, ErrNoUser) {

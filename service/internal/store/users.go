@@ -62,6 +62,17 @@ func (s *Store) Users() []User {
 	return slices.Clone(s.users.list)
 }
 
+// User returns a user as this node knows them.
+func (s *Store) User(name string) (u User, there bool) {
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	i := slices.IndexFunc(s.users.list, func(u User) bool { return u.Name == name })
+	if i < 0 {
+		return u, false
+	}
+	return s.users.list[i], true
+}
+
 // KnowsUsers reports whether Users returns the store's users, and not none because the store has
 // been down for too long.
 func (s *Store) KnowsUsers() bool {
@@ -168,7 +179,8 @@ func listUsers(t tx) (list []User, err error) {
 	return list, err
 }
 
-// PutUser adds a user; replace allows it to replace one of that name.
+// PutUser adds a user; replace allows it to replace one of that name, and the user stays disabled
+// if that one was.
 func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 	flag := func(set bool) (n int64) {
 		if set {
@@ -177,8 +189,10 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 		return n
 	}
 	return s.change(ctx, func(t tx) (rows int64, err error) {
+		disabled := int64(0)
 		if replace {
-			if _, err := t.exec(`DELETE FROM users WHERE name = $1`, u.Name); err != nil {
+			if _, err := t.one(`DELETE FROM users WHERE name = $1 RETURNING disabled`,
+				[]any{u.Name}, &disabled); err != nil {
 				return 0, err
 			}
 		}
@@ -188,7 +202,7 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
 			@now * $17)
 			ON CONFLICT (name) DO NOTHING`,
-			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, flag(u.Disabled),
+			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, max(disabled, flag(u.Disabled)),
 			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
 			u.Group, u.Up, u.Down, u.Expires, strings.Join(u.AllowFrom, " "),
 			flag(u.SecondFactor), flag(!u.PasswordSet.IsZero()))
@@ -255,7 +269,7 @@ func (s *Store) RemoveUser(ctx context.Context, name string) error {
 	})
 }
 
-// change changes a user and tells all nodes.
+// change changes a user and tells all nodes. This one knows when it returns.
 func (s *Store) change(ctx context.Context, run func(t tx) (rows int64, err error)) error {
 	err := s.do(ctx, func(t tx) error {
 		rows, err := run(t)
@@ -273,8 +287,8 @@ func (s *Store) change(ctx context.Context, run func(t tx) (rows int64, err erro
 	if refused := (refusal{}); errors.As(err, &refused) {
 		return refused.error
 	}
-	if err == nil {
-		s.users.look(ctx)
+	if err == nil { // even if whoever asked has left
+		s.users.look(context.WithoutCancel(ctx))
 	}
 	return err
 }
