@@ -307,6 +307,7 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
+			c.hashing.stop() // it reads from the files that are closed now
 			c.abandon(out, err)
 		}
 		if c.delta != nil {
