@@ -191,3 +191,47 @@ func (r *resumption) endAt(how string) (moving bool) {
 	r.check()
 	return moving
 }
+
+// TestOwnLeftoverIsNoEarlierRuns: what an attempt left before its connection was lost is not told
+// as an earlier run's when this run starts over.
+func TestOwnLeftoverIsNoEarlierRuns(t *testing.T) {
+	for _, direction := range []way{upload, download} {
+		for _, resume := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, resume %v", direction, resume), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					link := sftptest.LinkConfig{ToServer: time.Millisecond,
+						ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+					b := newBench(t, sftptest.Script{}, link)
+					end := b.reconnect(link)
+					data, fresh := random(20<<20), random(21<<20)
+					source, target := b.local("source", data), "/target"
+					b.server.Files.WriteFile("/source", data)
+					if direction == download {
+						source, target = "/source", filepath.Join(b.dir, "target")
+					}
+					time.AfterFunc(2*time.Second, func() { end.Cut(nil) })
+					b.host.Redial = func(context.Context) (pool.Host, error) {
+						b.reconnect(link)
+						b.local("source", fresh)
+						b.server.Files.WriteFile("/source", fresh)
+						return b.host, nil
+					}
+					r, err := b.job(direction, source, target, func(j *copyJob) {
+						j.Options.Retries, j.Options.Resume = 5, resume
+						j.Options.Journal = filepath.Join(b.dir, "journal")
+					})
+					if err != nil || r.Resumed != 0 || !bytes.Equal(b.arrived(direction), fresh) {
+						t.Errorf("%+v, %v", r, err)
+					}
+					if left := b.temporaries(); len(left) > 0 {
+						t.Errorf("left behind: %q", left)
+					}
+					if notes := b.notes(); len(notes) != 1 ||
+						!strings.Contains(notes[0], "before the connection was lost: the source") {
+						t.Errorf("the notes are %q", notes)
+					}
+				})
+			})
+		}
+	}
+}
