@@ -247,7 +247,11 @@ func Once(c *Copy) error {
 	c.Started()
 	c.reset()
 	if c.to != nil {
-		if done, err := finishCommit(c, onHost{out}); done || err != nil {
+		done, err := finishCommit(c, onHost{out})
+		if done {
+			placed(c, in, out)
+		}
+		if done || err != nil {
 			return err
 		}
 	}
@@ -352,10 +356,15 @@ func (c *Copy) move(in *input, out *output) (err error) {
 		err = out.commit(c, in)
 	}
 	if err == nil {
-		c.journal.removeStale(c, out)
-		tellRunsAs(c, in, out)
+		placed(c, in, out)
 	}
 	return err
+}
+
+// placed does what remains once the copy has its name.
+func placed(c *Copy, in *input, out *output) {
+	c.journal.removeStale(c, out)
+	tellRunsAs(c, in, out)
 }
 
 // tellRunsAs warns that a copy lacks [endpoint.RunsAs], if it should have its source's mode. It is

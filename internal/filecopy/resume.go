@@ -255,7 +255,7 @@ func (j *record) noteAside(c *Copy, p *commitState) {
 	m := journal.Mark{Temporary: p.temporary}
 	if j.mark != nil {
 		m = *j.mark
-		m.Temporary, m.Bytes = p.temporary, p.size
+		m.Temporary, m.Bytes = p.temporary, p.result.Bytes
 	}
 	j.write(c, m)
 }
