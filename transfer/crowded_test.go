@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -92,6 +93,33 @@ func TestFewHandlesForDirectories(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestRelayFromFewHandles: small files that one host takes in one request each are opened on the
+// other, which allows few at once.
+func TestRelayFromFewHandles(t *testing.T) {
+	const files = 200
+	limits := sftptest.OpenSSHLimits()
+	limits.MaxOpenHandles = 20
+	for _, announced := range []bool{false, true} {
+		t.Run(fmt.Sprintf("announced %v", announced), func(t *testing.T) {
+			script := sftptest.Script{Limits: &limits, Crowded: wire.Failure}
+			if announced {
+				script.Extensions = []wire.ExtensionPair{{Name: wire.ExtLimits, Data: "1"}}
+			}
+			b := newTreeBench(t, script, sftptest.LinkConfig{ToClient: 5 * time.Millisecond})
+			for _, name := range numbered("f", files) {
+				b.server.Files.WriteFile("/source/"+name, []byte(name))
+			}
+			to, _ := deltaHostOf(t, memfs.New(0), nil)
+			s, err := b.tree(relay, "/source", "/copy", func(j *treeJob) {
+				j.Host, j.From = to, b.host
+			})
+			if err != nil || s.Files != files {
+				t.Errorf("%+v, %v", s.Totals, err)
+			}
+		})
 	}
 }
 
