@@ -62,7 +62,7 @@ func (c *Copy) Start(r *Request, name string) {
 // A Result is the outcome of a file's copy.
 type Result struct {
 	Target         string
-	Bytes, Resumed int64 // copied; of these, by earlier runs
+	Bytes, Resumed int64 // copied; of these, by earlier runs and attempts
 	Reused         int64 // bytes taken from the old file
 	Elapsed        time.Duration
 	Stripes        int    // handles used besides the first
