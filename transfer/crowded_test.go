@@ -123,6 +123,29 @@ func TestRelayFromFewHandles(t *testing.T) {
 	}
 }
 
+// TestFewHandlesForNamesThatDifferInCase: whether the target takes two names for one is found out
+// with a file, which waits until there is a handle for it.
+func TestFewHandlesForNamesThatDifferInCase(t *testing.T) {
+	limits := sftptest.OpenSSHLimits()
+	limits.MaxOpenHandles = 10
+	for _, code := range []wire.Code{wire.Failure, wire.PermissionDenied} {
+		b := newBench(t, sftptest.Script{Limits: &limits, Crowded: code,
+			Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}}},
+			sftptest.LinkConfig{ToServer: 5 * time.Millisecond})
+		const dirs = 20
+		from := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		for i := range dirs {
+			for _, name := range append(numbered("f", 10), "x", "X") {
+				from.server.Files.WriteFile(fmt.Sprintf("/source/%d/%s", i, name), []byte(name))
+			}
+		}
+		s, err := b.tree(relay, "/source", "/copy", func(j *treeJob) { j.From = from.host })
+		if err != nil || s.Files != 12*dirs {
+			t.Errorf("%v: %+v, %v", code, s.Totals, err)
+		}
+	}
+}
+
 // Before a source is removed whose copy replaced a file, one more is made beside that.
 func TestFewHandlesForRemovedSources(t *testing.T) {
 	const files = 100
