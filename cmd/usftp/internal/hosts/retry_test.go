@@ -15,8 +15,12 @@ func TestRecordIsReplaced(t *testing.T) {
 		if err := r.write(labels); err != nil {
 			t.Fatal(err)
 		}
-		info, err := os.Stat(r.name)
+		f, err := os.Open(r.name)
 		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Stat() // with the identity, which Windows' os.Stat looks up only later
+		if f.Close(); err != nil {
 			t.Fatal(err)
 		}
 		files = append(files, info)
