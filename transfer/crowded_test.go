@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -91,6 +92,56 @@ func TestFewHandlesForDirectories(t *testing.T) {
 					t.Errorf("%+v", s.Totals)
 				}
 			})
+		}
+	}
+}
+
+// TestRelayFromFewHandles: small files that one host takes in one request each are opened on the
+// other, which allows few at once.
+func TestRelayFromFewHandles(t *testing.T) {
+	const files = 200
+	limits := sftptest.OpenSSHLimits()
+	limits.MaxOpenHandles = 20
+	for _, announced := range []bool{false, true} {
+		t.Run(fmt.Sprintf("announced %v", announced), func(t *testing.T) {
+			script := sftptest.Script{Limits: &limits, Crowded: wire.Failure}
+			if announced {
+				script.Extensions = []wire.ExtensionPair{{Name: wire.ExtLimits, Data: "1"}}
+			}
+			b := newTreeBench(t, script, sftptest.LinkConfig{ToClient: 5 * time.Millisecond})
+			for _, name := range numbered("f", files) {
+				b.server.Files.WriteFile("/source/"+name, []byte(name))
+			}
+			to, _ := deltaHostOf(t, memfs.New(0), nil)
+			s, err := b.tree(relay, "/source", "/copy", func(j *treeJob) {
+				j.Host, j.From = to, b.host
+			})
+			if err != nil || s.Files != files {
+				t.Errorf("%+v, %v", s.Totals, err)
+			}
+		})
+	}
+}
+
+// TestFewHandlesForNamesThatDifferInCase: whether the target takes two names for one is found out
+// with a file, which waits until there is a handle for it.
+func TestFewHandlesForNamesThatDifferInCase(t *testing.T) {
+	limits := sftptest.OpenSSHLimits()
+	limits.MaxOpenHandles = 10
+	for _, code := range []wire.Code{wire.Failure, wire.PermissionDenied} {
+		b := newBench(t, sftptest.Script{Limits: &limits, Crowded: code,
+			Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}}},
+			sftptest.LinkConfig{ToServer: 5 * time.Millisecond})
+		const dirs = 20
+		from := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		for i := range dirs {
+			for _, name := range append(numbered("f", 10), "x", "X") {
+				from.server.Files.WriteFile(fmt.Sprintf("/source/%d/%s", i, name), []byte(name))
+			}
+		}
+		s, err := b.tree(relay, "/source", "/copy", func(j *treeJob) { j.From = from.host })
+		if err != nil || s.Files != 12*dirs {
+			t.Errorf("%v: %+v, %v", code, s.Totals, err)
 		}
 	}
 }

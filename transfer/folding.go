@@ -56,7 +56,7 @@ func (f *fold) ask(d *directory, spelled, otherwise string, open func()) (bool, 
 	if !f.asked {
 		f.asked = true
 		if open(); d.tree.inPlace(d) == nil {
-			f.is, f.err = folds(&d.tree.into, d.rel, d.tree.copies.Token, spelled, otherwise)
+			f.is, f.err = folds(d.tree, d.rel, spelled, otherwise)
 		}
 	}
 	return f.is, f.err
@@ -69,8 +69,16 @@ const (
 )
 
 // folds finds out whether a target directory takes a name with one spelling in it for the name with
-// the other.
-func folds(into *targetDir, dir string, token localfs.TempToken,
+// the other. It waits for a handle, which its file needs.
+func folds(t *tree, dir, spelled, otherwise string) (is bool, err error) {
+	err = t.copies.Budget.Hold(t.ctx, func() (err error) {
+		is, err = foldsIn(&t.into, dir, t.copies.Token, spelled, otherwise)
+		return err
+	})
+	return is, err
+}
+
+func foldsIn(into *targetDir, dir string, token localfs.TempToken,
 	spelled, otherwise string) (is bool, err error) {
 	name := token.Name(spelled)
 	other := strings.Replace(name, spelled, otherwise, 1)

@@ -84,7 +84,7 @@ func (o *overlap) check(dir string) error {
 	if remove == nil {
 		return nil // writing there will fail with the reason
 	}
-	defer remove()
+	defer t.untouch(remove, probe)
 	_, err := t.src.Lstat(probe)
 	if err == nil {
 		return t.rules.apart
@@ -122,6 +122,19 @@ func touch(dst target, name string) (remove func() error, err error) {
 		}
 	}
 	return remove, err
+}
+
+// untouch removes the file that touch made, or reports that it stays.
+func (j *job) untouch(remove func() error, name string) {
+	if endpoint.IgnoreMissing(remove()) == nil {
+		return
+	}
+	if j.tree != nil {
+		j.tree.leftovers.leaves(true)
+	}
+	j.tell(&Event{Kind: Warning, Route: Route{Target: name}, Size: -1,
+		Message: "the temporary file " + endpoint.Shown(j.route.TargetHost, name) +
+			" could not be removed"})
 }
 
 // If one end sees less of a machine than the other, because of a chroot or a bind mount, paths

@@ -134,9 +134,10 @@ func notAbsent(err error) error {
 // other, and not both are listed there.
 func (j *job) apart(o *origin) error {
 	name := j.copies.Token.Name(path.Base(o.rel))
+	probe := j.dst.Join(filecopy.Above(j.dst, o.target), name)
 	var remove func() error
 	err := j.copies.Budget.Hold(j.ctx, func() (err error) {
-		remove, err = touch(j.dst, j.dst.Join(filecopy.Above(j.dst, o.target), name))
+		remove, err = touch(j.dst, probe)
 		if remove != nil { // the file may exist
 			return nil
 		}
@@ -145,7 +146,7 @@ func (j *job) apart(o *origin) error {
 	if remove == nil {
 		return fmt.Errorf("whether it is its own copy cannot be told: %w", notAbsent(err))
 	}
-	defer remove()
+	defer j.untouch(remove, probe)
 	_, err = j.sources.Lstat(path.Join(path.Dir(o.rel), name))
 	switch {
 	case err == nil:

@@ -460,3 +460,31 @@ func TestRemoveSourceRefused(t *testing.T) {
 		t.Errorf("something was copied: %v", err)
 	}
 }
+
+// TestProbeThatStays: the file that shows whether a source is its own copy is named if the host does
+// not remove it.
+func TestProbeThatStays(t *testing.T) {
+	for _, tree := range []bool{false, true} {
+		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRemove,
+			Do: sftptest.Refuse(wire.PermissionDenied, "")}}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/source/file", []byte("old"))
+		source := filepath.Join(b.dir, "source")
+		fill(t, source, "file")
+		age(t, source)
+		var err error
+		if tree {
+			_, err = b.tree(upload, source, "/", func(j *treeJob) { j.Options.RemoveSource = true })
+		} else {
+			_, err = b.job(upload, filepath.Join(source, "file"), "/source/file",
+				func(j *copyJob) { j.Options.RemoveSource = true })
+		}
+		if _, there := os.Stat(filepath.Join(source, "file")); err != nil || there == nil {
+			t.Errorf("tree %v: %v", tree, err)
+		}
+		left := b.temporaries()
+		if notes := strings.Join(b.notes(), "; "); len(left) != 1 ||
+			!strings.Contains(notes, left[0]) {
+			t.Errorf("tree %v: left %q, notes %q", tree, left, notes)
+		}
+	}
+}

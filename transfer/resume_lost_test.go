@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -190,4 +191,99 @@ func (r *resumption) endAt(how string) (moving bool) {
 	}
 	r.check()
 	return moving
+}
+
+// TestOwnLeftoverIsNoEarlierRuns: what an attempt left before its connection was lost is not told
+// as an earlier run's when this run starts over.
+func TestOwnLeftoverIsNoEarlierRuns(t *testing.T) {
+	for _, direction := range []way{upload, download} {
+		for _, resume := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, resume %v", direction, resume), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					link := sftptest.LinkConfig{ToServer: time.Millisecond,
+						ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+					b := newBench(t, sftptest.Script{}, link)
+					end := b.reconnect(link)
+					data, fresh := random(20<<20), random(21<<20)
+					source, target := b.local("source", data), "/target"
+					b.server.Files.WriteFile("/source", data)
+					if direction == download {
+						source, target = "/source", filepath.Join(b.dir, "target")
+					}
+					time.AfterFunc(2*time.Second, func() { end.Cut(nil) })
+					b.host.Redial = func(context.Context) (pool.Host, error) {
+						b.reconnect(link)
+						b.local("source", fresh)
+						b.server.Files.WriteFile("/source", fresh)
+						return b.host, nil
+					}
+					r, err := b.job(direction, source, target, func(j *copyJob) {
+						j.Options.Retries, j.Options.Resume = 5, resume
+						j.Options.Journal = filepath.Join(b.dir, "journal")
+					})
+					if err != nil || r.Resumed != 0 || !bytes.Equal(b.arrived(direction), fresh) {
+						t.Errorf("%+v, %v", r, err)
+					}
+					if left := b.temporaries(); len(left) > 0 {
+						t.Errorf("left behind: %q", left)
+					}
+					if notes := b.notes(); len(notes) != 1 ||
+						!strings.Contains(notes[0], "before the connection was lost: the source") {
+						t.Errorf("the notes are %q", notes)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRenameNotAnswered: a copy whose connection is lost while it gets its name ends as any other:
+// what an earlier run left is removed, and nothing that was found out is forgotten.
+func TestRenameNotAnswered(t *testing.T) {
+	for name, lose := range map[string]sftptest.Action{
+		"carried out": sftptest.Truncate(3), "not carried out": sftptest.Hangup()} {
+		for _, resume := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, resume %v", name, resume), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					link := sftptest.LinkConfig{ToServer: time.Millisecond,
+						ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+					b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
+						Extension: wire.ExtPosixRename, Times: 1, Do: lose}}}, link)
+					data := random(20 << 20)
+					source := b.local("source", data)
+					if err := os.Chmod(source, 0o755|os.ModeSetuid); err != nil {
+						t.Fatal(err)
+					}
+					run := func(ctx context.Context, resume bool) (transfer.Result, error) {
+						b.redials(link, nil)
+						return b.jobContext(ctx, upload, source, "/target", func(j *copyJob) {
+							j.Options.Retries, j.Options.Resume = 5, resume
+							j.Options.Preserve = true
+							j.Options.Journal = filepath.Join(b.dir, "journal")
+						})
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					defer cancel()
+					if r, err := run(ctx, false); err == nil || r.LeftBehind == "" {
+						t.Fatalf("%+v, %v", r, err)
+					}
+					r, err := run(t.Context(), resume)
+					if err != nil || r.Bytes != int64(len(data)) || resume != (r.Resumed > 0) ||
+						!bytes.Equal(b.remote("/target"), data) {
+						t.Errorf("%+v, %v", r, err)
+					}
+					if len(b.kinds(transfer.Retried, "")) == 0 {
+						t.Error("no connection was lost")
+					}
+					if left := b.temporaries(); len(left) > 0 {
+						t.Errorf("left behind: %q", left)
+					}
+					if notes := strings.Join(b.notes(), "; "); !strings.Contains(notes, "setuid") &&
+						runtime.GOOS != "windows" { // where no file has that bit
+						t.Errorf("the notes are %q", notes)
+					}
+				})
+			})
+		}
+	}
 }

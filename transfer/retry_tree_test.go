@@ -205,6 +205,36 @@ func treeCut(t *testing.T, seed uint64, direction way) {
 	}
 }
 
+// TestFewFilesAtOnceFromSourceThatBreaks: files come one at a time from a host whose connections
+// break before the requests for all of them are sent, here and on another host.
+func TestFewFilesAtOnceFromSourceThatBreaks(t *testing.T) {
+	for _, direction := range []way{download, relay} {
+		t.Run(direction.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link := sftptest.LinkConfig{ToServer: 5 * time.Millisecond}
+				b, to := newBench(t, sftptest.Script{}, link), newBench(t, sftptest.Script{}, link)
+				const files = 60
+				for i := range files {
+					b.server.Files.WriteFile(fmt.Sprint("/source/a long name for a file, ", i), random(2000))
+				}
+				b.redials(link, func(_ int, end *sftptest.End) { end.CutAfter(3000, nil) })
+				target := filepath.Join(b.dir, "copy")
+				if direction == relay {
+					target = "/copy"
+				}
+				s, err := b.tree(direction, "/source", target, retries(8), func(j *treeJob) {
+					if direction == relay {
+						j.Host, j.From = to.host, b.host
+					}
+				})
+				if err != nil || s.Files != files {
+					t.Errorf("%+v, %v", s.Totals, err)
+				}
+			})
+		})
+	}
+}
+
 // notSentTwice examines the requests: once a file was renamed, nothing is opened for it again, and
 // a file read to its end is not read again.
 func (b *bench) notSentTwice(direction way) {

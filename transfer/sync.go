@@ -225,7 +225,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 		if t.dst.Conn() == nil && !localfs.FoldsCase || removesNothing(t) {
 			return false // a host that removes no file would keep one of each run, and deletes nothing
 		}
-		is, err := folds(&t.into, ".", t.copies.Token, composed, decomposed)
+		is, err := folds(t, ".", composed, decomposed)
 		return is && err == nil
 	})
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, judges: true,

@@ -219,7 +219,7 @@ type Result struct {
 	Outcome
 	Target  string // the path written, including a name appended to a directory
 	Bytes   int64  // copied; after a failure, the contiguous part that is safe
-	Resumed int64  // of Bytes, those left by an earlier copy
+	Resumed int64  // of Bytes, those from before the last connection: by an earlier copy or this one
 	Elapsed time.Duration
 	Stripes int  // handles used besides the first, on other connections or sessions
 	InPlace bool // the target itself was written

@@ -21,7 +21,7 @@ import (
 type commitState struct {
 	temporary string // the complete file, under a name that nobody else knows
 	aside     string // the old file's name during the exchange; "" if it keeps its own
-	size      int64
+	result    Result // of the attempt that began it
 }
 
 // giveName gives the temporary file the target's name.
@@ -41,7 +41,7 @@ func (o onHost) giveName(c *Copy, in *input) error {
 		return nil
 	}
 	if c.known.committing == nil {
-		c.known.committing = &commitState{temporary: o.temp, size: c.Result.Bytes}
+		c.known.committing = &commitState{temporary: o.temp, result: c.Result}
 	}
 	err := c.known.committing.rename(c, o)
 	if err == nil {
@@ -333,7 +333,7 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
-		if err != nil || stat.Size() != p.size {
+		if err != nil || stat.Size() != p.result.Bytes {
 			return false, p.giveUp(c, o)
 		}
 		if err := p.removeAside(c, o, client); err != nil {
@@ -342,7 +342,7 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 		t.committing = nil
 	case err != nil:
 		return false, err
-	case left.Size() != p.size:
+	case left.Size() != p.result.Bytes:
 		t.addStray(p.temporary)
 		return false, p.giveUp(c, o)
 	default:
@@ -360,7 +360,7 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 			return false, err
 		}
 	}
-	c.Result.Bytes = p.size
+	c.Result = p.result
 	return true, nil
 }
 
@@ -388,14 +388,14 @@ func (p *commitState) wasRenamed(c *Copy, o onHost, refusal error) (done bool, e
 		return false, refusal
 	}
 	stat, err := endpoint.Unfollowed(o.client(), o.name)
-	if err != nil || stat.Size() != p.size {
+	if err != nil || stat.Size() != p.result.Bytes {
 		return false, refusal
 	}
 	if err := p.removeAside(c, o, o.client()); err != nil {
 		return false, err
 	}
 	c.known.committing = nil
-	c.Result = Result{Target: o.name, Bytes: p.size}
+	c.Result = p.result
 	return true, nil
 }
 

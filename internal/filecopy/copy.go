@@ -62,7 +62,7 @@ func (c *Copy) Start(r *Request, name string) {
 // A Result is the outcome of a file's copy.
 type Result struct {
 	Target         string
-	Bytes, Resumed int64 // copied; of these, by earlier runs
+	Bytes, Resumed int64 // copied; of these, by earlier runs and attempts
 	Reused         int64 // bytes taken from the old file
 	Elapsed        time.Duration
 	Stripes        int    // handles used besides the first
@@ -247,7 +247,11 @@ func Once(c *Copy) error {
 	c.Started()
 	c.reset()
 	if c.to != nil {
-		if done, err := finishCommit(c, onHost{out}); done || err != nil {
+		done, err := finishCommit(c, onHost{out})
+		if done {
+			placed(c, in, out)
+		}
+		if done || err != nil {
 			return err
 		}
 	}
@@ -307,6 +311,7 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
+			c.hashing.stop() // it reads from the files that are closed now
 			c.abandon(out, err)
 		}
 		if c.delta != nil {
@@ -351,10 +356,15 @@ func (c *Copy) move(in *input, out *output) (err error) {
 		err = out.commit(c, in)
 	}
 	if err == nil {
-		c.journal.removeStale(c, out)
-		tellRunsAs(c, in, out)
+		placed(c, in, out)
 	}
 	return err
+}
+
+// placed does what remains once the copy has its name.
+func placed(c *Copy, in *input, out *output) {
+	c.journal.removeStale(c, out)
+	tellRunsAs(c, in, out)
 }
 
 // tellRunsAs warns that a copy lacks [endpoint.RunsAs], if it should have its source's mode. It is

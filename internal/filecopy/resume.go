@@ -123,7 +123,11 @@ func (j *record) resume(c *Copy, in *input, out *output) (offset int64, err erro
 		}
 	}
 	if why != nil && !errors.Is(why, fs.ErrNotExist) {
-		c.Note("not continuing from what an earlier run left: " + endpoint.Plain(why))
+		what := "an earlier run left: "
+		if m == j.left {
+			what = "was copied before the connection was lost: "
+		}
+		c.Note("not continuing from what " + what + endpoint.Plain(why))
 	}
 	if ours && !m.Hidden {
 		c.known.addStray(m.Temporary)
@@ -150,6 +154,9 @@ func (j *record) findStale(c *Copy, in *input, out *output) error {
 		return nil
 	}
 	m := j.load(c)
+	if m != nil && localfs.TempTokenOf(c.Dst.Base(m.Temporary)) == c.Token {
+		return nil // by an attempt of this run, which removes it now
+	}
 	if err := j.inherit(c, m, out); err != nil {
 		return err
 	}
@@ -248,7 +255,7 @@ func (j *record) noteAside(c *Copy, p *commitState) {
 	m := journal.Mark{Temporary: p.temporary}
 	if j.mark != nil {
 		m = *j.mark
-		m.Temporary, m.Bytes = p.temporary, p.size
+		m.Temporary, m.Bytes = p.temporary, p.result.Bytes
 	}
 	j.write(c, m)
 }

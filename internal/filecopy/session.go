@@ -169,10 +169,11 @@ type ends struct {
 // connect waits until an attempt may begin, and then for a handle, in this order: files that have
 // begun may need a second one. It chooses the attempt's connections.
 func (e *ends) connect(c *Copy) (release func()) {
-	leave, pass := func() {}, func() {}
-	if conns := c.Conns(); len(conns) > 0 {
-		leave = pools.OfConn(conns[0]).AcquireSlot(!c.IsSmall())
+	var leave [2]func()
+	for i, conn := range c.Conns() {
+		leave[i] = pools.OfConn(conn).AcquireSlot(!c.IsSmall())
 	}
+	pass := func() {}
 	c.slot.take(c.Budget)
 	from, to := c.Src.Conn(), c.Dst.Conn()
 	e.to = newSession(c, to)
@@ -191,7 +192,11 @@ func (e *ends) connect(c *Copy) (release func()) {
 		for _, s := range e.all() {
 			s.release()
 		}
-		leave()
+		for _, leave := range leave {
+			if leave != nil {
+				leave()
+			}
+		}
 	}
 }
 

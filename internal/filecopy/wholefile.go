@@ -47,7 +47,9 @@ func (w *whole) begin(c *Copy, o *output) bool {
 		o.temp = c.Dst.Join(Above(c.Dst, o.name), c.Token.Name(c.Dst.Base(o.name)))
 	}
 	w.budget, w.perm = c.Budget, 0o666
-	c.slot.free() // it needs none
+	if c.from == nil { // otherwise the source may need a handle
+		c.slot.free()
+	}
 	return true
 }
 
@@ -63,6 +65,7 @@ func (w *whole) load(c *Copy, in *input) error {
 	if err != nil {
 		return err
 	}
+	c.slot.free()
 	c.hashing.small(c, in.small.data)
 	c.Result.Bytes = size
 	return c.Limiter.Wait(int(size))

@@ -209,12 +209,16 @@ func (p *Pipe) takeOne() {
 	p.changed.Broadcast()
 }
 
+// openFile opens the file. The caller holds the lock, which openFile releases meanwhile: the file
+// may be on a host that does not answer.
 func (p *Pipe) openFile() (file io.ReaderAt, free func()) {
 	if p.open == nil {
 		p.fail(errNotInOrder)
 		return nil, nil
 	}
+	p.mu.Unlock()
 	file, free, err := p.open()
+	p.mu.Lock()
 	if err != nil {
 		p.fail(err)
 		return nil, nil

@@ -231,3 +231,22 @@ func TestNilPipeCostsNothing(t *testing.T) {
 		t.Error("something stands between")
 	}
 }
+
+// TestPipeWhileTheFileIsOpened: the file may be on a host that does not answer.
+func TestPipeWhileTheFileIsOpened(t *testing.T) {
+	opening, answer := make(chan struct{}), make(chan struct{})
+	p := New(nil, 2*step, func() (io.ReaderAt, func(), error) {
+		close(opening)
+		<-answer
+		return nil, nil, io.ErrUnexpectedEOF
+	}, nil)
+	<-opening
+	p.Feed(noise(10), 2*step, 2*step+10)
+	if n := p.Progress(); n != 0 {
+		t.Errorf("%d bytes are said to have been hashed", n)
+	}
+	close(answer)
+	if err := p.Finish(2*step + 10); err != io.ErrUnexpectedEOF {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
-	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/ui"
 )
 
@@ -48,7 +47,7 @@ func (r record) failed(hosts []Host) ([]Host, error) {
 	return hosts, nil
 }
 
-// write records the hosts that have failed.
+// write records the hosts that have failed. The old record stays until the new one is complete.
 func (r record) write(labels []string) error {
 	if r.name == "" {
 		return nil
@@ -67,12 +66,16 @@ func (r record) write(labels []string) error {
 	if err != nil {
 		return err
 	}
-	f, err := localfs.OpenPrivate(r.name)
+	f, err := os.CreateTemp(filepath.Dir(r.name), ".hosts-*") // with mode 0600
 	if err != nil {
 		return err
 	}
-	if err = f.Truncate(0); err == nil {
-		_, err = f.Write(text)
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), r.name)
 	}
-	return errors.Join(err, f.Close())
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
