@@ -211,6 +211,31 @@ func TestSyncMakesEqual(t *testing.T) {
 	})
 }
 
+// A dry run of what replaces a link by a directory does not look for case in that link, which is
+// still there.
+func TestSyncDryRunOfTwoNamesWhereALinkIs(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "a/photo", "a/Photo")
+		fill(t, dst, "other")
+		if err := os.Symlink("nowhere", filepath.Join(dst, "a")); err != nil ||
+			len(filesIn(src)) < 3 {
+			t.Skip("a system without links, or that takes the names for one: ", err)
+		}
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{TreeOptions: transfer.TreeOptions{DryRun: true}}}
+		if s := j.must(t); s.PlannedFiles != 2 {
+			t.Errorf("%+v", s.Totals)
+		}
+		j.options.DryRun = false
+		if s := j.must(t); s.Files != 2 {
+			t.Errorf("%+v", s.Totals)
+		}
+	})
+}
+
 // A dry run announces exactly what is then done, and does nothing itself.
 func TestSyncDryRun(t *testing.T) {
 	t.Parallel()
