@@ -182,6 +182,8 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 		return false, err
 	case listed == throughLink:
 		return false, nil
+	case listed == asSpelt && !isDir && found.Mode.IsDir() && excludesPath(g.sync, rel, true):
+		return false, nil // rules exclude directories of this name, and the target has a file
 	case listed == asSpelt:
 		return false, g.missed(at, fs.ErrNotExist)
 	}
