@@ -173,6 +173,9 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	case endpoint.IsAbsent(err):
 		return false, nil
 	case err != nil:
+		if listed, lists := g.lists(present, rel); lists == nil && listed == throughLink {
+			return false, nil // a link that leads to itself, or where we may not look
+		}
 		return false, err
 	case isDir && !found.Mode.IsDir():
 		return false, nil
