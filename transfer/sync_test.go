@@ -426,6 +426,26 @@ func TestSyncVanished(t *testing.T) {
 	}
 }
 
+// A link that leads nowhere and is followed is a failure at every run, and has not vanished.
+func TestSyncFollowsALinkThatLeadsNowhere(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "there")
+		fill(t, dst, "extra")
+		testenv.Symlink(t, "nowhere", filepath.Join(src, "link"))
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true,
+				TreeOptions: transfer.TreeOptions{Links: transfer.LinksFollow}}}
+		s, err := j.run(t)
+		if err == nil || errors.Is(err, transfer.ErrVanished) || s.Vanished != 0 || s.Failed != 1 ||
+			s.Files != 1 || s.Deleted != 0 {
+			t.Errorf("%+v, %v", s.Totals, err)
+		}
+	})
+}
+
 // Files whose sizes a host does not tell are copied.
 func TestSyncOfUnknownSizes(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{HideAttrs: wire.AttrSize}, sftptest.LinkConfig{})
