@@ -207,8 +207,8 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	return o
 }
 
-// errNUL is about a name that no system has. OpenSSH's server ends the session when it gets one, and
-// with it everything else that is in flight.
+// errNUL is about a name that no system has. OpenSSH's server ends the session when it gets one,
+// and with it everything else that is in flight.
 var errNUL error = invalidError("the name contains a NUL")
 
 // none is the result of an operation without one.
