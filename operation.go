@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -189,6 +190,10 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	result func(*conn.Call) (T, error)) operation[T] {
 	call := s.request(expect)
 	o := operation[T]{session: s, name: op, path: name, call: call, result: result}
+	if strings.Contains(name, "\x00") && s.options.names == nil {
+		o.err = errNUL
+		return o
+	}
 	encoded := message
 	if s.options.names != nil {
 		if encoded, o.err = s.encoded(message); o.err != nil {
@@ -202,6 +207,10 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	return o
 }
 
+// errNUL is about a name that no system has. OpenSSH's server ends the session when it gets one,
+// and with it everything else that is in flight.
+var errNUL error = invalidError("the name contains a NUL")
+
 // none is the result of an operation without one.
 type none = struct{}
 
@@ -214,6 +223,9 @@ func (s *session) command(op, name string, message appender) operation[none] {
 func (s *session) command2(op, oldname, newname string, message appender) operation[none] {
 	o := s.command(op, oldname, message)
 	o.newPath = newname
+	if strings.Contains(newname, "\x00") && s.options.names == nil {
+		o.err = errNUL
+	}
 	return o
 }
 

@@ -299,3 +299,44 @@ func TestMkdirAllWhateverTheRefusal(t *testing.T) {
 		}
 	}
 }
+
+// A name with a NUL never reaches the server: OpenSSH's ends the session when it does.
+func TestNamesWithNULAreNotSent(t *testing.T) {
+	const name = "/a\x00b"
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/f", nil)
+	_, stat := r.Stat(name)
+	_, lstat := r.Lstat(name)
+	_, open := r.Open(name)
+	_, create := r.Create(name)
+	_, read := r.ReadFile(name)
+	_, list := r.ReadDir(name)
+	_, link := r.ReadLink(name)
+	_, real := r.RealPath(name)
+	_, expand := r.ExpandPath(name)
+	_, home := r.HomeDirectory(name)
+	_, statvfs := r.StatVFS(name)
+	_, temp := r.CreateTemp("/", "a\x00b")
+	_, raw := r.Raw().Open(name, wire.OpenRead, wire.Attrs{}).Wait()
+	_, async := r.Async().Stat(name).Wait()
+	for what, err := range map[string]error{"Stat": stat, "Lstat": lstat, "Open": open,
+		"Create": create, "ReadFile": read, "ReadDir": list, "ReadLink": link, "RealPath": real,
+		"ExpandPath": expand, "HomeDirectory": home, "StatVFS": statvfs, "CreateTemp": temp,
+		"Raw.Open": raw, "Async.Stat": async,
+		"WriteFile": r.WriteFile(name, nil, 0o600), "Chmod": r.Chmod(name, 0o600),
+		"Lchmod": r.Lchmod(name, 0o600), "Mkdir": r.Mkdir(name), "MkdirAll": r.MkdirAll(name),
+		"Remove": r.Remove(name), "RemoveAll": r.RemoveAll(name),
+		"RemoveDirectory": r.RemoveDirectory(name),
+		"Rename":          r.Rename("/f", name), "Rename from": r.Rename(name, "/g"),
+		"PosixRename": r.PosixRename("/f", name), "Link": r.Link("/f", name),
+		"Symlink": r.Symlink("f", name), "Symlink to": r.Symlink(name, "/l"),
+		"Truncate": r.Truncate(name, 0),
+		"WalkDir":  r.WalkDir(name, func(_ string, _ fs.DirEntry, err error) error { return err }),
+	} {
+		var status *usftp.StatusError
+		if !errors.Is(err, fs.ErrInvalid) || errors.As(err, &status) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	must[fs.FileInfo](t)(r.Stat("/f"))
+}

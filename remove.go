@@ -32,7 +32,7 @@ func (f *File) Remove() error {
 
 // remove tries to remove a file and then a directory. The protocol has a request for each and no
 // code for "is a directory" (OpenSSH answers FAILURE, others PERMISSION_DENIED). Like os.Remove
-// it tries both and returns the error that says more.
+// it tries both and returns the error that says more: the first, unless that only says so in words.
 func (s *session) remove(name string) operation[none] {
 	op := s.removeFile(name)
 	op.instead = func(refusal error) *operation[none] {
@@ -40,7 +40,10 @@ func (s *session) remove(name string) operation[none] {
 			return nil
 		}
 		rmdir := s.removeDirectory("remove", name)
-		rmdir.refused = refusal
+		status, ok := errors.AsType[*StatusError](refusal)
+		if !ok || !strings.Contains(strings.ToLower(status.Message), "is a directory") {
+			rmdir.refused = refusal
+		}
 		return &rmdir
 	}
 	return op

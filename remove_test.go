@@ -33,6 +33,21 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// A server that tells why it refuses REMOVE and RMDIR: of a directory, the second says more; of a
+// file, the first.
+func TestRemoveReturnsTheErrorThatSaysMore(t *testing.T) {
+	for first, want := range map[string]string{
+		"Is a directory": "directory not empty", "text file busy": "text file busy",
+	} {
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{
+			{On: wire.TypeRemove, Do: sftptest.Refuse(wire.Failure, first)},
+			{On: wire.TypeRmdir, Do: sftptest.Refuse(wire.Failure, "directory not empty")}}}, 0)
+		if err := r.Remove("/d"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", first, err)
+		}
+	}
+}
+
 func TestRemoveAll(t *testing.T) {
 	for _, version := range []string{"", openSSH} {
 		r := newRig(t, sftptest.Script{ReaddirNames: 3}, 0, usftp.WithServerVersion(version))

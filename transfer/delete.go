@@ -174,6 +174,9 @@ func (x *extras) mayDelete() error {
 func (x *extras) conclude() {
 	t := x.sync.tree
 	deleted := x.delete()
+	if x.began {
+		x.restoreOpened() // before something else can take the name of one that was deleted
+	}
 	for _, e := range x.late {
 		if deleted && !x.IsKept(e.rel()) {
 			e.existing, e.do.Do = plan.Held{}, plan.Copy // the directory is gone
@@ -267,7 +270,7 @@ func each[T any](t *tree, records iter.Seq2[T, error], most int, do func(T)) {
 }
 
 // opener returns a function that gives the owner of a directory all permissions, once. A directory
-// that stays gets its mode back, or the source's, from finishTouched.
+// that stays gets its mode back from restoreOpened, or the source's from finishTouched.
 func (x *extras) opener(d *directory) func() error {
 	return sync.OnceValue(func() error {
 		was, changed, err := x.sync.tree.into.openDir(d.rel)
@@ -308,9 +311,8 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 	}
 }
 
-// finishTouched restores the permissions of opened directories, then sets the source's times and
-// permissions on those that lost entries.
-func (x *extras) finishTouched() {
+// restoreOpened restores the permissions of the opened directories that stay.
+func (x *extras) restoreOpened() {
 	s, t := x.sync, x.sync.tree
 	each(t, x.Opened(), deleteDirs, func(opened plan.Facts) {
 		d := s.place(opened.Dir)
@@ -320,6 +322,11 @@ func (x *extras) finishTouched() {
 			t.fail("", d.source, d.target, err)
 		}
 	})
+}
+
+// finishTouched sets the source's times and permissions on the directories that lost entries.
+func (x *extras) finishTouched() {
+	s, t := x.sync, x.sync.tree
 	each(t, x.Touched(), deleteDirs, func(touched plan.Facts) {
 		d := s.place(touched.Dir)
 		defer s.tree.into.leave(d.rel)

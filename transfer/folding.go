@@ -53,7 +53,7 @@ type fold struct {
 }
 
 func (f *fold) ask(d *directory, spelled, otherwise string, open func()) (bool, error) {
-	if !f.asked {
+	if !f.asked && !d.tree.options.DryRun { // which makes no file to find out with
 		f.asked = true
 		if open(); d.tree.inPlace(d) == nil {
 			f.is, f.err = folds(d.tree, d.rel, spelled, otherwise)

@@ -173,12 +173,22 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	case endpoint.IsAbsent(err):
 		return false, nil
 	case err != nil:
+		if listed, lists := g.lists(present, rel); lists == nil && listed == throughLink {
+			return false, nil // a link that leads to itself, or where we may not look
+		}
 		return false, err
 	case isDir && !found.Mode.IsDir():
 		return false, nil
 	}
-	if has, err := g.lists(present, rel); err != nil || has {
-		return false, cmp.Or(err, g.missed(at, fs.ErrNotExist))
+	switch listed, err := g.lists(present, rel); {
+	case err != nil:
+		return false, err
+	case listed == throughLink:
+		return false, nil
+	case listed == asSpelt && !isDir && found.Mode.IsDir() && excludesPath(g.sync, rel, true):
+		return false, nil // rules exclude directories of this name, and the target has a file
+	case listed == asSpelt:
+		return false, g.missed(at, fs.ErrNotExist)
 	}
 	if isDir { // the entries taken for others are still in it
 		return false, nil
@@ -196,28 +206,43 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	return true, nil
 }
 
-// lists reports whether the source lists a path in this spelling, below a directory that both sides
-// have.
-func (g *gone) lists(present, rel string) (has bool, err error) {
+// listing is how the source lists a path.
+type listing int
+
+const (
+	notListed   listing = iota
+	asSpelt             // in this spelling
+	throughLink         // as a path through a link, which is no directory of the source
+)
+
+// lists looks for a path in the source's listings, below a directory that both sides have.
+func (g *gone) lists(present, rel string) (listing, error) {
 	t := g.sync.tree
 	below := rel
 	if present != "." {
 		below = strings.TrimPrefix(rel, present+"/")
 	}
+	link := false
 	for name := range strings.SplitSeq(below, "/") {
-		d := &directory{tree: t, source: t.src.Join(t.route.Source, present), rel: present}
-		if d.info, err = t.src.Stat(d.source); err != nil {
-			return false, g.missed(d.source, err)
+		if link && t.options.Links != LinksFollow {
+			return throughLink, nil
 		}
-		has = false
+		d := &directory{tree: t, source: t.src.Join(t.route.Source, present), rel: present}
+		var err error
+		if d.info, err = t.src.Stat(d.source); err != nil {
+			return notListed, g.missed(d.source, err)
+		}
+		listed := notListed
 		err = t.list(d, func(e *entry, _ error) bool {
-			has = has || e.name == name
-			return !has
+			if e.name == name {
+				listed, link = asSpelt, e.info.Mode&fs.ModeSymlink != 0
+			}
+			return listed == notListed
 		})
-		if err != nil || !has {
-			return false, err
+		if err != nil || listed == notListed {
+			return notListed, err
 		}
 		present = path.Join(present, name)
 	}
-	return has, nil
+	return asSpelt, nil
 }

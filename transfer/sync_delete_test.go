@@ -90,6 +90,30 @@ func TestSyncDeletes(t *testing.T) {
 	})
 }
 
+// A directory becomes a link to one that has the same names. They can be looked up in the source
+// through the link, but it does not have them there. Where a link leads to itself, looking fails.
+func TestSyncReplacesADirectoryByALinkToItsLike(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "new/file", "new/sub/file", "file")
+		fill(t, dst, "current/file", "current/sub/file", "self/file", "self/new/sub/file",
+			"loop/sub/file")
+		for name, to := range map[string]string{"current": "new", "self": ".", "loop": "loop"} {
+			if err := os.Symlink(to, filepath.Join(src, name)); err != nil {
+				t.Skip(err)
+			}
+		}
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true}}
+		if s := j.must(t); s.Deleted != 12 || s.Links != 3 {
+			t.Errorf("%+v", s.Totals)
+		}
+		sameTrees(t, src, dst)
+	})
+}
+
 // Nothing is deleted if that was not asked for, would be too much, or may be wrong.
 func TestSyncDeletesNothing(t *testing.T) {
 	t.Parallel()

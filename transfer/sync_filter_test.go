@@ -205,6 +205,27 @@ func TestSyncExcludedStays(t *testing.T) {
 	})
 }
 
+// A rule that is for directories only excludes one of the source, but no file of the same name at
+// the target: the source does not have that, so it is deleted, as by rsync.
+func TestSyncDeletesAFileNamedAsAnExcludedDirectory(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "build/x", "d/.gitignore", "d/out/x")
+		os.WriteFile(filepath.Join(src, "d/.gitignore"), []byte("out/\n"), 0o644)
+		fill(t, dst, "build", "d/out", "d/kept/out/x")
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true, IgnoreFile: ".gitignore",
+				TreeOptions: transfer.TreeOptions{Filter: rules("build/")}}}
+		j.must(t)
+		want := []string{"d", "d/.gitignore", "d/kept", "d/kept/out", "d/kept/out/x"}
+		if got := filesIn(dst); !slices.Equal(got, want) {
+			t.Errorf("there are %q, want %q", got, want)
+		}
+	})
+}
+
 func TestReadFilter(t *testing.T) {
 	rules, err := transfer.ReadFilter(nil,
 		strings.NewReader("# a comment\n; another\n\nlost\n!\n*.o\r\n+ keep\n- a b\n"), false)

@@ -106,6 +106,31 @@ func TestSyncDeletesFromReadOnlyDirectories(t *testing.T) {
 	}
 }
 
+// A file or a link takes the name of read-only directories. They are gone by then, so nothing gives
+// them their modes back.
+func TestSyncReplacesReadOnlyDirectories(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "in/file")
+		fill(t, dst, "in/file/sub/old", "link/sub/old")
+		if err := os.Symlink("in", filepath.Join(src, "link")); err != nil {
+			t.Fatal(err)
+		}
+		far = forModes(t, far, dst)
+		modes(t, 0o555, filepath.Join(src, "in"))
+		modes(t, 0o555, filepath.Join(dst, "in/file/sub"), filepath.Join(dst, "in/file"),
+			filepath.Join(dst, "in"), filepath.Join(dst, "link/sub"), filepath.Join(dst, "link"))
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true}}
+		if s := j.must(t); s.Deleted != 6 || s.Files != 1 || s.Links != 1 {
+			t.Errorf("%+v", s.Totals)
+		}
+		sameTrees(t, src, dst)
+	})
+}
+
 // An extra read-only directory that stays, since it contains something excluded, has its mode
 // afterwards.
 func TestSyncKeepsModesOfExtraDirectories(t *testing.T) {

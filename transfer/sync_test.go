@@ -211,6 +211,31 @@ func TestSyncMakesEqual(t *testing.T) {
 	})
 }
 
+// A dry run of what replaces a link by a directory does not look for case in that link, which is
+// still there.
+func TestSyncDryRunOfTwoNamesWhereALinkIs(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "a/photo", "a/Photo")
+		fill(t, dst, "other")
+		if err := os.Symlink("nowhere", filepath.Join(dst, "a")); err != nil ||
+			len(filesIn(src)) < 3 {
+			t.Skip("a system without links, or that takes the names for one: ", err)
+		}
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{TreeOptions: transfer.TreeOptions{DryRun: true}}}
+		if s := j.must(t); s.PlannedFiles != 2 {
+			t.Errorf("%+v", s.Totals)
+		}
+		j.options.DryRun = false
+		if s := j.must(t); s.Files != 2 {
+			t.Errorf("%+v", s.Totals)
+		}
+	})
+}
+
 // A dry run announces exactly what is then done, and does nothing itself.
 func TestSyncDryRun(t *testing.T) {
 	t.Parallel()
@@ -399,6 +424,26 @@ func TestSyncVanished(t *testing.T) {
 	if !errors.Is(err, transfer.ErrVanished) || s.Vanished != 1 || s.Files != 1 || s.Failed != 0 {
 		t.Errorf("%+v, %v", s.Totals, err)
 	}
+}
+
+// A link that leads nowhere and is followed is a failure at every run, and has not vanished.
+func TestSyncFollowsALinkThatLeadsNowhere(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "there")
+		fill(t, dst, "extra")
+		testenv.Symlink(t, "nowhere", filepath.Join(src, "link"))
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true,
+				TreeOptions: transfer.TreeOptions{Links: transfer.LinksFollow}}}
+		s, err := j.run(t)
+		if err == nil || errors.Is(err, transfer.ErrVanished) || s.Vanished != 0 || s.Failed != 1 ||
+			s.Files != 1 || s.Deleted != 0 {
+			t.Errorf("%+v, %v", s.Totals, err)
+		}
+	})
 }
 
 // Files whose sizes a host does not tell are copied.

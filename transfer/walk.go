@@ -236,6 +236,11 @@ func (w *walk) link(e *entry) bool {
 		return false
 	case LinksFollow:
 		found, err := t.src.Stat(e.source())
+		if errors.Is(err, fs.ErrNotExist) {
+			if _, lookErr := t.src.Lstat(e.source()); lookErr == nil { // it has not vanished
+				err = &fs.PathError{Op: "stat", Path: e.source(), Err: errLeadsNowhere}
+			}
+		}
 		if err != nil {
 			t.fail("", e.source(), e.target(), endpoint.OfSource(err))
 			return false
@@ -245,6 +250,8 @@ func (w *walk) link(e *entry) bool {
 	}
 	return true
 }
+
+var errLeadsNowhere = errors.New("the link leads nowhere")
 
 // enter queues a directory, if it may be entered.
 func (w *walk) enter(e *entry) {
