@@ -22,7 +22,7 @@ type CheckFile struct {
 	// the others of the draft.
 	Algorithms []string
 	Offset     int64
-	Length     int64 // in bytes; 0 means to the end
+	Length     int64 // in bytes; 0, or more than the file has, means to the end
 	BlockSize  int   // bytes per hash, at least 256; 0 means one hash of everything
 }
 
@@ -79,7 +79,7 @@ func (s *session) checkRequest(request string) string {
 // CheckFile makes the server hash a file, or blocks of it. It needs the extension check-file under
 // any of its names; without it the error matches [errors.ErrUnsupported], and with numbers out of
 // range [fs.ErrInvalid]. It takes one round trip, or two on servers that only hash open files; with
-// a block size, one for every 64 MiB.
+// a block size, one for every 64 MiB, and more if the file's size is needed.
 func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
 	request := c.checkRequest(wire.ExtCheckFileName)
 	switch {
@@ -120,35 +120,38 @@ func (f *File) CheckFile(what CheckFile) (*FileHashes, error) {
 const mostBlocks = 2048
 
 // checkPieces asks for blocks in pieces of at most 64 MiB, so that no answer takes long. It calls
-// stat if the length is not known.
+// stat if the length is not known or may be beyond the end of the file.
 func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
 	ask func(CheckFile) (*FileHashes, error)) (*FileHashes, error) {
 	if what.BlockSize < leastBlock || what.Length < 0 { // all in one, or an error
 		return ask(what)
 	}
-	blocks := int64(max(1, min(copyPiece/what.BlockSize, mostBlocks)))
-	if what.Length == 0 {
-		info, err := stat()
+	most := int64(max(1, min(copyPiece/what.BlockSize, mostBlocks))) * int64(what.BlockSize)
+	if what.Length == 0 || what.Length > most {
+		left, err := leftOf(what, stat)
 		if err != nil {
 			return nil, err
 		}
-		if !info.Sys().(*FileStat).HasSize() || info.Size() <= what.Offset {
+		if left <= 0 {
 			return ask(what)
 		}
-		what.Length = info.Size() - what.Offset
+		what.Length = left
 	}
 	all := &FileHashes{}
 	for rest := what.Length; rest > 0; {
 		piece := what
-		piece.Length = min(blocks*int64(what.BlockSize), rest)
-		hashes, err := ask(piece)
+		piece.Length = min(most, rest)
+		hashes, err := piece.askAll(ask)
 		if err != nil {
-			return nil, err
-		}
-		want := piece.blocks()
-		if int64(len(hashes.Hashes)) != want {
-			return nil, &ProtocolError{What: fmt.Sprintf("%d hashes of %d blocks",
-				len(hashes.Hashes), want)}
+			// The file may end before the range does, which not every server takes.
+			left, statErr := leftOf(piece, stat)
+			if statErr != nil || left <= 0 || left >= piece.Length {
+				return nil, err
+			}
+			piece.Length, rest = left, left
+			if hashes, err = piece.askAll(ask); err != nil {
+				return nil, err
+			}
 		}
 		all.Algorithm = hashes.Algorithm
 		all.Hashes = append(all.Hashes, hashes.Hashes...)
@@ -157,6 +160,32 @@ func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
 		rest -= piece.Length
 	}
 	return all, nil
+}
+
+// leftOf returns how many of the bytes the file has. Without a size it returns the length.
+func leftOf(what CheckFile, stat func() (fs.FileInfo, error)) (int64, error) {
+	info, err := stat()
+	if err != nil || !info.Sys().(*FileStat).HasSize() {
+		return what.Length, err
+	}
+	left := info.Size() - what.Offset
+	if what.Length > 0 {
+		left = min(left, what.Length)
+	}
+	return left, nil
+}
+
+// askAll asks for the hashes of a range, all of which must come.
+func (what CheckFile) askAll(ask func(CheckFile) (*FileHashes, error)) (*FileHashes, error) {
+	hashes, err := ask(what)
+	if err != nil {
+		return nil, err
+	}
+	if want := what.blocks(); int64(len(hashes.Hashes)) != want {
+		return nil, &ProtocolError{What: fmt.Sprintf("%d hashes of %d blocks",
+			len(hashes.Hashes), want)}
+	}
+	return hashes, nil
 }
 
 // blocks returns how many hashes are wanted, or 0 if that depends on the size of the file.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"slices"
 	"testing"
 
 	"github.com/usftp/usftp"
@@ -48,6 +49,22 @@ func TestCheckFile(t *testing.T) {
 				want := md5.Sum(data[from:min(from+1000, len(data))])
 				if !bytes.Equal(h, want[:]) {
 					t.Fatalf("block %d: %s", i, hex.EncodeToString(h))
+				}
+			}
+			// Beyond the end, in one request and in several.
+			for _, size := range []int{1000, 1 << 20} {
+				for _, offset := range []int64{3<<20 - 2500, 1 << 20, 0} {
+					want, err := r.CheckFile("/f", usftp.CheckFile{BlockSize: size, Offset: offset})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, length := range []int64{3 << 20, 3<<20 + 500, 1 << 40} {
+						got, err := r.CheckFile("/f", usftp.CheckFile{BlockSize: size,
+							Offset: offset, Length: length})
+						if err != nil || !slices.EqualFunc(got.Hashes, want.Hashes, bytes.Equal) {
+							t.Errorf("%d bytes from %d in blocks of %d: %v", length, offset, size, err)
+						}
+					}
 				}
 			}
 			if _, err := r.CheckFile("/f", usftp.CheckFile{BlockSize: 10}); !errors.Is(err,

@@ -40,15 +40,19 @@ func newAsker(c *Config) *asker {
 	}
 }
 
-// accept remembers a host's key, and reports whether it is new.
-func (a *asker) accept(name string, key ssh.PublicKey) bool {
+// accept remembers a host's key, if it is the first or others are allowed, and reports whether it
+// is new.
+func (a *asker) accept(name string, key ssh.PublicKey, others bool) (fresh, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.has(name, key) {
-		return false
+		return false, true
+	}
+	if !others && len(a.accepted[name]) > 0 {
+		return false, false
 	}
 	a.accepted[name] = append(a.accepted[name], key)
-	return true
+	return true, true
 }
 
 func (a *asker) isAccepted(name string, key ssh.PublicKey) bool {
@@ -113,6 +117,10 @@ func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key s
 	if a.isAccepted(problem.Name, key) {
 		return false, nil
 	}
+	if a.hasAccepted(problem.Name) {
+		problem.Problem = HostKeyChanged
+		return false, problem
+	}
 	p := Prompt{
 		Kind: AskHostKey, User: s.user, Host: s.alias, Echo: true,
 		KeyType: problem.KeyType, Fingerprint: problem.Fingerprint,
@@ -127,7 +135,8 @@ func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key s
 		}
 		switch answer = strings.TrimSpace(answer); {
 		case strings.EqualFold(answer, "yes"), answer == problem.Fingerprint:
-			return a.accept(problem.Name, key), nil
+			fresh, _ := a.accept(problem.Name, key, true)
+			return fresh, nil
 		case strings.EqualFold(answer, "no"):
 			problem.Note = "it was not accepted"
 			return false, problem

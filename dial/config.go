@@ -26,7 +26,7 @@ type Config struct {
 	// instead of by a ProxyCommand: "socks5://host:port" or "http://host:port", which then must
 	// allow CONNECT, with "user:password@" before the proxy's host if it wants a login. The proxy
 	// resolves the names. "env" means the proxy in the environment variable ALL_PROXY, and none for
-	// the hosts in NO_PROXY.
+	// the hosts in NO_PROXY: names, also of whole domains, addresses, networks, or "*" for all.
 	Proxy string
 	// Options are further ssh_config keywords, as "Key=Value" or "Key Value" (-o). They override
 	// the files, and the first of a name wins.

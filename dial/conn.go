@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,13 @@ type Conn struct {
 	closed  bool
 	first   *firstSession        // opened along with the login, and not yet taken
 	streams map[*Stream]struct{} // of the system's ssh: processes to end
-	alive   chan struct{}        // closed when the keepalive under way is answered
+	alive   *keepalive           // the one under way
+}
+
+// A keepalive is one request that all callers of [Conn.Keepalive] share.
+type keepalive struct {
+	done chan struct{} // closed when it has been answered or has failed
+	err  error         // set before
 }
 
 // ErrClosed is returned by calls on a closed [Conn]. It matches [net.ErrClosed].
@@ -137,32 +144,37 @@ func (c *Conn) heard() time.Time {
 
 // Keepalive sends a keepalive (keepalive@openssh.com, which every server answers, if only with a
 // refusal) and waits for the answer. It takes one round trip, which no file operation on the server
-// delays, so it tells a slow server from a dead one. With the system's ssh the error matches
-// [errors.ErrUnsupported].
+// delays, so it tells a slow server from a dead one. With the system's ssh, and through an OpenSSH
+// master without an open channel, the error matches [errors.ErrUnsupported].
 func (c *Conn) Keepalive(ctx context.Context) error {
 	if c.transport == nil {
 		return fmt.Errorf("keepalive over the system's ssh: %w", errors.ErrUnsupported)
 	}
 	// All callers share one request at a time: against a dead server requests would pile up.
 	c.mu.Lock()
-	answered := c.alive
-	if answered == nil && !c.closed {
-		answered = make(chan struct{})
-		c.alive = answered
+	if c.closed {
+		c.mu.Unlock()
+		return cmp.Or(c.Err(), ErrClosed)
+	}
+	alive := c.alive
+	if alive == nil {
+		alive = &keepalive{done: make(chan struct{})}
+		c.alive = alive
 		c.work.Go(func() {
-			err := c.transport.keepalive(c.ctx)
+			alive.err = c.transport.keepalive(c.ctx)
 			c.mu.Lock()
 			c.alive = nil
 			c.mu.Unlock()
-			if err == nil {
-				close(answered)
-			}
+			close(alive.done)
 		})
 	}
 	c.mu.Unlock()
 	select {
-	case <-answered:
-		return nil
+	case <-alive.done:
+		if alive.err != nil && closedWithin(deathLimit, c.ctx.Done()) {
+			return c.Err()
+		}
+		return alive.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-c.ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/crypto/ssh"
 
@@ -101,15 +102,7 @@ func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.Pub
 		return nil
 	}
 	if len(h.set.keys) > 0 {
-		err := h.problem(HostKeyChanged, plain)
-		err.File, err.Line = h.set.keys[0].file, h.set.keys[0].line
-		for _, k := range h.set.keys {
-			if k.key.Type() == plain.Type() {
-				err.File, err.Line = k.file, k.line
-				break
-			}
-		}
-		return err
+		return h.changed(h.set, plain)
 	}
 	if _, ok := find(h.portless.keys, plain); ok {
 		return nil
@@ -193,20 +186,62 @@ func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.P
 			return err
 		}
 	default:
-		fresh = h.asker.accept(name, key)
+		var ok bool
+		if fresh, ok = h.asker.accept(name, key, h.s.strict == "no"); !ok {
+			return h.problem(HostKeyChanged, key)
+		}
 	}
 	if !fresh || len(h.s.userKnown) == 0 {
 		return nil
 	}
-	if err := appendKnownHost(h.s.userKnown[0], name, key, h.s.hashKnownHosts); err != nil {
+	err := h.store(name, key)
+	if _, changed := errors.AsType[*HostKeyError](err); changed {
+		return err
+	}
+	if err != nil {
 		h.asker.log.Warn(fmt.Sprintf("Failed to add the host '%s' to the list of known hosts: %v",
 			name, err))
+	}
+	return nil
+}
+
+// storing is held from the look at the known_hosts files to the new line.
+var storing sync.Mutex
+
+// store adds a key to the known hosts, unless another connection has added one since the files were
+// read.
+func (h *hostKeyChecker) store(name string, key ssh.PublicKey) error {
+	storing.Lock()
+	defer storing.Unlock()
+	set, err := readKnownHosts(slices.Concat(h.s.userKnown, h.s.globalKnown), name, h.asker.log)
+	if err != nil {
+		return err
+	}
+	if _, ok := find(set.keys, key); ok {
 		return nil
 	}
-	// as ssh says it (sshconnect.c)
-	h.asker.log.Warn(fmt.Sprintf("Warning: Permanently added '%s' (%s) to the list of known hosts.",
-		name, keyTypeName(key)))
-	return nil
+	if len(set.keys) > 0 {
+		return h.changed(set, key)
+	}
+	err = appendKnownHost(h.s.userKnown[0], name, key, h.s.hashKnownHosts)
+	if err == nil { // as ssh says it (sshconnect.c)
+		h.asker.log.Warn(fmt.Sprintf(
+			"Warning: Permanently added '%s' (%s) to the list of known hosts.", name, keyTypeName(key)))
+	}
+	return err
+}
+
+// changed returns the error for a key where the files have others.
+func (h *hostKeyChecker) changed(set *knownSet, key ssh.PublicKey) *HostKeyError {
+	err := h.problem(HostKeyChanged, key)
+	err.File, err.Line = set.keys[0].file, set.keys[0].line
+	for _, k := range set.keys {
+		if k.key.Type() == key.Type() {
+			err.File, err.Line = k.file, k.line
+			break
+		}
+	}
+	return err
 }
 
 func isLoopback(a net.Addr) bool {

@@ -313,6 +313,45 @@ func TestAcceptedKeyThatIsNotStored(t *testing.T) {
 	}
 }
 
+// TestUnknownHostAtOnce: of several first logins at once, all of which have read the files before
+// any has stored a key, one stores it, and one that meets another key fails.
+func TestUnknownHostAtOnce(t *testing.T) {
+	key, other := newSigner(t).PublicKey(), newSigner(t).PublicKey()
+	for _, strict := range []string{"accept-new", "no", "ask"} {
+		for _, together := range []bool{true, false} { // of one Dialer, or each of its own
+			s := &settings{strict: strict}
+			prompter := PrompterFunc(func(context.Context, Prompt) (string, error) {
+				return "yes", nil
+			})
+			first := checkerFor(t, s, "", prompter)
+			checkers := []*hostKeyChecker{first}
+			for range 2 {
+				h := *first
+				if !together {
+					h.asker = newAsker(&Config{Prompter: prompter})
+				}
+				checkers = append(checkers, &h)
+			}
+			for i, h := range checkers {
+				var changed *HostKeyError
+				switch err := h.check(testContext(t), remoteAddr, []ssh.PublicKey{key, key,
+					other}[i]); {
+				case i < 2:
+					if err != nil {
+						t.Errorf("%s, together %v: login %d: %v", strict, together, i, err)
+					}
+				case !errors.As(err, &changed) || changed.Problem != HostKeyChanged:
+					t.Errorf("%s, together %v: another key: %v", strict, together, err)
+				}
+			}
+			text, _ := os.ReadFile(s.userKnown[0])
+			if string(text) != "h "+authorizedLine(key)+"\n" {
+				t.Errorf("%s, together %v: the file has %q", strict, together, text)
+			}
+		}
+	}
+}
+
 // TestAppendKnownHost: what we write, ssh-keygen finds.
 func TestAppendKnownHost(t *testing.T) {
 	keygen := opensshd.Find(t, "ssh-keygen")

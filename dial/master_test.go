@@ -191,6 +191,23 @@ func TestMasterDies(t *testing.T) {
 	<-c.Done()
 }
 
+// TestMasterWithoutChannel: a keepalive that cannot be sent fails, and does not wait.
+func TestMasterWithoutChannel(t *testing.T) {
+	t.Parallel()
+	srv := opensshd.Start(t, opensshd.Options{})
+	_, controlPath := startMaster(t, srv)
+	c := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+		Options: []string{controlPath}})
+	s := open(t, c)
+	s.Close()
+	if _, err := io.Copy(io.Discard, s); err != nil {
+		t.Error(err)
+	}
+	if err := c.Keepalive(testContext(t)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
 // TestMasterOfAJumpHost is a way through.
 func TestMasterOfAJumpHost(t *testing.T) {
 	t.Parallel()

@@ -60,12 +60,23 @@ func newNetProxy(c *Config, host string) (*netProxy, error) {
 	return p, nil
 }
 
-// exempt reports whether a host is in the list of NO_PROXY.
+// exempt reports whether a host is in the list of NO_PROXY. As for curl, a name stands for the
+// hosts of its domain, too, whether or not it begins with a dot, and "*" for all.
 func exempt(host, list string) bool {
 	through, around := new(choice), new(choice)
 	all := proxy.NewPerHost(through, around)
-	all.AddFromString(list)
-	all.Dial("tcp", net.JoinHostPort(host, "0"))
+	for entry := range strings.FieldsFuncSeq(strings.ToLower(list),
+		func(r rune) bool { return r == ',' || r == ' ' }) {
+		switch {
+		case entry == "*":
+			return true
+		case strings.Contains(entry, "/") || net.ParseIP(entry) != nil:
+			all.AddFromString(entry)
+		default:
+			all.AddZone(strings.TrimPrefix(entry, "*"))
+		}
+	}
+	all.Dial("tcp", net.JoinHostPort(strings.ToLower(host), "0"))
 	return bool(*around)
 }
 

@@ -155,6 +155,9 @@ func (f *HostFile) ReadAt(p []byte, off int64) (n int, err error) {
 
 // WriteTo implements io.WriterTo. It writes to w from the offset of the next Read on.
 func (f *HostFile) WriteTo(w io.Writer) (int64, error) {
+	if _, err := f.File.Seek(f.off, io.SeekStart); err != nil { // Read does not move its offset
+		return 0, err
+	}
 	n, err := f.File.WriteTo(&guarded{w, f.off, f.guard})
 	f.off += n
 	return n, err

@@ -100,16 +100,18 @@ var readCases = map[string]func(s *scene, o endpoint.Opener){
 		s.Disk.Write("file", contents)
 		from, ok := s.open(o, "file", endpoint.Regular).(interface {
 			io.WriterTo
-			io.Seeker
+			io.ReadSeeker
 		})
 		if !ok {
 			s.Fatal("it cannot")
 		}
 		_, err := from.Seek(10, io.SeekStart)
 		s.ok(err)
+		_, err = io.ReadFull(from, make([]byte, 5))
+		s.ok(err)
 		var got bytes.Buffer
 		n, err := from.WriteTo(&got)
-		if got.String() != contents[10:] || n != int64(got.Len()) || err != nil {
+		if got.String() != contents[15:] || n != int64(got.Len()) || err != nil {
 			s.Errorf("%d bytes, %v", n, err)
 		}
 	},
