@@ -187,10 +187,42 @@ func (v *View) quotaLink(ctx context.Context, oldName, newName string, link func
 	return v.quota.add(ctx, link)
 }
 
+type droppedKey struct{}
+
+// Dropped tells the quota of the request with this context that the backend has removed a file that
+// no request could find, since another one has its name: the leftover of an upload. info is what
+// described it before, with its identity; see [Linked].
+func Dropped(ctx context.Context, info fs.FileInfo) {
+	if all, ok := ctx.Value(droppedKey{}).(*[]fs.FileInfo); ok {
+		*all = append(*all, info)
+	}
+}
+
+// run runs a change of files that are held, and subtracts what the backend drops besides them.
+func (q *Quota) run(ctx context.Context, held []grip,
+	change func(ctx context.Context) error) error {
+	var all []fs.FileInfo
+	err := change(context.WithValue(ctx, droppedKey{}, &all))
+	for _, info := range all {
+		isIt := func(g grip) bool {
+			return g.err == nil && identityOf(g.info, "") == identityOf(info, "")
+		}
+		switch {
+		case slices.ContainsFunc(held, isIt): // nothing else had its name
+		case linkCount(info) > 1:
+			q.account.Settle(0, -1)
+		default:
+			q.account.Settle(-info.Size(), -1)
+		}
+	}
+	return err
+}
+
 // quotaRemove runs remove, which removes a name.
-func (v *View) quotaRemove(ctx context.Context, name string, remove func() error) error {
+func (v *View) quotaRemove(ctx context.Context, name string,
+	remove func(ctx context.Context) error) error {
 	if v.quota == nil {
-		return remove()
+		return remove(ctx)
 	}
 	grips, leave, err := v.enterWith(ctx, false, name)
 	if err != nil {
@@ -200,7 +232,7 @@ func (v *View) quotaRemove(ctx context.Context, name string, remove func() error
 	if grips[0].err != nil {
 		return grips[0].err
 	}
-	if err := remove(); err != nil {
+	if err := v.quota.run(ctx, grips, remove); err != nil {
 		return err
 	}
 	v.quota.gone(&grips[0])
@@ -208,19 +240,20 @@ func (v *View) quotaRemove(ctx context.Context, name string, remove func() error
 }
 
 // quotaRmdir removes a directory, and subtracts the hidden files that go with it.
-func (v *View) quotaRmdir(ctx context.Context, name string, remove func() error) error {
+func (v *View) quotaRmdir(ctx context.Context, name string,
+	remove func(ctx context.Context) error) error {
 	hidden, ok := v.fs.(HiddenLister)
 	if v.quota == nil || !ok {
 		return v.quotaRemove(ctx, name, remove)
 	}
-	return v.quotaRemove(ctx, name, func() error {
+	return v.quotaRemove(ctx, name, func(context.Context) error {
 		var bytes, files int64
 		for info, err := range hidden.ListHidden(ctx, name) {
 			if err == nil {
 				bytes, files = bytes+info.Size(), files+1
 			}
 		}
-		err := remove()
+		err := remove(ctx) // which tells nobody what it drops
 		if err == nil {
 			v.quota.account.Settle(-bytes, -files)
 		}
@@ -278,9 +311,9 @@ func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 
 // quotaReplace runs rename, which may replace a file.
 func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
-	rename func() error) error {
+	rename func(ctx context.Context) error) error {
 	if v.quota == nil {
-		return rename()
+		return rename(ctx)
 	}
 	grips, leave, err := v.enterWith(ctx, true, oldName, newName)
 	if err != nil {
@@ -288,7 +321,7 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	}
 	defer leave()
 	source, replaced := &grips[0], &grips[1]
-	err = rename()
+	err = v.quota.run(ctx, grips, rename)
 	if source.file != nil && v.uploadsAtomically() {
 		v.sourceReplaced(ctx, source, oldName, newName, err == nil)
 	}
@@ -375,10 +408,10 @@ func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize fu
 
 // quotaOpen opens a file for writing.
 func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *wire.Attrs,
-	open func() (File, error)) (File, error) {
+	open func(ctx context.Context) (File, error)) (file File, err error) {
 	q := v.quota
 	if q == nil || flags&writing == 0 {
-		return open()
+		return open(ctx)
 	}
 	leave, err := v.enter(ctx, false, name)
 	if err != nil {
@@ -400,7 +433,10 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 			return nil, err // nothing is held: there was no file
 		}
 	}
-	file, err := open()
+	err = q.run(ctx, grips, func(ctx context.Context) (err error) {
+		file, err = open(ctx)
+		return err
+	})
 	if err != nil {
 		release()
 		// The file may have been created anyway.

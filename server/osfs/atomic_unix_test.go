@@ -505,6 +505,60 @@ func TestQuotaOfRenamedUploads(t *testing.T) {
 	used(5, 2)
 }
 
+// TestQuotaOfLeftoversBesideFiles: the leftover of an upload that another file's name hides counts
+// until that file is replaced, removed or begun again.
+func TestQuotaOfLeftoversBesideFiles(t *testing.T) {
+	for name, one := range map[string]struct {
+		change func(a *atomics, view *server.View) error
+		left   string
+	}{
+		"rename": {func(a *atomics, view *server.View) error {
+			return view.PosixRename(a.Context(), "/new", "/f")
+		}, "f=news"},
+		"rename of itself": {func(a *atomics, view *server.View) error {
+			return view.PosixRename(a.Context(), "/f", "/f")
+		}, "f=file new=news"},
+		"remove": {func(a *atomics, view *server.View) error {
+			return view.Remove(a.Context(), "/f")
+		}, "new=news"},
+		"truncation": {func(a *atomics, view *server.View) error {
+			f, err := view.Open(a.Context(), "/f", truncate, wire.Attrs{})
+			if err == nil {
+				a.at(f, 0, "again")
+				err = f.Close()
+			}
+			return err
+		}, "f=again new=news"},
+		"truncation, given up": {func(a *atomics, view *server.View) error {
+			f, err := view.Open(a.Context(), "/f", truncate, wire.Attrs{})
+			if err == nil {
+				a.at(f, 0, "again")
+				err = f.Abandon(io.ErrUnexpectedEOF)
+			}
+			return err
+		}, "f=file new=news"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAtomics(t)
+			a.abandoned("/f", "leftover")
+			write(t, filepath.Join(a.dir, "f"), "file")
+			write(t, filepath.Join(a.dir, "new"), "news")
+			a.there("?=leftover f=file new=news")
+			quota := server.NewQuota(0, 0)
+			view, err := server.NewView(a.fs, &server.Policy{Quota: quota})
+			a.must(err)
+			a.must(quota.Recount(t.Context(), a.fs, "/"))
+			a.must(one.change(a, view))
+			a.there(one.left)
+			bytes, files := quota.Usage()
+			a.must(quota.Recount(t.Context(), a.fs, "/"))
+			if b, f := quota.Usage(); bytes != b || files != f {
+				t.Errorf("%d bytes in %d files, a count finds %d in %d", bytes, files, b, f)
+			}
+		})
+	}
+}
+
 // TestHiddenNames: no request reaches what is hidden, by any path.
 func TestHiddenNames(t *testing.T) {
 	a, ctx := newAtomics(t), context.Background()

@@ -92,7 +92,7 @@ func (s *sweep) upload(ctx context.Context, dir int, name string) error {
 			if now, err := s.old(dir, hidden); err != nil || identify(&now) != identify(&st) {
 				return false, err // a client has come back while this waited
 			}
-			err := s.drop(dir, hidden, false, nil)
+			err := s.drop(ctx, dir, hidden, false, nil)
 			return err == nil, err
 		}, s.quotas...)
 	}
