@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -377,7 +378,7 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 		return resize() // which fails
 	}
 	return v.quota.resize(ctx, grips[0].file, size, resize,
-		func() (fs.FileInfo, error) { return stat(name) })
+		func() (fs.FileInfo, error) { return v.lastLook(ctx, name) })
 }
 
 // resize runs a change that includes a file's size, and may fail in another part. The caller holds
@@ -396,9 +397,9 @@ func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize fu
 	counted := max(f.size, now) // the part cut off is free only once it is gone
 	err := resize()
 	if err != nil {
-		now = f.size
+		now = counted
 		if info, statErr := stat(); statErr == nil {
-			now = max(now, info.Size())
+			now = max(f.size, info.Size())
 		}
 	}
 	q.account.Settle(now-counted, 0)
@@ -433,28 +434,24 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 			return nil, err // nothing is held: there was no file
 		}
 	}
-	err = q.run(ctx, grips, func(ctx context.Context) (err error) {
+	var info fs.FileInfo
+	if err = q.run(ctx, grips, func(ctx context.Context) (err error) {
 		file, err = open(ctx)
 		return err
-	})
-	if err != nil {
-		release()
-		// The file may have been created anyway.
-		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
-			q.account.Settle(-charged, -1)
+	}); err == nil {
+		if info, err = v.statOpen(ctx, file, name); err != nil {
+			end(file, Abandoned)
 		}
-		return nil, err
 	}
-	info, err := v.statOpen(ctx, file, name)
 	if err != nil {
+		v.unopened(ctx, name, before, isNew, charged)
 		release()
-		end(file, Abandoned)
 		return nil, err
 	}
 	key := identityOf(info, name)
 	f := before.file
 	if f == nil || q.files.keyOf(f) != key {
-		q.superseded(before, name, stat)
+		v.superseded(ctx, before, name)
 		release()
 		f = q.files.lock(key)
 		if f.handles == 0 && !isNew && v.uploadsAtomically() { // next to a file that it will replace
@@ -485,15 +482,51 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		append: flags&wire.OpenAppend != 0}, nil
 }
 
+// unopened corrects the count after an OPEN that has failed. It may all the same have made the file
+// that was reserved, if isNew, or have emptied or dropped the one there was before.
+func (v *View) unopened(ctx context.Context, name string, before *grip, isNew bool,
+	charged int64) {
+	q, f := v.quota, before.file
+	now, err := v.lastLook(ctx, name)
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err != nil && !missing: // nobody knows
+	case isNew && missing:
+		q.account.Settle(-charged, -1)
+	case isNew:
+		q.account.Settle(min(now.Size(), charged)-charged, 0)
+	case f == nil:
+	case missing || identityOf(now, name) != q.files.keyOf(f):
+		q.gone(before)
+		if !missing {
+			q.account.Settle(now.Size(), 1)
+		}
+	case f.handles == 0:
+		q.account.Settle(now.Size()-f.size, 0)
+		f.size = now.Size()
+	}
+}
+
 // superseded subtracts a file that has lost its name to the one that was opened.
-func (q *Quota) superseded(before *grip, name string,
-	stat func(name string) (fs.FileInfo, error)) {
+func (v *View) superseded(ctx context.Context, before *grip, name string) {
 	if before.file == nil {
 		return
 	}
-	if now, err := stat(name); err != nil || identityOf(now, name) != q.files.keyOf(before.file) {
-		q.gone(before)
+	now, err := v.lastLook(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) ||
+		err == nil && identityOf(now, name) != v.quota.files.keyOf(before.file) {
+		v.quota.gone(before)
 	}
+}
+
+// lastLooks limits how long a backend may take for a last look.
+const lastLooks = 10 * time.Second
+
+// lastLook describes a file for a request whose session may be over.
+func (v *View) lastLook(ctx context.Context, name string) (fs.FileInfo, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLooks)
+	defer cancel()
+	return v.fs.Stat(ctx, name)
 }
 
 // sizeOf returns the size that a file just opened counts for. Where a file is known by its name,

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -216,20 +215,10 @@ func (f *quotedFile) replaced(gone fs.FileInfo, at *grip) {
 	}
 }
 
-// lastLook limits how long a backend may take to describe an ended file; the session may be over.
-const lastLook = 10 * time.Second
-
-// look describes a file after a handle has ended.
-func (f *quotedFile) look(name string) (fs.FileInfo, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), lastLook)
-	defer cancel()
-	return f.v.fs.Stat(WithBeneath(ctx, ""), name)
-}
-
 // kept returns the size of a file that is known by its name, after its last handle has ended. It
 // may have appeared only now, and an abandoned file may be kept wholly, in part or not at all.
 func (f *quotedFile) kept(name string) int64 {
-	info, err := f.look(name)
+	info, err := f.v.lastLook(WithBeneath(f.ctx, ""), name)
 	switch {
 	case err == nil:
 		return info.Size()
