@@ -281,7 +281,7 @@ func (q *Quota) gone(g *grip) {
 // Sweep runs remove, which removes the leftover of an upload that nobody goes on with, and
 // subtracts the leftover from the quotas if remove says that this call has removed it. Paths of
 // leftovers are told apart from those of other files. stat describes it as a quota counts it, or
-// returns fs.ErrNotExist if it does not count. Quotas that share an account are one quota here.
+// returns fs.ErrNotExist if it does not count. Of quotas that share a count, one is enough.
 func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 	remove func() (removed bool, err error), quotas ...*Quota) (removed bool, err error) {
 	if len(quotas) == 0 {

@@ -24,7 +24,7 @@ const sweepDepth = 200
 // those of servers that died. An age of 7 days leaves clients time to come back. It reads all
 // directories of a tree made by [NewAtomic], and does nothing in others. What it cannot remove or
 // read does not keep it from the rest; it returns the first error. What it removes no longer counts
-// in the quotas of the tree, each of which has an account of its own.
+// in the quotas of the tree, of which it needs one for each count.
 func (f *FS) Sweep(ctx context.Context, age time.Duration, quotas ...*server.Quota) error {
 	if !f.tree.atomic() {
 		return nil
