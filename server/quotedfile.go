@@ -79,7 +79,7 @@ func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
 	to int64) (int64, error) {
 	copier, ok := f.File.(FileCopier)
-	if !ok {
+	if !ok || f.append { // its writes reserve what they append
 		return 0, errors.ErrUnsupported
 	}
 	if quoted, ok := source.(*quotedFile); ok {
