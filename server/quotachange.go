@@ -352,7 +352,8 @@ func (v *View) sourceReplaced(ctx context.Context, source *grip, oldName, newNam
 	if was == name {
 		return
 	}
-	if now, err := v.lstat(ctx, name); err == nil && identityOf(now, name) != was {
+	now, err := lastLook(ctx, name, v.lstat)
+	if err == nil && identityOf(now, name) != was {
 		v.quota.gone(source)
 	}
 }
@@ -378,7 +379,7 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 		return resize() // which fails
 	}
 	return v.quota.resize(ctx, grips[0].file, size, resize,
-		func() (fs.FileInfo, error) { return v.lastLook(ctx, name) })
+		func() (fs.FileInfo, error) { return lastLook(ctx, name, v.fs.Stat) })
 }
 
 // resize runs a change that includes a file's size, and may fail in another part. The caller holds
@@ -487,7 +488,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 func (v *View) unopened(ctx context.Context, name string, before *grip, isNew bool,
 	charged int64) {
 	q, f := v.quota, before.file
-	now, err := v.lastLook(ctx, name)
+	now, err := lastLook(ctx, name, v.fs.Stat)
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case err != nil && !missing: // nobody knows
@@ -512,7 +513,7 @@ func (v *View) superseded(ctx context.Context, before *grip, name string) {
 	if before.file == nil {
 		return
 	}
-	now, err := v.lastLook(ctx, name)
+	now, err := lastLook(ctx, name, v.fs.Stat)
 	if errors.Is(err, fs.ErrNotExist) ||
 		err == nil && identityOf(now, name) != v.quota.files.keyOf(before.file) {
 		v.quota.gone(before)
@@ -523,10 +524,11 @@ func (v *View) superseded(ctx context.Context, before *grip, name string) {
 const lastLooks = 10 * time.Second
 
 // lastLook describes a file for a request whose session may be over.
-func (v *View) lastLook(ctx context.Context, name string) (fs.FileInfo, error) {
+func lastLook(ctx context.Context, name string,
+	look func(ctx context.Context, name string) (fs.FileInfo, error)) (fs.FileInfo, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLooks)
 	defer cancel()
-	return v.fs.Stat(ctx, name)
+	return look(ctx, name)
 }
 
 // sizeOf returns the size that a file just opened counts for. Where a file is known by its name,

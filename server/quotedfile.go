@@ -218,7 +218,7 @@ func (f *quotedFile) replaced(gone fs.FileInfo, at *grip) {
 // kept returns the size of a file that is known by its name, after its last handle has ended. It
 // may have appeared only now, and an abandoned file may be kept wholly, in part or not at all.
 func (f *quotedFile) kept(name string) int64 {
-	info, err := f.v.lastLook(WithBeneath(f.ctx, ""), name)
+	info, err := lastLook(WithBeneath(f.ctx, ""), name, f.v.fs.Stat)
 	switch {
 	case err == nil:
 		return info.Size()
