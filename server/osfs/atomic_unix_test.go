@@ -615,6 +615,18 @@ func TestDirectoryOfAbandonedUploads(t *testing.T) {
 	a.there("")
 }
 
+// TestDirectoryRenamedOverUpload: a directory that gets the name of an unfinished upload takes its
+// place, also if the name ends in a slash.
+func TestDirectoryRenamedOverUpload(t *testing.T) {
+	for _, name := range []string{"/f", "/f/"} {
+		a, ctx := newAtomics(t), t.Context()
+		a.abandoned("/f", "half")
+		a.must(os.Mkdir(filepath.Join(a.dir, "d"), 0o755))
+		a.must(a.fs.PosixRename(ctx, "/d", name))
+		a.there("f")
+	}
+}
+
 // TestTwoServersOfUploads: what one server receives no other takes for abandoned.
 func TestTwoServersOfUploads(t *testing.T) {
 	a := newAtomics(t)

@@ -339,7 +339,7 @@ func (u *uploads) renamed(ctx context.Context, err error, from int, old string, 
 	switch {
 	case u == nil:
 	case err == nil:
-		u.drop(ctx, to, hiddenName(base), true, errSuperseded)
+		u.drop(ctx, to, hiddenName(strings.TrimSuffix(base, "/")), true, errSuperseded)
 	case err == unix.ENOENT && existsAt(from, hiddenName(old)):
 		return errUnfinished
 	}
