@@ -262,12 +262,15 @@ func (v *View) quotaRmdir(ctx context.Context, name string,
 	})
 }
 
-// gone subtracts the file that has lost this name. The system keeps an open file's contents until
-// it is closed, and so does the count.
-func (q *Quota) gone(g *grip) {
+// gone subtracts the file that has lost this name.
+func (q *Quota) gone(g *grip) { q.lost(g, max(linkCount(g.info), 1)-1) }
+
+// lost subtracts a name of a file that has some left. The system keeps an open file's contents
+// until it is closed, and so does the count.
+func (q *Quota) lost(g *grip, left uint64) {
 	q.account.Settle(0, -1)
 	f := g.file
-	if f == nil || linkCount(g.info) > 1 {
+	if f == nil || left > 0 {
 		return
 	}
 	f.unlinked = true
@@ -323,39 +326,49 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	defer leave()
 	source, replaced := &grips[0], &grips[1]
 	err = v.quota.run(ctx, grips, rename)
-	if source.file != nil && v.uploadsAtomically() {
+	uploaded := source.file != nil && v.uploadsAtomically() &&
 		v.sourceReplaced(ctx, source, oldName, newName, err == nil)
-	}
 	if err != nil {
 		return err
 	}
-	if source.err == nil && replaced.err == nil {
-		if identityOf(source.info, oldName) == identityOf(replaced.info, newName) {
-			return nil // two names of one file, which POSIX leaves alone
-		}
+	switch {
+	case source.err != nil || replaced.err != nil:
+	case identityOf(source.info, oldName) != identityOf(replaced.info, newName):
 		v.quota.gone(replaced)
+	case !uploaded || linkCount(source.info) < 2 || v.samePath(ctx, oldName, newName):
+		return nil // two names of one file, which POSIX leaves alone
+	default: // an upload had the old name, and now has both
+		v.quota.lost(replaced, linkCount(source.info)-2)
 	}
 	v.quota.files.moved(oldName, newName)
 	return nil
+}
+
+// samePath reports whether two paths lead to one name.
+func (v *View) samePath(ctx context.Context, a, b string) bool {
+	real := v.realPaths(ctx, []string{a, b})
+	return real[0] == real[1]
 }
 
 // sourceReplaced subtracts the file that had the old name if an upload replaced it before it was
 // renamed: another file then has the name, or the new one. Where files are known by their names, a
 // file's last handle corrects the count.
 func (v *View) sourceReplaced(ctx context.Context, source *grip, oldName, newName string,
-	renamed bool) {
+	renamed bool) bool {
 	name := oldName
 	if renamed {
 		name = newName
 	}
 	was := identityOf(source.info, name)
 	if was == name {
-		return
+		return false
 	}
 	now, err := lastLook(ctx, name, v.lstat)
-	if err == nil && identityOf(now, name) != was {
-		v.quota.gone(source)
+	if err != nil || identityOf(now, name) == was {
+		return false
 	}
+	v.quota.gone(source)
+	return true
 }
 
 // quotaResize runs resize, which changes the size of the file called name.

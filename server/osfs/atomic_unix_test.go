@@ -503,6 +503,18 @@ func TestQuotaOfRenamedUploads(t *testing.T) {
 	a.must(lost.Abandon(io.ErrUnexpectedEOF))
 	a.must(alsoLost.Abandon(io.ErrUnexpectedEOF))
 	used(5, 2)
+	// Both names are one file's until the upload is published.
+	write(t, filepath.Join(a.dir, "f.part"), "old")
+	a.must(quota.Recount(ctx, a.fs, "/"))
+	third, lostToo := open(truncate), open(wire.OpenWrite)
+	a.at(third, 0, "new")
+	a.must(third.Close())
+	a.must(view.Remove(ctx, "/f"))
+	a.must(view.Link(ctx, "/f.part", "/f"))
+	a.must(view.PosixRename(ctx, "/f.part", "/f"))
+	a.there("d f=new")
+	a.must(lostToo.Abandon(io.ErrUnexpectedEOF))
+	used(3, 2)
 }
 
 // TestQuotaOfLeftoversBesideFiles: the leftover of an upload that another file's name hides counts
