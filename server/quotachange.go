@@ -466,9 +466,10 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	f := before.file
 	if f == nil || q.files.keyOf(f) != key {
 		v.superseded(ctx, before, name)
+		defer q.files.leave(q.files.use(key)) // its other handles may end before it is locked
 		release()
 		f = q.files.lock(key)
-		if f.handles == 0 && !isNew && v.uploadsAtomically() { // next to a file that it will replace
+		if !f.opened && !isNew && v.uploadsAtomically() { // next to a file that it will replace
 			if err := q.account.Reserve(ctx, 0, 1); err != nil {
 				q.release(f)
 				end(file, Abandoned)
@@ -491,7 +492,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		q.account.Settle(now-f.size, 0)
 		f.size = now
 	}
-	f.handles++
+	f.handles, f.opened = f.handles+1, true
 	return &quotedFile{File: file, ctx: ctx, v: v, f: f, name: name,
 		append: flags&wire.OpenAppend != 0}, nil
 }
