@@ -34,34 +34,57 @@ type Countable interface {
 	BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error)
 }
 
+// A Limitable is an [Account] that users with other limits can share.
+type Limitable interface {
+	Account
+
+	// WithLimits returns an account of the same count with these limits.
+	WithLimits(maxBytes, maxFiles int64) Account
+}
+
 // Usage is the used part of a quota, and its limits. A limit of 0 means none.
 type Usage struct{ Bytes, Files, MaxBytes, MaxFiles int64 }
 
-// counter is an Account in memory.
+// counter is a count in memory.
 type counter struct {
-	mu  sync.Mutex
-	now Usage
+	mu           sync.Mutex
+	bytes, files int64
 }
 
-func (c *counter) Reserve(_ context.Context, bytes, files int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.now.MaxBytes > 0 && bytes > 0 && c.now.Bytes+bytes > c.now.MaxBytes ||
-		c.now.MaxFiles > 0 && files > 0 && c.now.Files+files > c.now.MaxFiles {
+// limited is an account of a counter.
+type limited struct {
+	*counter
+	maxBytes, maxFiles int64
+}
+
+// NewAccount returns an account in memory, which is a [Limitable]. A limit of 0 means none.
+func NewAccount(maxBytes, maxFiles int64) Account {
+	return limited{&counter{}, maxBytes, maxFiles}
+}
+
+func (l limited) WithLimits(maxBytes, maxFiles int64) Account {
+	return limited{l.counter, maxBytes, maxFiles}
+}
+
+func (l limited) Reserve(_ context.Context, bytes, files int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.maxBytes > 0 && bytes > 0 && l.bytes+bytes > l.maxBytes ||
+		l.maxFiles > 0 && files > 0 && l.files+files > l.maxFiles {
 		return ErrQuota
 	}
-	c.now.Bytes, c.now.Files = c.now.Bytes+bytes, c.now.Files+files
+	l.bytes, l.files = l.bytes+bytes, l.files+files
 	return nil
 }
 
-func (c *counter) Settle(bytes, files int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now.Bytes, c.now.Files = max(0, c.now.Bytes+bytes), max(0, c.now.Files+files)
+func (l limited) Settle(bytes, files int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes, l.files = max(0, l.bytes+bytes), max(0, l.files+files)
 }
 
-func (c *counter) Usage() Usage {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
+func (l limited) Usage() Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Usage{l.bytes, l.files, l.maxBytes, l.maxFiles}
 }

@@ -23,6 +23,11 @@ import (
 // below a directory that is being moved.
 type Quota struct {
 	account Account
+	*quotaTree
+}
+
+// quotaTree is what quotas of one directory with different limits share.
+type quotaTree struct {
 	counted atomic.Bool
 	changes changes
 	files   quotaFiles
@@ -30,17 +35,23 @@ type Quota struct {
 
 // NewQuota returns a quota whose count is in memory; 0 means unlimited.
 func NewQuota(maxBytes, maxFiles int64) *Quota {
-	return &Quota{account: &counter{now: Usage{MaxBytes: maxBytes, MaxFiles: maxFiles}}}
+	return &Quota{NewAccount(maxBytes, maxFiles), &quotaTree{}}
 }
 
 // NewQuotaOf returns a quota of an account, whose count is taken as it is, unless the account is
-// [Countable]. All sessions of a server that write to the directory must share the quota, since it
-// knows which files they have open.
+// [Countable]. All sessions of a server that write to the directory must share the quota, or have
+// it with other limits, since it knows which files they have open.
 func NewQuotaOf(account Account) *Quota {
-	q := &Quota{account: account}
+	q := &Quota{account, &quotaTree{}}
 	_, maybe := account.(Countable)
 	q.counted.Store(!maybe)
 	return q
+}
+
+// WithLimits returns a quota of the same directory and count with other limits, for sessions of
+// other users. Its account must be a [Limitable], as those of NewQuota are.
+func (q *Quota) WithLimits(maxBytes, maxFiles int64) *Quota {
+	return &Quota{q.account.(Limitable).WithLimits(maxBytes, maxFiles), q.quotaTree}
 }
 
 // ErrQuota is the error of requests that would exceed a quota.

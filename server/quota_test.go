@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -442,5 +443,20 @@ func TestWriteUnderWayWhileTruncated(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestQuotaOfAppendedCopies: a copy within the server that is appended needs room for itself once.
+func TestQuotaOfAppendedCopies(t *testing.T) {
+	for name, make := range onDisk() {
+		t.Run(name, func(t *testing.T) {
+			q := server.NewQuota(100, 0)
+			c := start(t, make(t), &server.Options{Policy: server.Policy{Quota: q}})
+			c.put("/from", strings.Repeat("x", 40))
+			c.put("/to", strings.Repeat("y", 15))
+			from, to := c.open("/from", wire.OpenRead), c.open("/to", wire.OpenAppend)
+			c.ok(wire.CopyData{FromHandle: from, ToHandle: to})
+			want(t, usage(q), [2]int64{95, 2})
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -187,10 +188,42 @@ func (v *View) quotaLink(ctx context.Context, oldName, newName string, link func
 	return v.quota.add(ctx, link)
 }
 
+type droppedKey struct{}
+
+// Dropped tells the quota of the request with this context that the backend has removed a file that
+// no request could find, since another one has its name: the leftover of an upload. info is what
+// described it before, with its identity; see [Linked].
+func Dropped(ctx context.Context, info fs.FileInfo) {
+	if all, ok := ctx.Value(droppedKey{}).(*[]fs.FileInfo); ok {
+		*all = append(*all, info)
+	}
+}
+
+// run runs a change of files that are held, and subtracts what the backend drops besides them.
+func (q *Quota) run(ctx context.Context, held []grip,
+	change func(ctx context.Context) error) error {
+	var all []fs.FileInfo
+	err := change(context.WithValue(ctx, droppedKey{}, &all))
+	for _, info := range all {
+		isIt := func(g grip) bool {
+			return g.err == nil && identityOf(g.info, "") == identityOf(info, "")
+		}
+		switch {
+		case slices.ContainsFunc(held, isIt): // nothing else had its name
+		case linkCount(info) > 1:
+			q.account.Settle(0, -1)
+		default:
+			q.account.Settle(-info.Size(), -1)
+		}
+	}
+	return err
+}
+
 // quotaRemove runs remove, which removes a name.
-func (v *View) quotaRemove(ctx context.Context, name string, remove func() error) error {
+func (v *View) quotaRemove(ctx context.Context, name string,
+	remove func(ctx context.Context) error) error {
 	if v.quota == nil {
-		return remove()
+		return remove(ctx)
 	}
 	grips, leave, err := v.enterWith(ctx, false, name)
 	if err != nil {
@@ -200,7 +233,7 @@ func (v *View) quotaRemove(ctx context.Context, name string, remove func() error
 	if grips[0].err != nil {
 		return grips[0].err
 	}
-	if err := remove(); err != nil {
+	if err := v.quota.run(ctx, grips, remove); err != nil {
 		return err
 	}
 	v.quota.gone(&grips[0])
@@ -208,19 +241,20 @@ func (v *View) quotaRemove(ctx context.Context, name string, remove func() error
 }
 
 // quotaRmdir removes a directory, and subtracts the hidden files that go with it.
-func (v *View) quotaRmdir(ctx context.Context, name string, remove func() error) error {
+func (v *View) quotaRmdir(ctx context.Context, name string,
+	remove func(ctx context.Context) error) error {
 	hidden, ok := v.fs.(HiddenLister)
 	if v.quota == nil || !ok {
 		return v.quotaRemove(ctx, name, remove)
 	}
-	return v.quotaRemove(ctx, name, func() error {
+	return v.quotaRemove(ctx, name, func(context.Context) error {
 		var bytes, files int64
 		for info, err := range hidden.ListHidden(ctx, name) {
 			if err == nil {
 				bytes, files = bytes+info.Size(), files+1
 			}
 		}
-		err := remove()
+		err := remove(ctx) // which tells nobody what it drops
 		if err == nil {
 			v.quota.account.Settle(-bytes, -files)
 		}
@@ -228,12 +262,15 @@ func (v *View) quotaRmdir(ctx context.Context, name string, remove func() error)
 	})
 }
 
-// gone subtracts the file that has lost this name. The system keeps an open file's contents until
-// it is closed, and so does the count.
-func (q *Quota) gone(g *grip) {
+// gone subtracts the file that has lost this name.
+func (q *Quota) gone(g *grip) { q.lost(g, max(linkCount(g.info), 1)-1) }
+
+// lost subtracts a name of a file that has some left. The system keeps an open file's contents
+// until it is closed, and so does the count.
+func (q *Quota) lost(g *grip, left uint64) {
 	q.account.Settle(0, -1)
 	f := g.file
-	if f == nil || linkCount(g.info) > 1 {
+	if f == nil || left > 0 {
 		return
 	}
 	f.unlinked = true
@@ -247,7 +284,7 @@ func (q *Quota) gone(g *grip) {
 // Sweep runs remove, which removes the leftover of an upload that nobody goes on with, and
 // subtracts the leftover from the quotas if remove says that this call has removed it. Paths of
 // leftovers are told apart from those of other files. stat describes it as a quota counts it, or
-// returns fs.ErrNotExist if it does not count. Quotas that share an account are one quota here.
+// returns fs.ErrNotExist if it does not count. Of quotas that share a count, one is enough.
 func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 	remove func() (removed bool, err error), quotas ...*Quota) (removed bool, err error) {
 	if len(quotas) == 0 {
@@ -278,9 +315,9 @@ func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 
 // quotaReplace runs rename, which may replace a file.
 func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
-	rename func() error) error {
+	rename func(ctx context.Context) error) error {
 	if v.quota == nil {
-		return rename()
+		return rename(ctx)
 	}
 	grips, leave, err := v.enterWith(ctx, true, oldName, newName)
 	if err != nil {
@@ -288,39 +325,50 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	}
 	defer leave()
 	source, replaced := &grips[0], &grips[1]
-	err = rename()
-	if source.file != nil && v.uploadsAtomically() {
+	err = v.quota.run(ctx, grips, rename)
+	uploaded := source.file != nil && v.uploadsAtomically() &&
 		v.sourceReplaced(ctx, source, oldName, newName, err == nil)
-	}
 	if err != nil {
 		return err
 	}
-	if source.err == nil && replaced.err == nil {
-		if identityOf(source.info, oldName) == identityOf(replaced.info, newName) {
-			return nil // two names of one file, which POSIX leaves alone
-		}
+	switch {
+	case source.err != nil || replaced.err != nil:
+	case identityOf(source.info, oldName) != identityOf(replaced.info, newName):
 		v.quota.gone(replaced)
+	case !uploaded || linkCount(source.info) < 2 || v.samePath(ctx, oldName, newName):
+		return nil // two names of one file, which POSIX leaves alone
+	default: // an upload had the old name, and now has both
+		v.quota.lost(replaced, linkCount(source.info)-2)
 	}
 	v.quota.files.moved(oldName, newName)
 	return nil
+}
+
+// samePath reports whether two paths lead to one name.
+func (v *View) samePath(ctx context.Context, a, b string) bool {
+	real := v.realPaths(ctx, []string{a, b})
+	return real[0] == real[1]
 }
 
 // sourceReplaced subtracts the file that had the old name if an upload replaced it before it was
 // renamed: another file then has the name, or the new one. Where files are known by their names, a
 // file's last handle corrects the count.
 func (v *View) sourceReplaced(ctx context.Context, source *grip, oldName, newName string,
-	renamed bool) {
+	renamed bool) bool {
 	name := oldName
 	if renamed {
 		name = newName
 	}
 	was := identityOf(source.info, name)
 	if was == name {
-		return
+		return false
 	}
-	if now, err := v.lstat(ctx, name); err == nil && identityOf(now, name) != was {
-		v.quota.gone(source)
+	now, err := lastLook(ctx, name, v.lstat)
+	if err != nil || identityOf(now, name) == was {
+		return false
 	}
+	v.quota.gone(source)
+	return true
 }
 
 // quotaResize runs resize, which changes the size of the file called name.
@@ -344,7 +392,7 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 		return resize() // which fails
 	}
 	return v.quota.resize(ctx, grips[0].file, size, resize,
-		func() (fs.FileInfo, error) { return stat(name) })
+		func() (fs.FileInfo, error) { return lastLook(ctx, name, v.fs.Stat) })
 }
 
 // resize runs a change that includes a file's size, and may fail in another part. The caller holds
@@ -363,9 +411,9 @@ func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize fu
 	counted := max(f.size, now) // the part cut off is free only once it is gone
 	err := resize()
 	if err != nil {
-		now = f.size
+		now = counted
 		if info, statErr := stat(); statErr == nil {
-			now = max(now, info.Size())
+			now = max(f.size, info.Size())
 		}
 	}
 	q.account.Settle(now-counted, 0)
@@ -375,10 +423,10 @@ func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize fu
 
 // quotaOpen opens a file for writing.
 func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *wire.Attrs,
-	open func() (File, error)) (File, error) {
+	open func(ctx context.Context) (File, error)) (file File, err error) {
 	q := v.quota
 	if q == nil || flags&writing == 0 {
-		return open()
+		return open(ctx)
 	}
 	leave, err := v.enter(ctx, false, name)
 	if err != nil {
@@ -400,28 +448,28 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 			return nil, err // nothing is held: there was no file
 		}
 	}
-	file, err := open()
-	if err != nil {
-		release()
-		// The file may have been created anyway.
-		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
-			q.account.Settle(-charged, -1)
+	var info fs.FileInfo
+	if err = q.run(ctx, grips, func(ctx context.Context) (err error) {
+		file, err = open(ctx)
+		return err
+	}); err == nil {
+		if info, err = v.statOpen(ctx, file, name); err != nil {
+			end(file, Abandoned)
 		}
-		return nil, err
 	}
-	info, err := v.statOpen(ctx, file, name)
 	if err != nil {
+		v.unopened(ctx, name, before, isNew, charged)
 		release()
-		end(file, Abandoned)
 		return nil, err
 	}
 	key := identityOf(info, name)
 	f := before.file
 	if f == nil || q.files.keyOf(f) != key {
-		q.superseded(before, name, stat)
+		v.superseded(ctx, before, name)
+		defer q.files.leave(q.files.use(key)) // its other handles may end before it is locked
 		release()
 		f = q.files.lock(key)
-		if f.handles == 0 && !isNew && v.uploadsAtomically() { // next to a file that it will replace
+		if !f.opened && !isNew && v.uploadsAtomically() { // next to a file that it will replace
 			if err := q.account.Reserve(ctx, 0, 1); err != nil {
 				q.release(f)
 				end(file, Abandoned)
@@ -444,20 +492,57 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		q.account.Settle(now-f.size, 0)
 		f.size = now
 	}
-	f.handles++
+	f.handles, f.opened = f.handles+1, true
 	return &quotedFile{File: file, ctx: ctx, v: v, f: f, name: name,
 		append: flags&wire.OpenAppend != 0}, nil
 }
 
+// unopened corrects the count after an OPEN that has failed. It may all the same have made the file
+// that was reserved, if isNew, or have emptied or dropped the one there was before.
+func (v *View) unopened(ctx context.Context, name string, before *grip, isNew bool,
+	charged int64) {
+	q, f := v.quota, before.file
+	now, err := lastLook(ctx, name, v.fs.Stat)
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err != nil && !missing: // nobody knows
+	case isNew && missing:
+		q.account.Settle(-charged, -1)
+	case isNew:
+		q.account.Settle(min(now.Size(), charged)-charged, 0)
+	case f == nil:
+	case missing || identityOf(now, name) != q.files.keyOf(f):
+		q.gone(before)
+		if !missing {
+			q.account.Settle(now.Size(), 1)
+		}
+	case f.handles == 0:
+		q.account.Settle(now.Size()-f.size, 0)
+		f.size = now.Size()
+	}
+}
+
 // superseded subtracts a file that has lost its name to the one that was opened.
-func (q *Quota) superseded(before *grip, name string,
-	stat func(name string) (fs.FileInfo, error)) {
+func (v *View) superseded(ctx context.Context, before *grip, name string) {
 	if before.file == nil {
 		return
 	}
-	if now, err := stat(name); err != nil || identityOf(now, name) != q.files.keyOf(before.file) {
-		q.gone(before)
+	now, err := lastLook(ctx, name, v.fs.Stat)
+	if errors.Is(err, fs.ErrNotExist) ||
+		err == nil && identityOf(now, name) != v.quota.files.keyOf(before.file) {
+		v.quota.gone(before)
 	}
+}
+
+// lastLooks limits how long a backend may take for a last look.
+const lastLooks = 10 * time.Second
+
+// lastLook describes a file for a request whose session may be over.
+func lastLook(ctx context.Context, name string,
+	look func(ctx context.Context, name string) (fs.FileInfo, error)) (fs.FileInfo, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLooks)
+	defer cancel()
+	return look(ctx, name)
 }
 
 // sizeOf returns the size that a file just opened counts for. Where a file is known by its name,

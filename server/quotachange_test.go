@@ -286,3 +286,103 @@ func TestQuotaOfAbandonedUploads(t *testing.T) {
 		})
 	}
 }
+
+// halfDone is a tree whose OPEN, or FSTAT right after it, fails although the file is open, or
+// whose client is gone by then. Its SETSTAT fails although it has set everything.
+type halfDone struct {
+	server.FS
+	fail string
+	left context.CancelFunc
+}
+
+type halfOpen struct{ memFile }
+
+func (halfOpen) Stat() (fs.FileInfo, error) { return nil, fs.ErrInvalid }
+
+func (h halfDone) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	file, err := h.FS.(server.Opener).Open(ctx, name, flags, attrs)
+	h.left()
+	switch {
+	case err != nil || h.fail == "":
+		return file, err
+	case h.fail == "FSTAT":
+		return halfOpen{file.(memFile)}, nil
+	}
+	file.Close()
+	return nil, fs.ErrInvalid
+}
+
+func (h halfDone) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	return h.FS.(server.Lister).List(ctx, name)
+}
+
+func (h halfDone) UploadsAtomically() bool {
+	atomic, ok := h.FS.(server.AtomicUploader)
+	return ok && atomic.UploadsAtomically()
+}
+
+func (h halfDone) Upload(ctx context.Context, name string) (fs.FileInfo, error) {
+	return h.FS.(server.AtomicUploader).Upload(ctx, name)
+}
+
+func (h halfDone) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	h.FS.(server.Setstater).Setstat(ctx, name, attrs)
+	h.left()
+	return fs.ErrInvalid
+}
+
+// Stat fails without a client, as where a path is resolved.
+func (h halfDone) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return h.FS.Stat(ctx, name)
+}
+
+// TestQuotaOfFailedChanges: an OPEN or SETSTAT that has failed, or whose client is gone, counts for
+// what it has left.
+func TestQuotaOfFailedChanges(t *testing.T) {
+	for kind, make := range onDisk() {
+		t.Run(kind+"SETSTAT", func(t *testing.T) {
+			backend, q := make(t), server.NewQuota(0, 0)
+			start(t, backend, nil).put("/old", "0123456789")
+			ctx, left := context.WithCancel(t.Context())
+			view, err := server.NewView(halfDone{backend, "SETSTAT", left},
+				&server.Policy{Quota: q})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = view.Setstat(ctx, "/old", wire.Attrs{Flags: wire.AttrSize, Size: 30})
+			if err == nil {
+				t.Error("SETSTAT succeeded")
+			}
+			kept := usage(q)
+			want(t, kept, recounted(t, q, backend))
+		})
+		for _, fail := range []string{"OPEN", "FSTAT", ""} {
+			for _, name := range []string{"/new", "/old"} {
+				t.Run(kind+fail+name, func(t *testing.T) {
+					backend, q := make(t), server.NewQuota(0, 0)
+					start(t, backend, nil).put("/old", "0123456789")
+					ctx, left := context.WithCancel(t.Context())
+					defer left()
+					half := halfDone{backend, fail, left}
+					view, err := server.NewView(half, &server.Policy{Quota: q})
+					if err != nil {
+						t.Fatal(err)
+					}
+					f, err := view.Open(ctx, name, create,
+						wire.Attrs{Flags: wire.AttrSize, Size: 30})
+					if (err == nil) != (fail == "") {
+						t.Errorf("OPEN: %v", err)
+					} else if err == nil {
+						f.Abandon(context.Canceled)
+					}
+					kept := usage(q)
+					want(t, kept, recounted(t, q, backend))
+				})
+			}
+		}
+	}
+}

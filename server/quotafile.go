@@ -31,6 +31,7 @@ type quotaFile struct {
 	known    bool // size is known
 	size     int64
 	handles  int
+	opened   bool // it has, or had, handles
 	unlinked bool // its last name is gone
 
 	// The writes in flight may come after a truncation.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -80,7 +79,7 @@ func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
 	to int64) (int64, error) {
 	copier, ok := f.File.(FileCopier)
-	if !ok {
+	if !ok || f.append { // its writes reserve what they append
 		return 0, errors.ErrUnsupported
 	}
 	if quoted, ok := source.(*quotedFile); ok {
@@ -216,20 +215,10 @@ func (f *quotedFile) replaced(gone fs.FileInfo, at *grip) {
 	}
 }
 
-// lastLook limits how long a backend may take to describe an ended file; the session may be over.
-const lastLook = 10 * time.Second
-
-// look describes a file after a handle has ended.
-func (f *quotedFile) look(name string) (fs.FileInfo, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), lastLook)
-	defer cancel()
-	return f.v.fs.Stat(WithBeneath(ctx, ""), name)
-}
-
 // kept returns the size of a file that is known by its name, after its last handle has ended. It
 // may have appeared only now, and an abandoned file may be kept wholly, in part or not at all.
 func (f *quotedFile) kept(name string) int64 {
-	info, err := f.look(name)
+	info, err := lastLook(WithBeneath(f.ctx, ""), name, f.v.fs.Stat)
 	switch {
 	case err == nil:
 		return info.Size()

@@ -319,7 +319,8 @@ func (t *step) remove(ctx context.Context) {
 	}
 	end, err := v.reports.Begin(treeChanged(opRemove, t.path, "", nil))
 	if err == nil {
-		err = v.quotaRemove(ctx, t.path, func() error { return remover.Remove(ctx, t.path) })
+		err = v.quotaRemove(ctx, t.path,
+			func(ctx context.Context) error { return remover.Remove(ctx, t.path) })
 		end(err)
 	}
 	v.changed(err, opRemove, t.path, "", nil)

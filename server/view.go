@@ -126,7 +126,7 @@ func (v *View) open(ctx context.Context, name string, flags uint32,
 			return nil, err
 		}
 	}
-	file, err := v.quotaOpen(ctx, name, flags, &attrs, func() (File, error) {
+	file, err := v.quotaOpen(ctx, name, flags, &attrs, func(ctx context.Context) (File, error) {
 		file, err := opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
 		if err == nil && file == nil {
 			err = errUnsupported
@@ -319,7 +319,7 @@ func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) erro
 func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 	return change(v, opRename, oldName, newName, nil, func(backend Renamer) error {
 		return v.quotaReplace(ctx, oldName, newName,
-			func() error {
+			func(ctx context.Context) error {
 				return v.conditional(ctx, oldName,
 					func() error { return backend.Rename(ctx, oldName, newName) })
 			})
@@ -330,14 +330,14 @@ func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
 	return change(v, opPosixRename, oldName, newName, nil, func(backend PosixRenamer) error {
 		return v.quotaReplace(ctx, oldName, newName,
-			func() error { return backend.PosixRename(ctx, oldName, newName) })
+			func(ctx context.Context) error { return backend.PosixRename(ctx, oldName, newName) })
 	})
 }
 
 // Remove removes a file or link.
 func (v *View) Remove(ctx context.Context, name string) error {
 	return change(v, opRemove, name, "", nil, func(backend Remover) error {
-		return v.quotaRemove(ctx, name, func() error {
+		return v.quotaRemove(ctx, name, func(ctx context.Context) error {
 			return v.conditional(ctx, name, func() error { return backend.Remove(ctx, name) })
 		})
 	})
@@ -346,7 +346,8 @@ func (v *View) Remove(ctx context.Context, name string) error {
 // Rmdir removes an empty directory.
 func (v *View) Rmdir(ctx context.Context, name string) error {
 	return change(v, opRmdir, name, "", nil, func(backend Rmdirer) error {
-		return v.quotaRmdir(ctx, name, func() error { return backend.Rmdir(ctx, name) })
+		return v.quotaRmdir(ctx, name,
+			func(ctx context.Context) error { return backend.Rmdir(ctx, name) })
 	})
 }
 

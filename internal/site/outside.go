@@ -92,8 +92,8 @@ func (s *Site) forgetGuests() {
 	for _, served := range gone {
 		for _, root := range served.roots() {
 			if t := s.trees[root]; t != nil && !used[root] {
-				for _, q := range t.quotas {
-					s.left[root] = q
+				if t.quota != nil {
+					s.left[root] = t.quota
 				}
 				delete(s.trees, root)
 			}

@@ -31,14 +31,20 @@ func (s *Site) transfers(user string, t Transfers) (up, down server.Account) {
 		if most == 0 {
 			return nil
 		}
-		key := periodic{period: period, name: "/" + direction + "/" + user, most: most}
-		if s.periods[key] == nil {
-			if s.periods == nil {
-				s.periods = map[periodic]*periodAccount{}
-			}
-			s.periods[key] = &periodAccount{periodic: key, shared: s.Shared}
+		key := periodic{period: period, name: "/" + direction + "/" + user}
+		p := s.periods[key]
+		switch {
+		case p != nil && p.most == most:
+		case p != nil && s.Shared == nil: // what has been moved counts on after a reload
+			p = p.withLimit(most)
+		default:
+			p = &periodAccount{periodic: key, most: most, shared: s.Shared}
 		}
-		return s.periods[key]
+		if s.periods == nil {
+			s.periods = map[periodic]*periodAccount{}
+		}
+		s.periods[key] = p
+		return p
 	}
 	return account("up", t.Up), account("down", t.Down)
 }
@@ -65,20 +71,29 @@ func known(account server.Account) server.Usage {
 	return server.Usage{MaxBytes: p.most}
 }
 
-// periodic identifies an account.
-type periodic struct {
-	period, name string
-	most         int64
-}
+// periodic identifies what an account counts.
+type periodic struct{ period, name string }
 
 // periodAccount is an account that starts over each day or month.
 type periodAccount struct {
 	periodic
+	most   int64
 	shared Shared // or nil
 
 	mu      sync.Mutex
 	now     string
 	account server.Account
+}
+
+// withLimit returns an account of the same count, which is in memory, with another limit.
+func (p *periodAccount) withLimit(most int64) *periodAccount {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	other := &periodAccount{periodic: p.periodic, most: most, now: p.now}
+	if p.account != nil {
+		other.account = p.account.(server.Limitable).WithLimits(most, 0)
+	}
+	return other
 }
 
 func (p *periodAccount) current() server.Account {

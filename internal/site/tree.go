@@ -13,12 +13,12 @@ import (
 	"github.com/usftp/usftp/server/osfs"
 )
 
-// A tree is the storage of a root, with the quotas that its users share. It stays open until the
-// program ends, for sessions that began before a reload.
+// A tree is the storage of a root, with the quota whose count its users share. It stays open until
+// the program ends, for sessions that began before a reload.
 type tree struct {
-	fs     server.FS
-	info   fs.FileInfo // nil unless it is a directory
-	quotas map[[2]int64]*server.Quota
+	fs    server.FS
+	info  fs.FileInfo   // nil unless it is a directory
+	quota *server.Quota // with some user's limits; nil if nobody has any
 }
 
 // tree opens the storage of a root, or returns the tree that is already open.
@@ -68,7 +68,7 @@ func (s *Site) keep(root string, files server.FS, info fs.FileInfo) *tree {
 	if s.trees == nil {
 		s.trees, s.left = map[string]*tree{}, map[string]*server.Quota{}
 	}
-	t := &tree{fs: files, info: info, quotas: map[[2]int64]*server.Quota{}}
+	t := &tree{fs: files, info: info}
 	s.trees[root] = t
 	delete(s.left, root)
 	return t
@@ -176,30 +176,30 @@ func (s *Site) filesOf(one *Account, unruled bool) (files server.FS, policy serv
 	return files, policy, nil
 }
 
-// quota returns the quota shared by users of the same root with the same limits.
-func (s *Site) quota(t *tree, root string, bounds [2]int64) *server.Quota {
-	if t.quotas[bounds] == nil && s.Shared != nil {
-		t.quotas[bounds] = server.NewQuotaOf(s.Shared.Account(root, bounds[0], bounds[1]))
-	} else if t.quotas[bounds] == nil {
-		t.quotas[bounds] = server.NewQuota(bounds[0], bounds[1])
+// quota returns the quota of a root with these limits. All quotas of a root share its count.
+func (s *Site) quota(t *tree, root string, limits [2]int64) *server.Quota {
+	switch {
+	case t.quota != nil:
+	case s.Shared != nil:
+		t.quota = server.NewQuotaOf(s.Shared.Account(root, limits[0], limits[1]))
+	default:
+		t.quota = server.NewQuota(limits[0], limits[1])
 	}
-	return t.quotas[bounds]
+	return t.quota.WithLimits(limits[0], limits[1])
 }
 
-// Quotas returns the quotas of a root that is open, or was, and only one if they share a count.
-func (s *Site) Quotas(root string) (all []*server.Quota) {
+// Quotas returns a quota of a root that is open, or was, if there is any.
+func (s *Site) Quotas(root string) []*server.Quota {
 	s.opening.Lock()
 	defer s.opening.Unlock()
+	q := s.left[root]
 	if t := s.trees[root]; t != nil {
-		for _, q := range t.quotas {
-			if len(all) == 0 || s.Shared == nil {
-				all = append(all, q)
-			}
-		}
-	} else if q := s.left[root]; q != nil {
-		all = append(all, q)
+		q = t.quota
 	}
-	return all
+	if q == nil {
+		return nil
+	}
+	return []*server.Quota{q}
 }
 
 // A rootQuota is a quota, and the root that it limits.
@@ -209,13 +209,13 @@ type rootQuota struct {
 	fs   server.FS
 }
 
-// quotas lists the quotas of all trees.
+// quotas lists a quota of each tree that has any.
 func (s *Site) quotas() (all []rootQuota) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	for root, t := range s.trees {
-		for _, q := range t.quotas {
-			all = append(all, rootQuota{q, root, t.fs})
+		if t.quota != nil {
+			all = append(all, rootQuota{t.quota, root, t.fs})
 		}
 	}
 	return all

@@ -14,8 +14,8 @@ import (
 // Sweep removes the leftovers of uploads that nobody has continued for the given age, in this part
 // of the bucket: of abandoned uploads, and of processes that died. An age of 7 days leaves clients
 // time to come back. What it cannot remove does not keep it from the rest; it returns the first
-// error. What it removes no longer counts in the quotas of this part, each of which has an account
-// of its own.
+// error. What it removes no longer counts in the quotas of this part, of which it needs one for each
+// count.
 func (f *FS) Sweep(ctx context.Context, age time.Duration, quotas ...*server.Quota) (first error) {
 	before := time.Now().Add(-age)
 	pending, err := f.state.Pending(ctx, f.prefix)

@@ -503,6 +503,72 @@ func TestQuotaOfRenamedUploads(t *testing.T) {
 	a.must(lost.Abandon(io.ErrUnexpectedEOF))
 	a.must(alsoLost.Abandon(io.ErrUnexpectedEOF))
 	used(5, 2)
+	// Both names are one file's until the upload is published.
+	write(t, filepath.Join(a.dir, "f.part"), "old")
+	a.must(quota.Recount(ctx, a.fs, "/"))
+	third, lostToo := open(truncate), open(wire.OpenWrite)
+	a.at(third, 0, "new")
+	a.must(third.Close())
+	a.must(view.Remove(ctx, "/f"))
+	a.must(view.Link(ctx, "/f.part", "/f"))
+	a.must(view.PosixRename(ctx, "/f.part", "/f"))
+	a.there("d f=new")
+	a.must(lostToo.Abandon(io.ErrUnexpectedEOF))
+	used(3, 2)
+}
+
+// TestQuotaOfLeftoversBesideFiles: the leftover of an upload that another file's name hides counts
+// until that file is replaced, removed or begun again.
+func TestQuotaOfLeftoversBesideFiles(t *testing.T) {
+	for name, one := range map[string]struct {
+		change func(a *atomics, view *server.View) error
+		left   string
+	}{
+		"rename": {func(a *atomics, view *server.View) error {
+			return view.PosixRename(a.Context(), "/new", "/f")
+		}, "f=news"},
+		"rename of itself": {func(a *atomics, view *server.View) error {
+			return view.PosixRename(a.Context(), "/f", "/f")
+		}, "f=file new=news"},
+		"remove": {func(a *atomics, view *server.View) error {
+			return view.Remove(a.Context(), "/f")
+		}, "new=news"},
+		"truncation": {func(a *atomics, view *server.View) error {
+			f, err := view.Open(a.Context(), "/f", truncate, wire.Attrs{})
+			if err == nil {
+				a.at(f, 0, "again")
+				err = f.Close()
+			}
+			return err
+		}, "f=again new=news"},
+		"truncation, given up": {func(a *atomics, view *server.View) error {
+			f, err := view.Open(a.Context(), "/f", truncate, wire.Attrs{})
+			if err == nil {
+				a.at(f, 0, "again")
+				err = f.Abandon(io.ErrUnexpectedEOF)
+			}
+			return err
+		}, "f=file new=news"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAtomics(t)
+			a.abandoned("/f", "leftover")
+			write(t, filepath.Join(a.dir, "f"), "file")
+			write(t, filepath.Join(a.dir, "new"), "news")
+			a.there("?=leftover f=file new=news")
+			quota := server.NewQuota(0, 0)
+			view, err := server.NewView(a.fs, &server.Policy{Quota: quota})
+			a.must(err)
+			a.must(quota.Recount(t.Context(), a.fs, "/"))
+			a.must(one.change(a, view))
+			a.there(one.left)
+			bytes, files := quota.Usage()
+			a.must(quota.Recount(t.Context(), a.fs, "/"))
+			if b, f := quota.Usage(); bytes != b || files != f {
+				t.Errorf("%d bytes in %d files, a count finds %d in %d", bytes, files, b, f)
+			}
+		})
+	}
 }
 
 // TestHiddenNames: no request reaches what is hidden, by any path.
@@ -559,6 +625,18 @@ func TestDirectoryOfAbandonedUploads(t *testing.T) {
 	a.must(a.fs.Remove(ctx, "/d/g"))
 	a.must(a.fs.Rmdir(ctx, "/d"))
 	a.there("")
+}
+
+// TestDirectoryRenamedOverUpload: a directory that gets the name of an unfinished upload takes its
+// place, also if the name ends in a slash.
+func TestDirectoryRenamedOverUpload(t *testing.T) {
+	for _, name := range []string{"/f", "/f/"} {
+		a, ctx := newAtomics(t), t.Context()
+		a.abandoned("/f", "half")
+		a.must(os.Mkdir(filepath.Join(a.dir, "d"), 0o755))
+		a.must(a.fs.PosixRename(ctx, "/d", name))
+		a.there("f")
+	}
 }
 
 // TestTwoServersOfUploads: what one server receives no other takes for abandoned.

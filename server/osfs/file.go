@@ -119,6 +119,7 @@ func (f *FS) openOrCreate(ctx context.Context, name string, flag int,
 func (f *FS) unmake(ctx context.Context, made *file) {
 	was, err := made.Stat()
 	made.Close()
+	ctx = context.WithoutCancel(ctx)
 	now, nowErr := f.Lstat(ctx, made.name)
 	if err != nil || nowErr != nil {
 		return

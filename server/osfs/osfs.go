@@ -150,7 +150,7 @@ func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	attrs.Flags &^= wire.AttrPermissions | wire.AttrSize
 	err := f.Setstat(ctx, name, attrs)
 	if err != nil { // the client is told that there is no directory, and quotas do not count it
-		f.tree.rmdir(ctx, name)
+		f.tree.rmdir(context.WithoutCancel(ctx), name)
 	}
 	return err
 }

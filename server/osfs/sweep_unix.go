@@ -24,7 +24,7 @@ const sweepDepth = 200
 // those of servers that died. An age of 7 days leaves clients time to come back. It reads all
 // directories of a tree made by [NewAtomic], and does nothing in others. What it cannot remove or
 // read does not keep it from the rest; it returns the first error. What it removes no longer counts
-// in the quotas of the tree, each of which has an account of its own.
+// in the quotas of the tree, of which it needs one for each count.
 func (f *FS) Sweep(ctx context.Context, age time.Duration, quotas ...*server.Quota) error {
 	if !f.tree.atomic() {
 		return nil
@@ -92,7 +92,7 @@ func (s *sweep) upload(ctx context.Context, dir int, name string) error {
 			if now, err := s.old(dir, hidden); err != nil || identify(&now) != identify(&st) {
 				return false, err // a client has come back while this waited
 			}
-			err := s.drop(dir, hidden, false, nil)
+			err := s.drop(ctx, dir, hidden, false, nil)
 			return err == nil, err
 		}, s.quotas...)
 	}

@@ -323,14 +323,14 @@ func (t tree) mkdir(ctx context.Context, name string, perm uint32) error {
 
 func (t tree) unlink(ctx context.Context, name string) error {
 	return t.toParent(ctx, "unlink", name, func(dir int, base string) error {
-		return t.uploads.unlinked(unix.Unlinkat(dir, base, 0), dir, base)
+		return t.uploads.unlinked(ctx, unix.Unlinkat(dir, base, 0), dir, base)
 	})
 }
 
 func (t tree) rmdir(ctx context.Context, name string) error {
 	return t.toParent(ctx, "rmdir", name, func(dir int, base string) error {
 		err := unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
-		if (err == unix.ENOTEMPTY || err == unix.EEXIST) && t.uploads.emptied(dir, base) {
+		if (err == unix.ENOTEMPTY || err == unix.EEXIST) && t.uploads.emptied(ctx, dir, base) {
 			err = unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
 		}
 		return err
@@ -423,7 +423,7 @@ func (t tree) twoParents(ctx context.Context, oldName, newName string,
 		if err := t.uploads.settle(from, old); err != nil {
 			return err
 		}
-		return t.uploads.renamed(op(from, old, to, base), from, old, to, base)
+		return t.uploads.renamed(ctx, op(from, old, to, base), from, old, to, base)
 	}
 	base, ok := sibling(oldName, newName)
 	shared := "" // a name in the directory of both

@@ -330,7 +330,7 @@ func (f *FS) openUpload(ctx context.Context, name string, flags uint32,
 		return t.do(ctx, "open", name, func(w *walk) error {
 			w.create = flags&wire.OpenCreate != 0
 			return w.lookUp(flags&exclusive != exclusive, func(dir int, base string) (err error) {
-				o, err = t.uploads.openAt(dir, base, flags, attrs.Permissions&0o777)
+				o, err = t.uploads.openAt(ctx, dir, base, flags, attrs.Permissions&0o777)
 				return err
 			})
 		})

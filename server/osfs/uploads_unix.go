@@ -3,6 +3,7 @@
 package osfs
 
 import (
+	"context"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -45,11 +47,12 @@ type opened struct {
 
 // openAt opens a file for writing: hidden if it is new or to be replaced, and otherwise in place.
 // flags are those of OPEN. It follows no link.
-func (u *uploads) openAt(dir int, base string, flags, perm uint32) (o opened, err error) {
+func (u *uploads) openAt(ctx context.Context, dir int, base string,
+	flags, perm uint32) (o opened, err error) {
 	for i := range 10 {
-		o, err = u.tryOpen(dir, base, flags, perm)
+		o, err = u.tryOpen(ctx, dir, base, flags, perm)
 		if i == 0 && err == unix.ENOENT { // an upload may have got its name in the meantime
-			o, err = u.tryOpen(dir, base, flags, perm)
+			o, err = u.tryOpen(ctx, dir, base, flags, perm)
 		}
 		if err != errAgain {
 			o.created = o.created && i == 0 // not if it took the place of another upload
@@ -59,7 +62,8 @@ func (u *uploads) openAt(dir int, base string, flags, perm uint32) (o opened, er
 	return o, errBusy
 }
 
-func (u *uploads) tryOpen(dir int, base string, flags, perm uint32) (o opened, err error) {
+func (u *uploads) tryOpen(ctx context.Context, dir int, base string,
+	flags, perm uint32) (o opened, err error) {
 	if flags&exclusive == exclusive {
 		if _, err = statAt(dir, base); err == nil {
 			err = unix.EEXIST
@@ -68,7 +72,7 @@ func (u *uploads) tryOpen(dir int, base string, flags, perm uint32) (o opened, e
 		var fd int
 		flag := openFlags(flags&^(wire.OpenCreate|wire.OpenTruncate)) | unix.O_NONBLOCK
 		if fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, 0); err == nil {
-			return u.existing(dir, base, os.NewFile(uintptr(fd), base), flags)
+			return u.existing(ctx, dir, base, os.NewFile(uintptr(fd), base), flags)
 		}
 	}
 	if err != unix.ENOENT {
@@ -80,18 +84,18 @@ func (u *uploads) tryOpen(dir int, base string, flags, perm uint32) (o opened, e
 			return opened{upload: up, created: true}, err
 		}
 	}
-	up, err := u.resume(dir, base, flags)
+	up, err := u.resume(ctx, dir, base, flags)
 	return opened{upload: up, part: flags&wire.OpenCreate == 0}, err
 }
 
 // existing decides how to change an existing file, which has been opened. A truncated file is
 // replaced by a new one. Opening it then without CREAT, as our own client does to send parts over
 // other connections, opens the new one. Other changes are made in place.
-func (u *uploads) existing(dir int, base string, file *os.File, flags uint32) (o opened,
-	err error) {
+func (u *uploads) existing(ctx context.Context, dir int, base string, file *os.File,
+	flags uint32) (o opened, err error) {
 	switch {
 	case flags&wire.OpenTruncate != 0:
-		o.upload, err = u.replace(dir, base, file, flags)
+		o.upload, err = u.replace(ctx, dir, base, file, flags)
 	case flags&wire.OpenCreate == 0:
 		o.upload, err = u.replacing(dir, base)
 		o.part = o.upload != nil
@@ -116,7 +120,8 @@ func inPlace(flags uint32) error {
 // replace begins an upload that will replace a file. It truncates the file instead, and returns
 // nil, if that has other names or another owner, which would be lost, or no file can be made next
 // to it.
-func (u *uploads) replace(dir int, base string, file *os.File, flags uint32) (*upload, error) {
+func (u *uploads) replace(ctx context.Context, dir int, base string, file *os.File,
+	flags uint32) (*upload, error) {
 	var st unix.Stat_t
 	err := control(file, func(fd int) error { return unix.Fstat(fd, &st) })
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG { // a pipe, say, which is never truncated
@@ -129,7 +134,7 @@ func (u *uploads) replace(dir int, base string, file *os.File, flags uint32) (*u
 		up := &upload{all: u, base: base, replaces: true}
 		err := up.begin(dir, uint32(st.Mode)&0o777, &st)
 		if err == unix.EEXIST {
-			if err = u.drop(dir, hiddenName(base), true, errSuperseded); err == nil ||
+			if err = u.drop(ctx, dir, hiddenName(base), true, errSuperseded); err == nil ||
 				err == unix.ENOENT {
 				err = errAgain
 			}
@@ -176,13 +181,14 @@ func lockHidden(fd, dir int, hidden string) (st unix.Stat_t, err error) {
 }
 
 // resume opens a file that has no name yet: an upload in progress, or the leftover of one.
-func (u *uploads) resume(dir int, base string, flags uint32) (*upload, error) {
+func (u *uploads) resume(ctx context.Context, dir int, base string,
+	flags uint32) (*upload, error) {
 	hidden := hiddenName(base)
 	alone := flags&exclusive == exclusive
 	if alone || flags&wire.OpenTruncate != 0 {
 		// A client that has lost its connection may begin again before the server notices, so it
 		// takes over the name, except with EXCL.
-		switch err := u.drop(dir, hidden, !alone, errSuperseded); {
+		switch err := u.drop(ctx, dir, hidden, !alone, errSuperseded); {
 		case err == nil, err == unix.ENOENT && flags&wire.OpenCreate != 0:
 			return nil, errAgain
 		case err == errBusy && alone:
@@ -253,7 +259,7 @@ func (u *uploads) unfinished(dir int, base string) error {
 
 // drop removes a hidden file. A file being written is removed only if take is set: its client gets
 // lost as the answer to CLOSE.
-func (u *uploads) drop(dir int, hidden string, take bool, lost error) error {
+func (u *uploads) drop(ctx context.Context, dir int, hidden string, take bool, lost error) error {
 	up, err := u.find(dir, hidden)
 	switch {
 	case err != nil:
@@ -269,7 +275,7 @@ func (u *uploads) drop(dir int, hidden string, take bool, lost error) error {
 		fd, err = openAt(dir, hidden, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	}
 	if err == unix.EACCES { // nobody could resume it
-		return unix.Unlinkat(dir, hidden, 0)
+		return dropLeftover(ctx, dir, hidden)
 	}
 	if err != nil {
 		return err
@@ -277,12 +283,24 @@ func (u *uploads) drop(dir int, hidden string, take bool, lost error) error {
 	defer unix.Close(fd)
 	switch _, err := lockHidden(fd, dir, hidden); err {
 	case nil:
-		return unix.Unlinkat(dir, hidden, 0)
+		return dropLeftover(ctx, dir, hidden)
 	case errAgain:
 		return unix.ENOENT // it has just got its name, or was removed
 	default:
 		return err
 	}
+}
+
+// dropLeftover removes a hidden file that nobody writes, and tells the quota of the request.
+func dropLeftover(ctx context.Context, dir int, hidden string) error {
+	st, err := statAt(dir, hidden)
+	if err == nil {
+		err = unix.Unlinkat(dir, hidden, 0)
+	}
+	if err == nil {
+		server.Dropped(ctx, &info{name: hidden, st: st})
+	}
+	return err
 }
 
 // vacant returns an error if an upload exists of the name at which something else is to be made.
@@ -316,11 +334,12 @@ func (u *uploads) settle(dir int, base string) error {
 
 // renamed takes the result of a rename, and drops any upload of the new name: the file has now come
 // another way, and a leftover must not turn up when that file is gone.
-func (u *uploads) renamed(err error, from int, old string, to int, base string) error {
+func (u *uploads) renamed(ctx context.Context, err error, from int, old string, to int,
+	base string) error {
 	switch {
 	case u == nil:
 	case err == nil:
-		u.drop(to, hiddenName(base), true, errSuperseded)
+		u.drop(ctx, to, hiddenName(strings.TrimSuffix(base, "/")), true, errSuperseded)
 	case err == unix.ENOENT && existsAt(from, hiddenName(old)):
 		return errUnfinished
 	}
@@ -329,20 +348,20 @@ func (u *uploads) renamed(err error, from int, old string, to int, base string) 
 
 // unlinked takes the result of removing a file. If no file existed, it removes the upload, in
 // progress or not; otherwise only a leftover.
-func (u *uploads) unlinked(err error, dir int, base string) error {
+func (u *uploads) unlinked(ctx context.Context, err error, dir int, base string) error {
 	switch {
 	case u == nil:
 	case err == nil:
-		u.drop(dir, hiddenName(base), false, nil)
+		u.drop(ctx, dir, hiddenName(base), false, nil)
 	case err == unix.ENOENT:
-		return u.drop(dir, hiddenName(base), true, nil)
+		return u.drop(ctx, dir, hiddenName(base), true, nil)
 	}
 	return err
 }
 
 // emptied removes the leftovers of uploads from a directory that holds nothing else, so that it can
 // be removed like an empty one, as clients expect. It reports whether it has.
-func (u *uploads) emptied(dir int, base string) bool {
+func (u *uploads) emptied(ctx context.Context, dir int, base string) bool {
 	if u == nil {
 		return false
 	}
@@ -362,7 +381,7 @@ func (u *uploads) emptied(dir int, base string) bool {
 		}
 	}
 	for _, name := range names {
-		if err := u.drop(fd, name, false, nil); err != nil && err != unix.ENOENT {
+		if err := u.drop(ctx, fd, name, false, nil); err != nil && err != unix.ENOENT {
 			return false
 		}
 	}

@@ -358,12 +358,13 @@ func testCountBesideFlush(t *testing.T, name string) {
 	must(t, err)
 }
 
-// TestLostAnswerOfACount: a change of a count is made once, although the store's answer is lost.
+// TestLostAnswerOfACount: a change of a count is made once, although the store's answer is lost,
+// and users with other limits change it, too.
 func TestLostAnswerOfACount(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "store.db")
 	s := silentNode(t, name)
-	a := s.Account(t.Context(), "/srv", 0, 0)
+	a, b := s.Account(t.Context(), "/srv", 0, 0), s.Account(t.Context(), "/srv", 9000, 0)
 	count(t, a, 5000, 50)
 	sound := s.db.DB
 	s.db.DB = sql.OpenDB(&lossy{s.db.Driver(), name})
@@ -375,9 +376,10 @@ func TestLostAnswerOfACount(t *testing.T) {
 	if !s.Down() {
 		t.Fatal("the answer is not lost")
 	}
-	a.Settle(-200, -1)
-	a.flush(t.Context(), true) // not sent
+	b.Settle(-200, -1)
+	b.flush(t.Context(), true) // not sent
 	must(t, s.join(t.Context()))
+	b.flush(t.Context(), true)
 	a.flush(t.Context(), true)
 	if now := a.Usage(); now.Bytes != 3800 || now.Files != 48 {
 		t.Errorf("counted %+v here", now)

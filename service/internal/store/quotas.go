@@ -10,27 +10,29 @@ import (
 	"github.com/usftp/usftp/server"
 )
 
-// quotas are the accounts that this node has used.
+// quotas are the counts that this node has used, by trees.
 type quotas struct {
 	store *Store
 	mu    sync.Mutex
-	all   map[accountKey]*Account
-}
-
-type accountKey struct {
-	tree               string
-	maxBytes, maxFiles int64
+	all   map[string]*holding
 }
 
 // Account is the [server.Account] of a directory, which all nodes share. A node takes some of the
 // remaining quota in advance, so that it need not ask for each piece. While the store is down, it
-// has only that.
+// has only that. Accounts of one directory differ only in their limits.
 type Account struct {
-	accountKey
+	*holding
+	limits amount
+}
+
+// holding is what a node holds of the count of a directory.
+type holding struct {
+	tree   string
 	store  *Store
 	asking chan struct{} // one question at a time
 
 	mu      sync.Mutex
+	least   amount // the least limits of all accounts, 0 for none
 	total   amount // the store's total, as last heard
 	spare   amount // the part that this node has taken or freed and not used; may be negative
 	counts  int64  // how often it has been counted, as last read
@@ -50,7 +52,10 @@ type flight struct {
 	sent bool
 }
 
-var _ server.Countable = (*Account)(nil)
+var _ interface {
+	server.Countable
+	server.Limitable
+} = (*Account)(nil)
 
 // amount is a number of bytes and of files.
 type amount struct{ bytes, files int64 }
@@ -61,87 +66,104 @@ func (a amount) most(b amount) amount {
 	return amount{max(a.bytes, b.bytes), max(a.files, b.files)}
 }
 
-func (q *quotas) init(s *Store) { q.store, q.all = s, map[accountKey]*Account{} }
+func (q *quotas) init(s *Store) { q.store, q.all = s, map[string]*holding{} }
 
 // Account returns the account of a directory, by a name that is the same on all nodes. A limit of 0
 // means none.
 func (s *Store) Account(ctx context.Context, tree string, maxBytes, maxFiles int64) *Account {
-	key := accountKey{tree, maxBytes, maxFiles}
 	s.quotas.mu.Lock()
-	a, ok := s.quotas.all[key]
+	h, ok := s.quotas.all[tree]
 	if !ok {
-		a = &Account{accountKey: key, store: s, asking: make(chan struct{}, 1)}
-		s.quotas.all[key] = a
+		h = &holding{tree: tree, store: s, asking: make(chan struct{}, 1)}
+		s.quotas.all[tree] = h
 	}
 	s.quotas.mu.Unlock() // transactions lock it, and this one would wait for them
 	if !ok {
-		s.do(ctx, a.open) // if this fails, Reserve does it
+		s.do(ctx, h.open) // if this fails, Reserve does it
 	}
-	return a
+	return h.limited(maxBytes, maxFiles)
+}
+
+// WithLimits implements [server.Limitable].
+func (a *Account) WithLimits(maxBytes, maxFiles int64) server.Account {
+	return a.limited(maxBytes, maxFiles)
+}
+
+func (h *holding) limited(maxBytes, maxFiles int64) *Account {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	less := func(a, b int64) int64 {
+		if a == 0 || b == 0 {
+			return a + b
+		}
+		return min(a, b)
+	}
+	h.least = amount{less(h.least.bytes, maxBytes), less(h.least.files, maxFiles)}
+	return &Account{h, amount{maxBytes, maxFiles}}
 }
 
 // open makes sure that the store has a row, and reads it. A count that a dead node has left
 // uncertain is taken as it is while other nodes use it.
-func (a *Account) open(t tx) error {
+func (h *holding) open(t tx) error {
 	if _, err := t.exec(`INSERT INTO quotas (tree, bytes, files, counted) VALUES ($1, 0, 0, 0)
-		ON CONFLICT (tree) DO NOTHING`, a.tree); err != nil {
+		ON CONFLICT (tree) DO NOTHING`, h.tree); err != nil {
 		return err
 	}
 	var total amount
 	var counted, others int64
 	if _, err := t.one(`SELECT bytes, files, counted, (SELECT count(*) FROM leases
 		WHERE leases.tree = quotas.tree AND node <> $2) FROM quotas WHERE tree = $1`,
-		[]any{a.tree, a.store.node}, &total.bytes, &total.files, &counted, &others); err != nil {
+		[]any{h.tree, h.store.node}, &total.bytes, &total.files, &counted, &others); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.total, a.known, a.counts = total, true, counted
-	a.counted = a.counted || counted > 0 || others > 0
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.total, h.known, h.counts = total, true, counted
+	h.counted = h.counted || counted > 0 || others > 0
 	return nil
 }
 
 // Counted implements [server.Countable].
-func (a *Account) Counted(ctx context.Context) (bool, error) {
-	a.mu.Lock()
-	counted := a.counted
-	a.mu.Unlock()
+func (h *holding) Counted(ctx context.Context) (bool, error) {
+	h.mu.Lock()
+	counted := h.counted
+	h.mu.Unlock()
 	if counted {
 		return true, nil
 	}
-	err := a.store.do(ctx, a.open)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.counted, err
+	err := h.store.do(ctx, h.open)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.counted, err
 }
 
 // BeginCount implements [server.Countable].
-func (a *Account) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
-	a.asking <- struct{}{} // spare stays as it is
-	defer func() { <-a.asking }()
+func (h *holding) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
+	h.asking <- struct{}{} // spare stays as it is
+	defer func() { <-h.asking }()
 	var before amount
 	var counts int64
-	if !a.land(ctx) {
+	if !h.land(ctx) {
 		return nil, ErrDown
 	}
-	err = a.store.do(ctx, func(t tx) error {
-		err := a.open(t)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		before, counts = a.total.minus(a.spare), a.counts
+	err = h.store.do(ctx, func(t tx) error {
+		err := h.open(t)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		before, counts = h.total.minus(h.spare), h.counts
 		return err
 	})
 	return func(bytes, files int64) error {
-		a.asking <- struct{}{} // nothing is on its way back while the total is read
-		defer func() { <-a.asking }()
-		return a.store.do(ctx, func(t tx) error {
+		h.asking <- struct{}{} // nothing is on its way back while the total is read
+		defer func() { <-h.asking }()
+		return h.store.do(ctx, func(t tx) error {
 			more := amount{bytes, files}.minus(before)
 			if _, err := t.exec(`UPDATE quotas SET bytes = bytes + $2, files = files + $3,
-				counted = counted + 1 WHERE tree = $1 AND counted = $4`, a.tree, more.bytes,
+				counted = counted + 1 WHERE tree = $1 AND counted = $4`, h.tree, more.bytes,
 				more.files, counts); err != nil {
 				return err
 			}
-			return a.open(t)
+			return h.open(t)
 		})
 	}, err
 }
@@ -151,38 +173,42 @@ func (a *Account) Usage() server.Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.total.minus(a.spare).most(amount{})
-	return server.Usage{Bytes: now.bytes, Files: now.files, MaxBytes: a.maxBytes,
-		MaxFiles: a.maxFiles}
+	return server.Usage{Bytes: now.bytes, Files: now.files, MaxBytes: a.limits.bytes,
+		MaxFiles: a.limits.files}
 }
 
 // Settle implements [server.Account]. The store is told within a second.
-func (a *Account) Settle(bytes, files int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.spare, a.used = a.spare.minus(amount{bytes, files}), true
+func (h *holding) Settle(bytes, files int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.spare, h.used = h.spare.minus(amount{bytes, files}), true
 }
 
-// take uses the spare amount. It returns the missing amount, and then uses nothing.
-func (a *Account) take(want amount) (missing amount) {
+// take uses the spare amount, unless the total, which includes it, is beyond the limits: it was
+// taken for users with others then, and only the store knows whether there is room. If it does not,
+// it returns how much of what is wanted is not spare.
+func (a *Account) take(want amount) (lacking amount, taken bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.used = true
-	if missing = want.minus(a.spare).most(amount{}); want.bytes == 0 {
-		missing.bytes = 0
+	beyond := func(want, total, limit int64) bool { return want > 0 && limit > 0 && total > limit }
+	if !beyond(want.bytes, a.total.bytes, a.limits.bytes) &&
+		!beyond(want.files, a.total.files, a.limits.files) && a.use(want) {
+		return amount{}, true
+	}
+	if lacking = want.minus(a.spare); want.bytes == 0 {
+		lacking.bytes = 0
 	}
 	if want.files == 0 {
-		missing.files = 0
+		lacking.files = 0
 	}
-	if missing == (amount{}) {
-		a.spare = a.spare.minus(want)
-	}
-	return missing
+	return lacking, false
 }
 
 // Reserve implements [server.Account].
 func (a *Account) Reserve(ctx context.Context, bytes, files int64) error {
 	want := amount{bytes, files}
-	if a.take(want) == (amount{}) {
+	if _, taken := a.take(want); taken {
 		return nil
 	}
 	select {
@@ -192,15 +218,15 @@ func (a *Account) Reserve(ctx context.Context, bytes, files int64) error {
 	}
 	defer func() { <-a.asking }()
 	for {
-		missing := a.take(want)
-		if missing == (amount{}) {
+		lacking, taken := a.take(want)
+		if taken {
 			return nil
 		}
-		err := a.more(ctx, missing.plus(a.ahead(missing)))
+		taken, err := a.more(ctx, want, lacking, true)
 		if errors.Is(err, server.ErrQuota) {
-			err = a.more(ctx, missing)
+			taken, err = a.more(ctx, want, lacking, false)
 		}
-		if err != nil {
+		if taken || err != nil {
 			return err
 		}
 	}
@@ -212,28 +238,40 @@ const (
 )
 
 // ahead returns the amount to take in advance: so little of a small quota that other nodes hardly
-// miss it.
-func (a *Account) ahead(missing amount) (ahead amount) {
+// miss it. The caller holds the lock.
+func (h *holding) ahead(want amount) amount {
 	part := func(want, most, limit int64) int64 {
 		switch {
-		case want == 0:
+		case want <= 0:
 			return 0
 		case limit > 0:
 			return min(most, limit/128)
 		}
 		return most
 	}
-	return amount{part(missing.bytes, aheadBytes, a.maxBytes),
-		part(missing.files, aheadFiles, a.maxFiles)}
+	return amount{part(want.bytes, aheadBytes, h.least.bytes),
+		part(want.files, aheadFiles, h.least.files)}
 }
 
-// more takes an amount from the store.
-func (a *Account) more(ctx context.Context, want amount) error {
+// more uses an amount if the store has room for it and, with advance, for some more, which it
+// takes, too. lacking is how much of it is not spare.
+func (a *Account) more(ctx context.Context, want, lacking amount, advance bool) (taken bool,
+	err error) {
 	a.mu.Lock()
-	known, leased := a.known, a.leased
+	known, leased, add, limits := a.known, a.leased, lacking.most(amount{}), a.limits
+	if advance {
+		ahead := a.ahead(lacking)
+		add, lacking = add.plus(ahead), lacking.plus(ahead)
+	}
 	a.mu.Unlock()
+	if want.bytes == 0 {
+		limits.bytes = 0
+	}
+	if want.files == 0 {
+		limits.files = 0
+	}
 	var total amount
-	err := a.store.do(ctx, func(t tx) error {
+	err = a.store.do(ctx, func(t tx) error {
 		if !known {
 			if err := a.open(t); err != nil {
 				return err
@@ -241,11 +279,11 @@ func (a *Account) more(ctx context.Context, want amount) error {
 		}
 		found, err := t.one(`UPDATE quotas SET bytes = bytes + $2, files = files + $3
 			WHERE tree = $1
-			AND (CAST($2 AS BIGINT) <= 0 OR CAST($4 AS BIGINT) = 0 OR bytes + $2 <= $4)
-			AND (CAST($3 AS BIGINT) <= 0 OR CAST($5 AS BIGINT) = 0 OR files + $3 <= $5)
+			AND (CAST($6 AS BIGINT) = 0 OR bytes + $4 <= $6)
+			AND (CAST($7 AS BIGINT) = 0 OR files + $5 <= $7)
 			RETURNING bytes, files`,
-			[]any{a.tree, want.bytes, want.files, a.maxBytes, a.maxFiles}, &total.bytes,
-			&total.files)
+			[]any{a.tree, add.bytes, add.files, lacking.bytes, lacking.files, limits.bytes,
+				limits.files}, &total.bytes, &total.files)
 		if err != nil {
 			return err
 		}
@@ -262,92 +300,102 @@ func (a *Account) more(ctx context.Context, want amount) error {
 	defer a.mu.Unlock()
 	switch {
 	case err == nil:
-		a.total, a.spare, a.leased = total, a.spare.plus(want), true
+		a.total, a.spare, a.leased = total, a.spare.plus(add), true
+		return a.use(want), nil
 	case errors.As(err, new(refusal)):
-		return server.ErrQuota
+		return false, server.ErrQuota
 	case err != ErrDown:
 		a.doubt = true // it may have been taken
 	}
-	return err
+	return false, err
+}
+
+// use uses the spare amount if it is enough. The caller holds the lock.
+func (h *holding) use(want amount) bool {
+	if want.bytes > max(h.spare.bytes, 0) || want.files > max(h.spare.files, 0) {
+		return false
+	}
+	h.spare = h.spare.minus(want)
+	return true
 }
 
 // flush gives the unused amount back, or takes the amount used beyond it. Nobody can use what is on
 // its way back.
-func (a *Account) flush(ctx context.Context, everything bool) {
-	a.asking <- struct{}{}
-	defer func() { <-a.asking }()
-	if a.land(ctx) && a.takeOff(everything) {
-		a.land(ctx)
+func (h *holding) flush(ctx context.Context, everything bool) {
+	h.asking <- struct{}{}
+	defer func() { <-h.asking }()
+	if h.land(ctx) && h.takeOff(everything) {
+		h.land(ctx)
 	}
 }
 
 // takeOff makes a flight of the amount to give back, and reports whether there is any.
-func (a *Account) takeOff(everything bool) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	back := a.spare
-	if a.used && !everything {
-		keep := a.ahead(amount{1, 1})
+func (h *holding) takeOff(everything bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	back := h.spare
+	if h.used && !everything {
+		keep := h.ahead(amount{1, 1})
 		back = amount{back.bytes - min(max(back.bytes, 0), keep.bytes),
 			back.files - min(max(back.files, 0), keep.files)}
 	}
-	a.used = false
-	if back == (amount{}) || !a.known {
+	h.used = false
+	if back == (amount{}) || !h.known {
 		return false
 	}
-	a.total, a.spare = a.total.minus(back), a.spare.minus(back)
-	a.flight = flight{amount: back, id: rand.Text()}
+	h.total, h.spare = h.total.minus(back), h.spare.minus(back)
+	h.flight = flight{amount: back, id: rand.Text()}
 	return true
 }
 
 // land tells the store of the flight, if there is one, and reports whether there is none any more.
-func (a *Account) land(ctx context.Context) bool {
-	going, total := a.flight, amount{}
+func (h *holding) land(ctx context.Context) bool {
+	going, total := h.flight, amount{}
 	if going.id == "" {
 		return true
 	}
-	err := a.store.do(ctx, func(t tx) error {
+	err := h.store.do(ctx, func(t tx) error {
 		fresh, err := t.one(`UPDATE quotas SET bytes = bytes - $2, files = files - $3
 			WHERE tree = $1 AND NOT EXISTS (SELECT 1 FROM leases
 				WHERE leases.tree = $1 AND node = $4 AND flushed = $5)
-			RETURNING bytes, files`, []any{a.tree, going.bytes, going.files, a.store.node,
+			RETURNING bytes, files`, []any{h.tree, going.bytes, going.files, h.store.node,
 			going.id}, &total.bytes, &total.files)
 		if err == nil && fresh {
 			_, err = t.exec(`INSERT INTO leases (tree, node, flushed) VALUES ($1, $2, $3)
-				ON CONFLICT (tree, node) DO UPDATE SET flushed = $3`, a.tree, a.store.node, going.id)
+				ON CONFLICT (tree, node) DO UPDATE SET flushed = $3`, h.tree, h.store.node, going.id)
 		} else if err == nil { // only the answer was lost
-			_, err = t.one(`SELECT bytes, files FROM quotas WHERE tree = $1`, []any{a.tree},
+			_, err = t.one(`SELECT bytes, files FROM quotas WHERE tree = $1`, []any{h.tree},
 				&total.bytes, &total.files)
 		}
 		return err
 	})
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case err == nil:
-		a.total, a.leased, a.flight = total, true, flight{}
+		h.total, h.leased, h.flight = total, true, flight{}
 	case err == ErrDown && !going.sent: // it stays here
-		a.total, a.spare, a.flight = a.total.plus(going.amount), a.spare.plus(going.amount),
+		h.total, h.spare, h.flight = h.total.plus(going.amount), h.spare.plus(going.amount),
 			flight{}
 	case err != ErrDown:
-		a.flight.sent = true
+		h.flight.sent = true
 	}
 	return err == nil
 }
 
-func (q *quotas) list() (list []*Account) {
+func (q *quotas) list() (list []*holding) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, a := range q.all {
-		list = append(list, a)
+	for _, h := range q.all {
+		list = append(list, h)
 	}
 	return list
 }
 
 // flush writes this node's changes to the store.
 func (q *quotas) flush(ctx context.Context, everything bool) {
-	for _, a := range q.list() {
-		a.flush(ctx, everything)
+	for _, h := range q.list() {
+		h.flush(ctx, everything)
 	}
 }
 
@@ -355,11 +403,11 @@ func (q *quotas) flush(ctx context.Context, everything bool) {
 // bring two for every user. It leaves out accounts that ask for theirs at the moment, and those
 // that want to ask wait: what they are told is newer.
 func (q *quotas) read(t tx) error {
-	var list []*Account
-	for _, a := range q.list() {
+	var list []*holding
+	for _, h := range q.list() {
 		select {
-		case a.asking <- struct{}{}:
-			list = append(list, a)
+		case h.asking <- struct{}{}:
+			list = append(list, h)
 		default:
 		}
 	}
@@ -367,16 +415,16 @@ func (q *quotas) read(t tx) error {
 		return nil
 	}
 	defer func() {
-		for _, a := range list {
-			<-a.asking
+		for _, h := range list {
+			<-h.asking
 		}
 	}()
 	totals, tree, total := map[string]amount{}, "", amount{}
 	var err error
 	for some := range slices.Chunk(list, rowsAtOnce) {
 		var trees []any
-		for _, a := range some {
-			trees = append(trees, a.tree)
+		for _, h := range some {
+			trees = append(trees, h.tree)
 		}
 		if err = t.each(`SELECT tree, bytes, files FROM quotas WHERE tree IN (`+
 			places(1, len(trees))+`)`, trees, []any{&tree, &total.bytes, &total.files},
@@ -384,11 +432,11 @@ func (q *quotas) read(t tx) error {
 			break
 		}
 	}
-	for _, a := range list {
-		if total, ok := totals[a.tree]; ok {
-			a.mu.Lock()
-			a.total = total
-			a.mu.Unlock()
+	for _, h := range list {
+		if total, ok := totals[h.tree]; ok {
+			h.mu.Lock()
+			h.total = total
+			h.mu.Unlock()
 		}
 	}
 	return err
@@ -398,32 +446,32 @@ func (q *quotas) read(t tx) error {
 // holds nothing it needs none.
 func (q *quotas) write(t tx) error {
 	var rows [][]any
-	for _, a := range q.list() {
-		a.mu.Lock()
-		if a.leased = a.leased && (a.uncertain() || len(a.asking) > 0); a.leased {
-			rows = append(rows, []any{a.tree, q.store.node})
+	for _, h := range q.list() {
+		h.mu.Lock()
+		if h.leased = h.leased && (h.uncertain() || len(h.asking) > 0); h.leased {
+			rows = append(rows, []any{h.tree, q.store.node})
 		}
-		a.mu.Unlock()
+		h.mu.Unlock()
 	}
 	return t.insert(`leases (tree, node)`, `(?, ?)`, `ON CONFLICT (tree, node) DO NOTHING`, rows)
 }
 
 // uncertain reports whether the store's total would be wrong if this node ended now. The caller
 // holds the lock.
-func (a *Account) uncertain() bool {
-	return a.doubt || a.flight.id != "" || a.spare != (amount{})
+func (h *holding) uncertain() bool {
+	return h.doubt || h.flight.id != "" || h.spare != (amount{})
 }
 
 // end gives the leases back. Trees whose count may be wrong are counted again.
 func (q *quotas) end(t tx) error {
-	for _, a := range q.list() {
-		a.mu.Lock()
-		uncertain := a.uncertain()
-		a.mu.Unlock()
+	for _, h := range q.list() {
+		h.mu.Lock()
+		uncertain := h.uncertain()
+		h.mu.Unlock()
 		if !uncertain {
 			continue
 		}
-		if _, err := t.exec(`UPDATE quotas SET counted = 0 WHERE tree = $1`, a.tree); err != nil {
+		if _, err := t.exec(`UPDATE quotas SET counted = 0 WHERE tree = $1`, h.tree); err != nil {
 			return err
 		}
 	}

@@ -46,6 +46,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"quotas":                   testQuotas,
 	"quotas over a restart":    testQuotasOverRestart,
 	"small quotas":             testSmallQuotas,
+	"quotas of one tree":       testQuotasOfOneTree,
 	"totals in between":        testTotalsInBetween,
 	"totals of others":         testOwnTotals,
 	"bandwidth":                testBandwidth,
@@ -510,6 +511,56 @@ func testSmallQuotas(t *testing.T, name string) {
 	}
 }
 
+// testQuotasOfOneTree: accounts of one directory share its count, and each keeps its limits.
+func testQuotasOfOneTree(t *testing.T, name string) {
+	s, ctx := still(t, name), t.Context()
+	small, large := s.Account(ctx, "/srv", 1000, 0), s.Account(ctx, "/srv", 0, 0)
+	count(t, large, 0, 0)
+	must(t, large.Reserve(ctx, 5000, 1))
+	if spare := small.spare.bytes; spare > 1000/128 {
+		t.Errorf("%d bytes were taken in advance, too many for the smaller quota", spare)
+	}
+	refused := func() {
+		t.Helper()
+		if err := small.Reserve(ctx, 1, 0); err != server.ErrQuota {
+			t.Errorf("beyond the smaller quota: %v", err)
+		}
+	}
+	refused()
+	large.Settle(-4500, 0) // which this node may use again
+	must(t, small.Reserve(ctx, 500, 0))
+	refused()
+	must(t, large.Reserve(ctx, 1, 0))
+	raised := small.WithLimits(2000, 0)
+	must(t, raised.Reserve(ctx, 900, 1))
+	refused()
+	if n := s.count(t, `SELECT count(*) FROM leases`); n != 1 {
+		t.Errorf("there are %d leases", n)
+	}
+	var group sync.WaitGroup
+	for _, a := range []server.Account{small.WithLimits(3000, 0), large} {
+		group.Go(func() {
+			for range 30 {
+				if err := a.Reserve(ctx, 20, 1); err != nil {
+					t.Error(err)
+				}
+				s.quotas.flush(ctx, false)
+				a.Settle(-10, -1)
+			}
+		})
+	}
+	group.Wait()
+	want := server.Usage{Bytes: 1901 + 2*30*10, Files: 2}
+	if now := large.Usage(); now != want {
+		t.Errorf("%+v, want %+v", now, want)
+	}
+	must(t, s.Close())
+	other := still(t, name).Account(ctx, "/srv", 0, 0)
+	if counted, err := other.Counted(ctx); !counted || err != nil || other.Usage() != want {
+		t.Errorf("another node: %t, %v, %+v, want %+v", counted, err, other.Usage(), want)
+	}
+}
+
 // testTotalsInBetween: what a node takes while it reads the totals is not forgotten, and counts at
 // once.
 func testTotalsInBetween(t *testing.T, name string) {
@@ -807,15 +858,15 @@ func testTransfers(t *testing.T, name string) {
 		a := s.Account(t.Context(), site.TransferTree+period+"/up/v", 1000, 0)
 		must(t, a.Reserve(t.Context(), 1, 0))
 		must(t, s.do(t.Context(), s.quotas.cleanTransfers))
-		if !slices.Contains(s.quotas.list(), a) {
+		if !slices.Contains(s.quotas.list(), a.holding) {
 			t.Errorf("what the store does not know of %s is forgotten", period)
 		}
 		a.flush(t.Context(), true)
 	}
 	must(t, s.do(t.Context(), s.quotas.cleanTransfers))
 	for period, want := range periods {
-		if has := slices.ContainsFunc(s.quotas.list(), func(a *Account) bool {
-			return a.tree == site.TransferTree+period+"/up/v"
+		if has := slices.ContainsFunc(s.quotas.list(), func(h *holding) bool {
+			return h.tree == site.TransferTree+period+"/up/v"
 		}); has != want {
 			t.Errorf("the account of %s is in memory: %t", period, has)
 		}

@@ -15,11 +15,11 @@ func (q *quotas) cleanTransfers(t tx) error {
 	last := time.Now().UTC().AddDate(0, 0, -62).Format("2006-01")
 	lately := time.Now().UTC().AddDate(0, 0, -2).Format(time.DateOnly)
 	q.mu.Lock()
-	for key, a := range q.all {
-		name, ok := strings.CutPrefix(key.tree, site.TransferTree)
+	for tree, h := range q.all {
+		name, ok := strings.CutPrefix(tree, site.TransferTree)
 		period, _, _ := strings.Cut(name, "/")
-		if ok && (name[:len(last)] <= last || period < lately[:len(period)] && a.idle()) {
-			delete(q.all, key)
+		if ok && (name[:len(last)] <= last || period < lately[:len(period)] && h.idle()) {
+			delete(q.all, tree)
 		}
 	}
 	q.mu.Unlock()
@@ -33,9 +33,9 @@ func (q *quotas) cleanTransfers(t tx) error {
 	return nil
 }
 
-// idle reports whether nobody uses an account, and the store knows all about it.
-func (a *Account) idle() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return !a.used && !a.uncertain() && len(a.asking) == 0
+// idle reports whether nobody uses a count, and the store knows all about it.
+func (h *holding) idle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.used && !h.uncertain() && len(h.asking) == 0
 }
