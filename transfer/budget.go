@@ -141,7 +141,11 @@ func (s *remoteSource) limits() (limits, error) {
 }
 
 func (t *remoteTarget) limits() (limits, error) {
-	l, err := t.job.hostLimits(t.Host, 6, func(_, write int) int { return write })
+	files := int64(6)
+	if t.job.rules.walkers > 0 { // it is listed, too
+		files = 5
+	}
+	l, err := t.job.hostLimits(t.Host, files, func(_, write int) int { return write })
 	// A small file sent in one piece cannot be fsynced on the way, except in one request. With Sync
 	// such files take as many steps as large ones, with many in flight.
 	if t.job.options.Sync {

@@ -115,3 +115,38 @@ func TestRoundTripsOfATree(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundTripsOfASync: where all is there already, a sync waits for listings only, many at once.
+func TestRoundTripsOfASync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const trip, dirs = time.Second, 2000
+		limits := sftptest.OpenSSHLimits()
+		b := newTreeBench(t, sftptest.Script{Limits: &limits, Extensions: []wire.ExtensionPair{
+			{Name: wire.ExtPosixRename, Data: "1"}, {Name: wire.ExtLimits, Data: "1"}}},
+			sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		local := filepath.Join(b.dir, "tree")
+		for i := range dirs {
+			dir := filepath.Join(local, fmt.Sprint("d", i))
+			if err := errors.Join(os.MkdirAll(dir, 0o755),
+				os.WriteFile(filepath.Join(dir, "f"), nil, 0o644),
+				os.Chtimes(filepath.Join(dir, "f"), oldTime, oldTime)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		here, there := transfer.Local(local), transfer.Remote(b.host, "/copy")
+		_, err := transfer.Sync(t.Context(), there, here, transfer.SyncOptions{})
+		mustDo(t, err)
+		for name, ends := range map[string][2]transfer.Endpoint{"up": {there, here},
+			"down": {here, there}} {
+			began := time.Now()
+			r, err := transfer.Sync(t.Context(), ends[0], ends[1], transfer.SyncOptions{})
+			if err != nil || r.Files != 0 {
+				t.Fatalf("%s: %d files, %v", name, r.Files, err)
+			}
+			if trips := int(time.Since(began) / trip); trips > 25 {
+				t.Errorf("%s: it took %d round trips", name, trips)
+			}
+		}
+	})
+}
