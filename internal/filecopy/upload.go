@@ -90,8 +90,8 @@ func (o onHost) fillSmall(c *Copy, in *input) (done bool, err error) {
 	if err != nil || wait == nil {
 		return false, err
 	}
-	c.slot.free() // the server closes it before it opens another
 	notSet, err := wait()
+	c.slot.free() // not before: OPENs overtake the data that CLOSE follows
 	if err == nil && notSet != nil {
 		err = o.smallRefused(c, notSet, in.info())
 	}
