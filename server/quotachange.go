@@ -13,13 +13,23 @@ import (
 
 // A grip is the file found at a path. A regular file is locked.
 type grip struct {
-	info fs.FileInfo
-	err  error
-	file *quotaFile
+	info   fs.FileInfo
+	err    error
+	file   *quotaFile
+	locked *quotaFile // file, or what has its name if there is none
+}
+
+// counted returns the file that counts at a path. It may be an open upload that is not to be seen.
+func (g *grip) counted() *quotaFile {
+	if g.file == nil && g.locked != nil && g.locked.willReturn() {
+		return g.locked
+	}
+	return g.file
 }
 
 // grip takes hold of the files at one or two paths. The caller has entered a change of them. Unless
-// also is nil, it locks that file, which has a handle, too.
+// also is nil, it locks that file, which has a handle, too. Where there is no file it locks the
+// name: an upload that ends now may make it appear.
 func (q *Quota) grip(stat func(name string) (fs.FileInfo, error), also *quotaFile,
 	names ...string) (grips []grip, release func()) {
 	for {
@@ -30,14 +40,22 @@ func (q *Quota) grip(stat func(name string) (fs.FileInfo, error), also *quotaFil
 			files = append(files, q.files.hold(also))
 		}
 		for _, name := range names {
-			g := grip{}
-			if g.info, g.err = stat(name); g.err == nil && g.info.Mode().IsRegular() {
-				g.file = q.files.use(identityOf(g.info, name))
-				if len(files) == 0 || files[0] != g.file {
-					files = append(files, g.file)
+			g, key := grip{}, any(name)
+			g.info, g.err = stat(name)
+			regular := g.err == nil && g.info.Mode().IsRegular()
+			if regular {
+				key = identityOf(g.info, name)
+			}
+			if regular || errors.Is(g.err, fs.ErrNotExist) {
+				g.locked = q.files.use(key)
+				if len(files) == 0 || files[0] != g.locked {
+					files = append(files, g.locked)
 				} else {
-					q.files.leave(g.file) // two names of one file
+					q.files.leave(g.locked) // two names of one file
 				}
+			}
+			if regular {
+				g.file = g.locked
 			}
 			grips = append(grips, g)
 		}
@@ -70,7 +88,8 @@ func (q *Quota) holds(g *grip, name string, before uint64,
 	stat func(name string) (fs.FileInfo, error)) bool {
 	f := g.file
 	if f == nil {
-		return true
+		return g.locked == nil || g.locked.willReturn() || // which is not always to be seen
+			!g.locked.known && q.files.endings() == before || stillMissing(name, stat)
 	}
 	key := q.files.keyOf(f)
 	_, named := key.(string)
@@ -86,6 +105,12 @@ func (q *Quota) holds(g *grip, name string, before uint64,
 		f.known, f.size = true, g.info.Size()
 	}
 	return true
+}
+
+// stillMissing reports whether there is no file at a path.
+func stillMissing(name string, stat func(name string) (fs.FileInfo, error)) bool {
+	_, err := stat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // enter waits for the changes that concern these names, and counts the tree unless that is already
@@ -262,8 +287,12 @@ func (v *View) quotaRmdir(ctx context.Context, name string,
 	})
 }
 
-// gone subtracts the file that has lost this name.
-func (q *Quota) gone(g *grip) { q.lost(g, max(linkCount(g.info), 1)-1) }
+// gone subtracts the file that has lost this name, unless an open upload will have it again.
+func (q *Quota) gone(g *grip) {
+	if g.file == nil || !g.file.willReturn() {
+		q.lost(g, max(linkCount(g.info), 1)-1)
+	}
+}
 
 // lost subtracts a name of a file that has some left. The system keeps an open file's contents
 // until it is closed, and so does the count.
@@ -326,6 +355,12 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	defer leave()
 	source, replaced := &grips[0], &grips[1]
 	err = v.quota.run(ctx, grips, rename)
+	if v.uploadsAtomically() && source.named(v.quota) {
+		if err == nil && oldName != newName {
+			v.quota.renamed(source, replaced)
+		}
+		return err
+	}
 	uploaded := source.file != nil && v.uploadsAtomically() &&
 		v.sourceReplaced(ctx, source, oldName, newName, err == nil)
 	if err != nil {
@@ -340,8 +375,42 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	default: // an upload had the old name, and now has both
 		v.quota.lost(replaced, linkCount(source.info)-2)
 	}
-	v.quota.files.moved(oldName, newName)
+	if !v.uploadsAtomically() { // otherwise what is open stays where it is
+		v.quota.files.moved(oldName, newName)
+	}
 	return nil
+}
+
+// named reports whether the file is known by its name.
+func (g *grip) named(q *Quota) (named bool) {
+	if g.file != nil {
+		_, named = q.files.keyOf(g.file).(string)
+	}
+	return named
+}
+
+// renamed moves a file to another name, where files are known by their names and an upload that is
+// open at either name appears there when it is closed.
+func (q *Quota) renamed(source, to *grip) {
+	from, size, bytes, files := source.file, source.file.size, int64(0), int64(0)
+	if from.handles > 0 {
+		size = source.info.Size()
+	} else {
+		bytes, files = -size, -1
+		from.size, from.unlinked = 0, true
+		q.files.unlink(from)
+	}
+	if f := to.counted(); f == nil {
+		bytes, files = bytes+size, files+1
+	} else {
+		now := size
+		if f.handles > 0 {
+			now = max(size, f.size)
+		}
+		bytes += now - f.size
+		f.size = now
+	}
+	q.account.Settle(bytes, files)
 }
 
 // samePath reports whether two paths lead to one name.
@@ -439,13 +508,15 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	if before.err != nil && !errors.Is(before.err, fs.ErrNotExist) {
 		return nil, before.err // nothing is held
 	}
-	isNew := errors.Is(before.err, fs.ErrNotExist) && flags&wire.OpenCreate != 0
+	isNew := errors.Is(before.err, fs.ErrNotExist) && before.counted() == nil &&
+		flags&wire.OpenCreate != 0
 	if isNew {
 		if attrs.Has(wire.AttrSize) {
 			charged = int64(min(attrs.Size, 1<<62))
 		}
 		if err := q.account.Reserve(ctx, charged, 1); err != nil {
-			return nil, err // nothing is held: there was no file
+			release()
+			return nil, err
 		}
 	}
 	var info fs.FileInfo
@@ -492,7 +563,8 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		q.account.Settle(now-f.size, 0)
 		f.size = now
 	}
-	f.handles, f.opened = f.handles+1, true
+	_, named := key.(string)
+	f.handles, f.opened, f.returns = f.handles+1, true, named && v.uploadsAtomically()
 	return &quotedFile{File: file, ctx: ctx, v: v, f: f, name: name,
 		append: flags&wire.OpenAppend != 0}, nil
 }

@@ -32,6 +32,7 @@ type quotaFile struct {
 	size     int64
 	handles  int
 	opened   bool // it has, or had, handles
+	returns  bool // see willReturn
 	unlinked bool // its last name is gone
 
 	// The writes in flight may come after a truncation.
@@ -80,8 +81,13 @@ func (q *quotaFiles) lock(key any) *quotaFile {
 func (q *quotaFiles) leave(f *quotaFile) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if f.users--; f.users == 0 {
+	if f.users--; f.users > 0 {
+		return
+	}
+	if q.all[f.key] == f {
 		delete(q.all, f.key)
+	}
+	if f.known { // not only a name that was locked
 		q.ended++
 	}
 }
@@ -150,3 +156,7 @@ func (f *quotaFile) atLeast(size int64) int64 {
 	}
 	return size + f.appended
 }
+
+// willReturn reports whether closing a handle makes the file appear at its name, even if another
+// file has been removed or renamed there meanwhile.
+func (f *quotaFile) willReturn() bool { return f.returns && f.handles > 0 }

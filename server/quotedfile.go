@@ -224,6 +224,8 @@ func (f *quotedFile) kept(name string) int64 {
 		return info.Size()
 	case errors.Is(err, fs.ErrNotExist):
 		f.v.quota.account.Settle(0, -1)
+		f.f.unlinked = true // others may have seen it before they waited for it
+		f.v.quota.files.unlink(f.f)
 		return 0
 	}
 	return f.f.size

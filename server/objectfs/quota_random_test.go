@@ -3,8 +3,10 @@ package objectfs_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,5 +91,72 @@ func TestQuotaKeepsCount(t *testing.T) {
 	}
 	if kept == 0 {
 		t.Error("nothing was ever kept of an upload that was abandoned")
+	}
+}
+
+// TestQuotaOfConcurrentChanges: the count is right after several clients have written, removed and
+// renamed the same few files at once.
+func TestQuotaOfConcurrentChanges(t *testing.T) {
+	for name, operations := range map[string]string{
+		"writes": "w", "removals": "wr", "renames": "wn", "uploads": "wat", "all": "watrns",
+	} {
+		for _, most := range []int{1000, 4 * partSize} {
+			t.Run(fmt.Sprintf("%s of %d bytes", name, most), func(t *testing.T) {
+				b, ctx := newBench(t), context.Background()
+				quota := server.NewQuota(1<<40, 1<<20)
+				var all sync.WaitGroup
+				for seed := range uint64(4) {
+					view, err := server.NewView(b.fs, &server.Policy{Quota: quota})
+					b.must(err)
+					all.Go(func() {
+						random := rand.New(rand.NewPCG(seed, 1))
+						for range 300 {
+							operation := operations[random.IntN(len(operations))]
+							changeAtRandom(ctx, view, random, operation, most)
+						}
+					})
+				}
+				all.Wait()
+				bytes, files := quota.Usage()
+				b.must(quota.Recount(ctx, b.fs, "/"))
+				if bytes2, files2 := quota.Usage(); bytes != bytes2 || files != files2 {
+					t.Errorf("%d bytes in %d files were kept, %d in %d are there", bytes, files,
+						bytes2, files2)
+				}
+			})
+		}
+	}
+}
+
+// changeAtRandom makes one change, which fails if another client has the file or has removed it.
+func changeAtRandom(ctx context.Context, view *server.View, random *rand.Rand, operation byte,
+	most int) {
+	name, other := fmt.Sprint("/", random.IntN(2)), fmt.Sprint("/", random.IntN(2))
+	switch operation {
+	case 'r':
+		view.Remove(ctx, name)
+	case 'n':
+		view.PosixRename(ctx, name, other)
+	case 's':
+		view.Setstat(ctx, name, sized(random.Int64N(int64(most))))
+	default:
+		if operation == 't' {
+			other = name
+			name += ".filepart"
+		}
+		flags := []uint32{truncate, create}[random.IntN(2)]
+		f, err := view.Open(ctx, name, flags, wire.Attrs{})
+		if err != nil {
+			return
+		}
+		f.WriteAt(make([]byte, random.IntN(most)), 0)
+		if operation == 'a' {
+			f.Abandon(io.ErrUnexpectedEOF)
+			return
+		}
+		f.Close()
+		if operation == 't' {
+			view.PosixRename(ctx, name, other)
+		}
 	}
 }
