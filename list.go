@@ -289,7 +289,7 @@ func (l *listing) more() error {
 			l.window = max(2, min(int(l.session.listed.Load()), mostStarted))
 		}
 	}
-	if l.out == 0 || l.taken != 1 { // the second reply tells whether there is more
+	if l.out == 0 {
 		if err := l.ask(); err != nil {
 			return err
 		}
@@ -304,7 +304,13 @@ func (l *listing) more() error {
 	l.out--
 	l.taken++
 	l.call = call
-	return l.take()
+	if err := l.take(); err != nil {
+		return err
+	}
+	if l.session.listsAhead && l.taken > 1 { // the second one tells whether more follow
+		l.ask() // an error comes again once these names have been taken
+	}
+	return nil
 }
 
 // end returns io.EOF after the last name, unless names may be missing: OpenSSH's server leaves out
