@@ -378,10 +378,7 @@ func (l *listing) take() error {
 		if !l.ended {
 			l.session.listed.Store(int32(l.taken))
 		}
-		l.ended = true
-		if l.session.listsAhead {
-			l.out = 0 // what is still in flight comes after the end
-		}
+		l.ended = true // replies may overtake each other, so those in flight may hold names
 		l.session.conn.Recycle(call)
 		l.call = nil
 		return nil

@@ -137,8 +137,8 @@ func TestListingPipelines(t *testing.T) {
 	}
 }
 
-// A directory whose names fit one packet takes one round trip after OPENDIR, and nothing waits for
-// what is asked beyond the end.
+// A directory whose names fit one packet takes one round trip after OPENDIR, and a larger one few
+// more.
 func TestListingRoundTrips(t *testing.T) {
 	const rtt = 100 * time.Millisecond
 	for entries, most := range map[int]float64{0: 3, 1: 2, 90: 2, 190: 3, 900: 5} {
@@ -160,6 +160,18 @@ func TestListingRoundTrips(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The end may overtake names that were asked for before it.
+func TestListingWhoseEndComesFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeReaddir,
+			Do: sftptest.Delay(time.Second)}}}, 0, usftp.WithServerVersion(openSSH))
+		r.server.Files.WriteFile("/d/f", nil)
+		if files, err := r.ReadDir("/d"); err != nil || len(files) != 1 {
+			t.Errorf("%d files, %v", len(files), err)
+		}
+	})
 }
 
 func TestBadListings(t *testing.T) {
