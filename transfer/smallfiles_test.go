@@ -139,8 +139,9 @@ func TestRoundTripsOfASync(t *testing.T) {
 			}
 		}
 		here, there := transfer.Local(local), transfer.Remote(b.host, "/copy")
-		_, err := transfer.Sync(t.Context(), there, here, transfer.SyncOptions{})
-		mustDo(t, err)
+		if _, err := transfer.Sync(t.Context(), there, here, transfer.SyncOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		for name, ends := range map[string][2]transfer.Endpoint{"up": {there, here},
 			"down": {here, there}} {
 			began := time.Now()
