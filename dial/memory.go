@@ -2,7 +2,6 @@ package dial
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // A memory is the file that remembers which key worked, and which servers do not support a login in
@@ -195,20 +196,8 @@ func (m *memory) write(notes []note) {
 }
 
 func (m *memory) replace(text []byte) error {
-	dir := filepath.Dir(m.file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(m.file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".logins-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = cmp.Or(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), m.file)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return localfs.ReplacePrivate(m.file, text)
 }

@@ -3,6 +3,8 @@ package localfs
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime"
 )
 
@@ -27,6 +29,23 @@ func Replace(in Renamer, from, to string) error {
 	}
 	if err = in.Rename(from, to); err != nil {
 		in.Chmod(to, was.Mode())
+	}
+	return err
+}
+
+// ReplacePrivate replaces a file by one that only its owner can read. The old file stays until the
+// new one is complete.
+func ReplacePrivate(name string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
 	}
 	return err
 }

@@ -144,18 +144,7 @@ func replace(f *os.File, line []byte) error {
 	if n := len(kept); n > 0 && kept[n-1] != '\n' {
 		kept = append(kept, '\n')
 	}
-	next, err := os.CreateTemp(filepath.Dir(file()), ".history-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = next.Write(append(kept, line...))
-	if err = errors.Join(err, next.Close()); err == nil {
-		err = os.Rename(next.Name(), file())
-	}
-	if err != nil {
-		os.Remove(next.Name())
-	}
-	return err
+	return localfs.ReplacePrivate(file(), append(kept, line...))
 }
 
 // Read returns the entries of the log, the oldest first. It leaves out invalid lines: the last one

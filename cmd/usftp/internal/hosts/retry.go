@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/ui"
 )
 
@@ -66,16 +67,5 @@ func (r record) write(labels []string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(r.name), ".hosts-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), r.name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return localfs.ReplacePrivate(r.name, text)
 }

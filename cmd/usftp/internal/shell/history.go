@@ -8,6 +8,7 @@ import (
 
 	"github.com/peterh/liner"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/ui"
 )
 
@@ -48,19 +49,7 @@ func openHistory(file string, add func(line string)) (*history, error) {
 
 // rewrite replaces the file.
 func (h *history) rewrite(lines []string) error {
-	f, err := os.CreateTemp(filepath.Dir(h.file), ".history-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(strings.Join(lines, "\n") + "\n")
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), h.file)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return localfs.ReplacePrivate(h.file, []byte(strings.Join(lines, "\n")+"\n"))
 }
 
 // wants reports whether a line should be kept: not if it begins with a space or repeats the
