@@ -290,12 +290,12 @@ func (l *listing) more() error {
 		}
 	}
 	if l.out == 0 {
+		if l.ended {
+			return l.end()
+		}
 		if err := l.ask(); err != nil {
 			return err
 		}
-	}
-	if l.out == 0 {
-		return l.end()
 	}
 	call, err := l.queue.Next(l.ctx)
 	if call == nil || err != nil {
@@ -307,8 +307,8 @@ func (l *listing) more() error {
 	if err := l.take(); err != nil {
 		return err
 	}
-	if l.session.listsAhead && l.taken > 1 { // the second one tells whether more follow
-		l.ask() // an error comes again once these names have been taken
+	if l.session.listsAhead && l.taken > 1 { // most directories end with the second reply
+		l.ask() // an error shows up again once these names have been taken
 	}
 	return nil
 }

@@ -190,8 +190,7 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	result func(*conn.Call) (T, error)) operation[T] {
 	call := s.request(expect)
 	o := operation[T]{session: s, name: op, path: name, call: call, result: result}
-	if strings.Contains(name, "\x00") && s.options.names == nil {
-		o.err = errNUL
+	if o.err = s.refusesName(name); o.err != nil {
 		return o
 	}
 	encoded := message
@@ -211,6 +210,15 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 // and with it everything else that is in flight.
 var errNUL error = invalidError("the name contains a NUL")
 
+// refusesName returns the error for a name that is not sent. Names in another encoding are checked
+// when they are encoded.
+func (s *session) refusesName(name string) error {
+	if s.options.names == nil && strings.Contains(name, "\x00") {
+		return errNUL
+	}
+	return nil
+}
+
 // none is the result of an operation without one.
 type none = struct{}
 
@@ -223,9 +231,7 @@ func (s *session) command(op, name string, message appender) operation[none] {
 func (s *session) command2(op, oldname, newname string, message appender) operation[none] {
 	o := s.command(op, oldname, message)
 	o.newPath = newname
-	if strings.Contains(newname, "\x00") && s.options.names == nil {
-		o.err = errNUL
-	}
+	o.err = cmp.Or(o.err, s.refusesName(newname))
 	return o
 }
 
