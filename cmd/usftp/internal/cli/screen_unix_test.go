@@ -256,7 +256,7 @@ func TestCtrlCInTree(t *testing.T) {
 	if err := os.Mkdir(target, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	earlier, then := randomData(1<<20), time.Unix(1e9, 0)
+	earlier, then := randomData(200<<10), time.Unix(1e9, 0)
 	for _, name := range []string{filepath.Join(dir, "e"), filepath.Join(target, "e")} {
 		writeFile(t, name, earlier)
 		if err := os.Chtimes(name, then, then); err != nil {

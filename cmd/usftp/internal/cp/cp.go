@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
@@ -220,36 +221,20 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 			return
 		}
 	}
-	moves := c.tree != nil && c.options.RemoveSource
-	if i := slices.IndexFunc(files, file.isContents); moves && several && i >= 0 {
+	if i := slices.IndexFunc(files, file.isContents); c.moves() && several && i >= 0 {
 		c.Fail(fmt.Errorf("cannot move %s to %s along with other sources: if two had a file of the same name, one would be lost",
 			files[i].shown(), target.Typed))
 		return
 	}
-	taken := make(connect.Taken[file])
-	for _, f := range files {
-		if c.over() {
-			return
-		}
-		if first, ok := c.taken(taken, f, target); ok {
-			c.Fail(fmt.Errorf("cannot copy %s to %s: %s was copied there under the same name",
-				f.shown(), target.Typed, first.shown()))
-			continue
-		}
-		if several && c.options.RemoveSource && c.isLink(target, f.base()) {
-			c.Fail(fmt.Errorf("cannot move %s to %s along with other sources: that is a link, and if another were copied to where it leads, one would be lost",
-				f.shown(), connect.Below(target.Typed, f.base())))
-			continue
-		}
-		if c.copyFile(f, target, several) || moves { // part of a tree may have been moved
-			taken.Add(f.base(), f)
-		}
-	}
+	c.copyAll(files, target, several)
 	if c.untried > 0 && c.Ctx.Err() == nil {
 		c.Report.Failed(fmt.Errorf("%s skipped: the connection was lost",
 			ui.Count(int64(c.untried), "further source was", "further sources were")))
 	}
 }
+
+// moves reports whether trees are moved. One that failed may have been moved in part.
+func (c *Copier) moves() bool { return c.tree != nil && c.options.RemoveSource }
 
 // over reports whether copying should stop.
 func (c *Copier) over() bool { return c.Ctx.Err() != nil || c.stopOnError && c.Code != ui.ExitOK }
@@ -286,37 +271,48 @@ func (f file) shown() string {
 	return ui.Printable(at.String())
 }
 
-// taken returns the source whose copy already has the name of f's copy, unless f may follow it.
-func (c *Copier) taken(taken connect.Taken[file], f file, target connect.Place) (first file,
-	ok bool) {
+// isFree reports whether no other source's copy has the name of f's copy, unless f may follow it. It
+// reports a copy that has.
+func (c *Copier) isFree(taken connect.Taken[file], f file, target connect.Place) bool {
 	if target.Stream {
-		return first, false
+		return true
 	}
-	if first, ok = taken.Exactly(f.base()); ok {
-		return first, !c.mayFollow(f, first)
-	}
-	if c.dryRun { // no copy has been made that could show it
-		return first, false
-	}
-	var host pool.Host
-	if target.Remote {
-		var err error
-		if host, err = c.Task.Host(target); err != nil {
-			return first, false // copying the file reports it
+	first, ok := taken.Exactly(f.base())
+	switch {
+	case ok:
+		ok = !c.mayFollow(f, first)
+	case !c.dryRun: // of a dry run no copy could show it
+		client := c.client(target)
+		if target.Remote && client == nil {
+			return true
 		}
+		first, ok = taken.Spelled(f.base(), client, target.Path())
 	}
-	return taken.Spelled(f.base(), host.Client, target.Path())
+	if ok {
+		c.Fail(fmt.Errorf("cannot copy %s to %s: %s was copied there under the same name",
+			f.shown(), target.Typed, first.shown()))
+	}
+	return !ok
+}
+
+// client returns the client for a place, nil for this machine. It is also nil if the host cannot be
+// reached, which copying a file reports.
+func (c *Copier) client(p connect.Place) *usftp.Client {
+	if !p.Remote {
+		return nil
+	}
+	host, err := c.Task.Host(p)
+	if err != nil {
+		return nil
+	}
+	return host.Client.WithContext(c.Ctx)
 }
 
 // isLink reports whether a name in the target directory is a symbolic link.
 func (c *Copier) isLink(target connect.Place, name string) bool {
 	look := os.Lstat
-	if target.Remote {
-		host, err := c.Task.Host(target)
-		if err != nil {
-			return false // copying the file reports it
-		}
-		look = private.OfClient(host.Client.WithContext(c.Ctx)).Look
+	if client := c.client(target); client != nil {
+		look = private.OfClient(client).Look
 	}
 	info, err := look(connect.Below(target.Path(), name))
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
@@ -338,8 +334,40 @@ func (c *Copier) mayFollow(f, first file) bool {
 	return err != nil && !private.Untold(err) || err == nil && info.IsDir()
 }
 
-// copyFile copies one source, and reports whether it succeeded. Its own events tell the user.
-func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
+// copyAlone copies one source, and reports whether it succeeded. again means that an attempt beside
+// others has failed.
+func (c *Copier) copyAlone(f file, target connect.Place, several, again bool) bool {
+	if several && c.options.RemoveSource && c.isLink(target, f.base()) {
+		c.Fail(fmt.Errorf("cannot move %s to %s along with other sources: that is a link, and if another were copied to where it leads, one would be lost",
+			f.shown(), connect.Below(target.Typed, f.base())))
+		return false
+	}
+	ends, ok := c.ends(f, target, several)
+	if !ok {
+		return false
+	}
+	if c.dryRun && c.tree == nil {
+		if err := c.mayCopy(f); err != nil {
+			c.Fail(fmt.Errorf("cannot copy %s to %s: %w", f.shown(), target.Typed, err))
+			return false
+		}
+	}
+	ends.again = again
+	err := c.copy(ends, c.options)
+	c.ended(err)
+	return err == nil
+}
+
+// ends are the endpoints of one copy.
+type ends struct {
+	src, dst transfer.Endpoint
+	file     bool // the source may not be a directory
+	exact    bool // nor may the target
+	again    bool // what an attempt has left is continued
+}
+
+// ends returns the endpoints of a copy, unless it has reported that a host cannot be reached.
+func (c *Copier) ends(f file, target connect.Place, several bool) (e ends, ok bool) {
 	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several ||
 		c.enters(target)) {
 		target.Typed = connect.Below(target.Typed, f.name)
@@ -348,9 +376,8 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 	}
 	var from pool.Host
 	if f.Remote {
-		var ok bool
 		if from, ok = c.host(f.Place); !ok {
-			return false
+			return e, false
 		}
 	}
 	name := target.Path()
@@ -359,41 +386,52 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) bool {
 		c.enters(target)) {
 		name = connect.Below(name, f.base())
 	}
-	src, dst := c.open(f.Place, from, f.path), transfer.Local(name)
+	e = ends{src: c.open(f.Place, from, f.path), dst: transfer.Local(name), file: c.tree == nil,
+		exact: name != target.Path()}
 	if target.Remote {
 		host, ok := c.host(target)
 		if !ok {
-			return false
+			return e, false
 		}
-		dst = transfer.Remote(host, name)
+		e.dst = transfer.Remote(host, name)
 	}
-	var err error
-	if c.tree != nil && !f.Stream && !target.Stream {
-		tree := *c.tree
-		tree.Options = c.options
-		_, err = transfer.CopyTree(c.Ctx, dst, src, tree)
-	} else if c.dryRun {
-		if err = c.mayCopy(f); err != nil {
-			c.Fail(fmt.Errorf("cannot copy %s to %s: %w", f.shown(), target.Typed, err))
-			return false
-		}
-		_, err = transfer.CopyTree(c.Ctx, dst, src, transfer.TreeOptions{Options: c.options,
-			DryRun: true})
-	} else {
+	if f.Stream || target.Stream {
+		e.file = true
 		if f.Stream {
-			src = c.stream()
+			e.src = c.stream()
 		}
 		if target.Stream {
-			dst = transfer.Writer(c.StandardOutput(c.Ctx))
+			e.dst = transfer.Writer(c.StandardOutput(c.Ctx))
 		}
-		_, err = transfer.Copy(c.Ctx, dst, src, c.options)
 	}
+	return e, true
+}
+
+// copy copies one source. Its own events tell the user.
+func (c *Copier) copy(e ends, options transfer.Options) (err error) {
+	options.NoTargetDirectory = options.NoTargetDirectory || e.exact
+	options.Resume = options.Resume || e.again
+	switch {
+	case !e.file:
+		tree := *c.tree
+		tree.Options = options
+		_, err = transfer.CopyTree(c.Ctx, e.dst, e.src, tree)
+	case c.dryRun:
+		_, err = transfer.CopyTree(c.Ctx, e.dst, e.src, transfer.TreeOptions{Options: options,
+			DryRun: true})
+	default:
+		_, err = transfer.Copy(c.Ctx, e.dst, e.src, options)
+	}
+	return err
+}
+
+// ended notes the end of a copy.
+func (c *Copier) ended(err error) {
 	if err != nil {
 		c.canResume = c.canResume || c.resumable(err)
 		c.Note(err)
 		c.Hosts.CheckAll(err)
 	}
-	return err == nil
 }
 
 // mayCopy returns why a source cannot be copied without -r, for a dry run.

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
+	"github.com/usftp/usftp/cmd/usftp/internal/inflight"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/report"
 	"github.com/usftp/usftp/internal/ui"
@@ -72,17 +74,18 @@ func operands(r *request) (sources []word, target *word) {
 	return r.args[:n-1], &r.args[n-1]
 }
 
-// A copying holds the differences between get, put and copy.
+// A copying is one get, put or copy.
 type copying struct {
-	names  func(w word) ([]string, error) // the names that an operand stands for
-	target string
-	near   bool                 // target is on this machine
-	isDir  func() (bool, error) // reports whether target is a directory
-	one    func(host pool.Host, name string, several bool) error
+	job
+	names      func(w word) ([]string, error) // the names that an operand stands for
+	target     string
+	here, near bool                 // the sources, the target are on this machine
+	isDir      func() (bool, error) // reports whether target is a directory
+	ends       func(host pool.Host, name string, several bool) (dst, src transfer.Endpoint)
 }
 
-// copyAll copies all files that the operands stand for, one after another.
-func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c copying) error {
+// copyAll copies all files that the operands stand for, small ones beside each other.
+func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c *copying) error {
 	names, failed := s.expandAll(sources, c.names)
 	several := len(names) > 1
 	if several {
@@ -92,38 +95,140 @@ func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c copyi
 			return fmt.Errorf("cannot copy several files to %s: not a directory", c.target)
 		}
 	}
-	merges := s.job(r).recursive // directories of the same name become one
-	taken := make(connect.Taken[string])
-	for _, name := range names {
+	most := 1
+	if several && inflight.Suits(&c.options) {
+		most = inflight.AtOnce(r.host.Client)
+	}
+	all := &copies{shell: s, copying: c, ctx: ctx, several: several, failed: failed,
+		taken: make(connect.Taken[string])}
+	q := inflight.New(ctx, most, s.listener(&c.job))
+	for i, name := range names {
 		if ctx.Err() != nil {
 			break
 		}
-		base := filepath.Base(name)
-		first, ok := taken.Exactly(base)
-		host, err := s.session.connect(ctx)
-		if err != nil {
-			return err
+		size := int64(-1)
+		if q.Beside() {
+			size = all.size(names, i)
 		}
-		client := host.Client
-		if c.near {
-			client = nil
-		}
-		if ok = ok && first != name && !merges; !ok {
-			first, ok = taken.Spelled(base, client, c.target)
-		}
-		if ok {
-			failed = cmp.Or(failed, s.report(fmt.Errorf(
-				"cannot copy %s to %s: %s was copied there under the same name",
-				ui.Printable(name), ui.Printable(c.target), ui.Printable(first))))
-			continue
-		}
-		err = c.one(host, name, several)
-		if err == nil {
-			taken.Add(base, name)
-		}
-		failed = cmp.Or(failed, err)
+		q.Add(all.file(name, size))
 	}
-	return failed
+	q.Finish()
+	return all.failed
+}
+
+// copies are the files of a copying.
+type copies struct {
+	*shell
+	*copying
+	ctx     context.Context
+	several bool
+	taken   connect.Taken[string]
+	sizes   []int64
+	failed  error // of the first file that failed
+	lost    bool  // the host cannot be reached any more
+}
+
+// client returns the client of the session, nil for this machine or if it cannot be reached.
+func (c *copies) client(local bool) *usftp.Client {
+	host, ok := c.host()
+	if local || !ok {
+		return nil
+	}
+	return host.Client.WithContext(c.ctx)
+}
+
+func (c *copies) host() (host pool.Host, ok bool) {
+	if c.lost {
+		return host, false
+	}
+	host, err := c.session.connect(c.ctx)
+	if err != nil {
+		c.lost, c.failed = true, err // which the caller reports
+	}
+	return host, err == nil
+}
+
+// size returns the size of a source, negative if it must be copied alone. It is called for one after
+// another, and looks at many at a time.
+func (c *copies) size(names []string, i int) int64 {
+	const mostLooked = 256
+	if i < len(c.sizes) {
+		return c.sizes[i]
+	}
+	from := inflight.End{Client: c.client(c.here), Names: names[i:min(i+mostLooked, len(names))]}
+	to := inflight.End{Client: c.client(c.near)}
+	for _, name := range from.Names {
+		to.Names = append(to.Names, connect.Below(c.target, filepath.Base(name)))
+	}
+	sizes := []int64{-1}
+	if !c.lost {
+		sizes = inflight.Look(from, to)
+	}
+	c.sizes = append(c.sizes, sizes...)
+	return c.sizes[i]
+}
+
+// file returns the copy of one file.
+func (c *copies) file(name string, size int64) inflight.Copy {
+	base := filepath.Base(name)
+	ended := func(err error) bool {
+		if err == nil {
+			c.taken.Add(base, name)
+		}
+		c.failed = cmp.Or(c.failed, err)
+		return err == nil
+	}
+	job := c.into(name)
+	if c.here && c.several && !c.recursive { // ends has added the name
+		job.options.NoTargetDirectory = true
+	}
+	return inflight.Copy{Name: base, Size: size,
+		Check: func() bool { return c.isFree(name) },
+		Alone: func(again bool) bool {
+			host, ok := c.host()
+			if !ok {
+				return false
+			}
+			dst, src := c.ends(host, name, c.several)
+			job := job
+			job.options.Resume = job.options.Resume || again
+			job.options.Events = c.listener(&job)
+			return ended(c.transfer(c.ctx, job, dst, src))
+		},
+		Beside: func(again bool) func(events func(transfer.Event)) error {
+			host, ok := c.host()
+			if !ok {
+				return nil
+			}
+			dst, src := c.ends(host, name, c.several)
+			return func(events func(transfer.Event)) error {
+				job := job
+				job.options.Resume = job.options.Resume || again
+				job.options = inflight.Options(job.options, events)
+				return c.transfer(c.ctx, job, dst, src)
+			}
+		},
+		Ended: func(err error) { ended(err) }}
+}
+
+// isFree reports whether no other file was copied under the name of this one. It reports one that
+// was.
+func (c *copies) isFree(name string) bool {
+	base := filepath.Base(name)
+	first, ok := c.taken.Exactly(base)
+	if ok = ok && first != name && !c.recursive; !ok { // directories of the same name become one
+		client := c.client(c.near)
+		if !c.near && client == nil {
+			return false
+		}
+		first, ok = c.taken.Spelled(base, client, c.target)
+	}
+	if ok {
+		c.failed = cmp.Or(c.failed, c.report(fmt.Errorf(
+			"cannot copy %s to %s: %s was copied there under the same name",
+			ui.Printable(name), ui.Printable(c.target), ui.Printable(first))))
+	}
+	return !ok
 }
 
 func (s *shell) get(ctx context.Context, r *request) error {
@@ -132,8 +237,8 @@ func (s *shell) get(ctx context.Context, r *request) error {
 	if to != nil {
 		target = s.localTilde(*to)
 	}
-	j := s.job(r)
-	return s.copyAll(ctx, r, sources, copying{
+	return s.copyAll(ctx, r, sources, &copying{
+		job:    s.job(r),
 		names:  s.readable(ctx, r),
 		target: target,
 		near:   true,
@@ -141,9 +246,8 @@ func (s *shell) get(ctx context.Context, r *request) error {
 			info, err := os.Stat(target)
 			return err == nil && info.IsDir(), nil
 		},
-		one: func(host pool.Host, name string, _ bool) error {
-			return s.transfer(ctx, j.into(name), transfer.Local(target),
-				transfer.Remote(host, name))
+		ends: func(host pool.Host, name string, _ bool) (dst, src transfer.Endpoint) {
+			return transfer.Local(target), transfer.Remote(host, name)
 		},
 	})
 }
@@ -155,16 +259,18 @@ func (s *shell) put(ctx context.Context, r *request) error {
 		target = s.session.abs(s.tilde(*to))
 	}
 	j := s.job(r)
-	return s.copyAll(ctx, r, sources, copying{
+	return s.copyAll(ctx, r, sources, &copying{
+		job:    j,
 		names:  s.localNames,
 		target: target,
+		here:   true,
 		isDir:  func() (bool, error) { return isDirectory(ctx, r.host, target) },
-		one: func(host pool.Host, name string, several bool) error {
+		ends: func(host pool.Host, name string, several bool) (dst, src transfer.Endpoint) {
 			to := target
 			if several && !j.recursive { // it is known to be a directory
 				to = connect.Below(target, filepath.Base(name))
 			}
-			return s.transfer(ctx, j.into(name), transfer.Remote(host, to), transfer.Local(name))
+			return transfer.Remote(host, to), transfer.Local(name)
 		},
 	})
 }
@@ -174,33 +280,19 @@ func (s *shell) put(ctx context.Context, r *request) error {
 func (s *shell) copy(ctx context.Context, r *request) error {
 	last := len(r.args) - 1
 	target := s.session.abs(s.tilde(r.args[last]))
-	j := s.job(r)
-	return s.copyAll(ctx, r, r.args[:last], copying{
+	return s.copyAll(ctx, r, r.args[:last], &copying{
+		job:    s.job(r),
 		names:  s.readable(ctx, r),
 		target: target,
 		isDir:  func() (bool, error) { return isDirectory(ctx, r.host, target) },
-		one: func(host pool.Host, name string, _ bool) error {
-			return s.transfer(ctx, j, transfer.Remote(host, target), transfer.Remote(host, name))
+		ends: func(host pool.Host, name string, _ bool) (dst, src transfer.Endpoint) {
+			return transfer.Remote(host, target), transfer.Remote(host, name)
 		},
 	})
 }
 
-// transfer copies one file or tree, and reports like cp. It has reported any error that it returns.
+// transfer copies one file or tree. Its events have reported any error that it returns.
 func (s *shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint) error {
-	show := s.flags.Report
-	show.NoProgress = show.NoProgress || !s.meter
-	reporter := report.New(s.app, &show, report.Look{Recursive: j.recursive})
-	j.options.Events = reporter.Event
-	if j.again != "" {
-		// Not the option alone, which may be the name of a file.
-		hints := strings.NewReplacer(
-			"the same call with transfer.Options.Resume continues", j.again+" continues",
-			"(transfer.Options.Resume continues", "("+j.again+" continues")
-		j.options.Events = func(e transfer.Event) {
-			e.Message = hints.Replace(e.Message)
-			reporter.Event(e)
-		}
-	}
 	if !j.recursive {
 		_, err := transfer.Copy(ctx, dst, src, j.options)
 		return reported(err)
@@ -209,6 +301,24 @@ func (s *shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 	tree.Options = j.options
 	_, err := transfer.CopyTree(ctx, dst, src, tree)
 	return reported(err)
+}
+
+// listener returns a function that reports events like cp.
+func (s *shell) listener(j *job) func(transfer.Event) {
+	show := s.flags.Report
+	show.NoProgress = show.NoProgress || !s.meter
+	reporter := report.New(s.app, &show, report.Look{Recursive: j.recursive})
+	if j.again == "" {
+		return reporter.Event
+	}
+	// Not the option alone, which may be the name of a file.
+	hints := strings.NewReplacer(
+		"the same call with transfer.Options.Resume continues", j.again+" continues",
+		"(transfer.Options.Resume continues", "("+j.again+" continues")
+	return func(e transfer.Event) {
+		e.Message = hints.Replace(e.Message)
+		reporter.Event(e)
+	}
 }
 
 // reported marks an error as reported.

@@ -1,0 +1,304 @@
+// Package inflight copies several files at once. Their reports come one after another, as if the
+// files had been copied in turn.
+package inflight
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// mostBytes limits the sizes of the files in flight together: more would not be faster, and take
+	// more memory. Larger files are copied alone, since one fills the link.
+	mostBytes = 16 << 20
+
+	mostFiles    = 128
+	unknownFiles = 16 // on servers that do not tell how many handles they allow
+)
+
+// AtOnce returns how many files may be in flight on some hosts at once. A host that counts how often
+// a file is read gets one at a time: none may fail only because others are in flight.
+func AtOnce(hosts ...*usftp.Client) int {
+	most := 1 // on this machine nothing waits for a link
+	for i, client := range hosts {
+		allowed := unknownFiles
+		if _, known := client.HasExtension(wire.ExtLimits); known {
+			allowed = mostFiles
+			if limits, err := client.Limits(); err != nil || limits.MaxOpenHandles > 0 {
+				allowed = int(min(mostFiles, limits.MaxOpenHandles/4))
+			}
+		}
+		if c := private.OfClient(client); c.ReadsOnce() || c.OneHandle() {
+			allowed = 1
+		}
+		if i == 0 || allowed < most {
+			most = max(1, allowed)
+		}
+	}
+	return most
+}
+
+// Suits reports whether files with these options may be in flight at once. A rate is one copy's.
+func Suits(o *transfer.Options) bool {
+	return o.RateLimit == 0 && o.Placement != transfer.PlaceDirect
+}
+
+// Options returns the options of a copy beside others. It may not write in place, since two names may
+// be one file's. It does not replace a lost connection: all would try.
+func Options(o transfer.Options, events func(transfer.Event)) transfer.Options {
+	o.Placement, o.Retries, o.Events = transfer.PlaceAtomic, 0, events
+	return o
+}
+
+// An End is one end of the copies: files on a host, or on this machine if Client is nil.
+type End struct {
+	Client *usftp.Client
+	Names  []string
+}
+
+// Look returns the sizes of the sources, negative for those that must be copied alone: one that is
+// not known to be a regular file, and one whose target is a symbolic link, since others may go to
+// where it leads. It takes one round trip.
+func Look(from, to End) []int64 {
+	sources, targets := from.look(false), to.look(true)
+	sizes := make([]int64, len(sources))
+	for i := range sizes {
+		sizes[i] = -1
+		source, err := sources[i]()
+		target, noTarget := targets[i]()
+		if err != nil || noTarget == nil && target.Mode()&fs.ModeSymlink != 0 {
+			continue
+		}
+		if info := endpoint.OfFile(source); info.IsRegular() {
+			sizes[i] = info.Size
+		}
+	}
+	return sizes
+}
+
+// look asks for the attributes of all files, or of the links that they are.
+func (e End) look(links bool) []func() (fs.FileInfo, error) {
+	answers := make([]func() (fs.FileInfo, error), len(e.Names))
+	for i, name := range e.Names {
+		switch {
+		case e.Client == nil && links:
+			answers[i] = func() (fs.FileInfo, error) { return os.Lstat(name) }
+		case e.Client == nil:
+			answers[i] = func() (fs.FileInfo, error) { return os.Stat(name) }
+		case links:
+			answers[i] = private.OfClient(e.Client).StartLook(name)
+		default:
+			answers[i] = e.Client.Async().Stat(name).Wait
+		}
+	}
+	return answers
+}
+
+// A Copy is the copy of one file.
+type Copy struct {
+	Name string // in the directory that all files go to
+	Size int64  // negative if nothing else may be in flight
+
+	// Check reports whether the file is still to be copied, once all that may matter has ended.
+	Check func() bool
+
+	// Beside returns the function that copies the file with Options, on a goroutine of its own. It
+	// returns nil if it has reported why that cannot begin. again means that an attempt has failed,
+	// which may have left a part of the file.
+	Beside func(again bool) func(events func(transfer.Event)) error
+
+	// Alone copies the file when nothing else is in flight, also if Beside has failed: the host may
+	// have refused what it allows otherwise. It reports events and errors itself.
+	Alone func(again bool) (ok bool)
+
+	// Ended is called if Beside was the only attempt: it succeeded, or everything is interrupted.
+	Ended func(err error)
+}
+
+// A Queue holds the copies in flight, in the order in which they are reported. Its methods, and the
+// functions of its copies, run on one goroutine.
+type Queue struct {
+	ctx     context.Context
+	events  func(transfer.Event)
+	most    int // files in flight
+	limit   int // of most
+	grown   int // files that succeeded since most changed
+	bytes   int64
+	flights []*flight
+	told    bool // an interruption was reported
+}
+
+// New returns a Queue that reports to events.
+func New(ctx context.Context, most int, events func(transfer.Event)) *Queue {
+	return &Queue{ctx: ctx, events: events, most: most, limit: most}
+}
+
+// Beside reports whether files may still be in flight at once.
+func (q *Queue) Beside() bool { return q.most > 1 }
+
+// Add copies a file alone, or starts to copy it once there is room beside those in flight. Copies
+// whose names may be one are not in flight together.
+func (q *Queue) Add(c Copy) {
+	beside := q.Beside() && c.Size >= 0 && c.Size <= mostBytes
+	form := endpoint.NameForm(c.Name)
+	if slices.ContainsFunc(q.flights, func(f *flight) bool { return f.form == form }) {
+		q.Finish()
+	}
+	for len(q.flights) > 0 &&
+		(!beside || len(q.flights) >= q.most || q.bytes+c.Size > mostBytes) {
+		q.next()
+	}
+	if q.ctx.Err() != nil || !c.Check() {
+		return
+	}
+	if !beside {
+		c.Alone(false)
+		return
+	}
+	q.start(c, false)
+}
+
+// Finish waits for all copies in flight.
+func (q *Queue) Finish() {
+	for len(q.flights) > 0 {
+		q.next()
+	}
+}
+
+// next waits for the oldest copy, and reports it.
+func (q *Queue) next() {
+	f := q.flights[0]
+	failure := f.report(q.events)
+	q.flights = q.flights[1:]
+	q.bytes -= f.Size
+	if f.err == nil || q.ctx.Err() != nil {
+		switch {
+		case f.err == nil:
+			q.grow()
+		case !q.told || failure.Bytes > 0:
+			q.told = true
+			q.events(failure)
+		}
+		f.Ended(f.err)
+		return
+	}
+	for _, other := range q.flights {
+		<-other.landed
+	}
+	lost := f.lost()
+	if f.Alone(true) && !lost {
+		q.most, q.grown = max(1, q.most/2), 0
+	}
+	if lost {
+		q.relaunch()
+	}
+}
+
+// grow allows another file once as many have succeeded as are twice in flight: a refusal need not
+// have meant that there were too many.
+func (q *Queue) grow() {
+	if q.grown++; q.grown >= 2*q.most && q.most < q.limit {
+		q.most, q.grown = q.most+1, 0
+	}
+}
+
+// relaunch starts the copies anew that were in flight when their connection was lost. The one that
+// has meanwhile run alone has replaced it.
+func (q *Queue) relaunch() {
+	old := q.flights
+	q.flights, q.bytes = nil, 0
+	for _, f := range old {
+		if f.lost() {
+			q.start(f.Copy, true)
+		} else {
+			q.flights = append(q.flights, f)
+			q.bytes += f.Size
+		}
+	}
+}
+
+// start starts a copy beside others, if it can begin.
+func (q *Queue) start(c Copy, again bool) {
+	run := c.Beside(again)
+	if run == nil {
+		return
+	}
+	f := &flight{Copy: c, form: endpoint.NameForm(c.Name), landed: make(chan struct{})}
+	f.news.L = &f.mu
+	q.flights = append(q.flights, f)
+	q.bytes += c.Size
+	go f.run(run)
+}
+
+// A flight is a copy that runs beside others.
+type flight struct {
+	Copy
+	form   string        // names of the same form may be one
+	landed chan struct{} // closed when Beside has returned err
+	err    error
+
+	mu     sync.Mutex
+	news   sync.Cond
+	unread []transfer.Event
+	heard  bool // it is the oldest: its events are reported as they come
+	over   bool
+}
+
+// lost reports whether the copy failed because its connection was lost.
+func (f *flight) lost() bool { return f.err != nil && ui.CodeOf(f.err) == ui.ExitNoHost }
+
+func (f *flight) run(run func(events func(transfer.Event)) error) {
+	f.err = run(f.tell)
+	close(f.landed)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+	f.news.Signal()
+}
+
+// tell takes an event. It drops progress if nobody has read what came before.
+func (f *flight) tell(e transfer.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e.Kind == transfer.Progress && (!f.heard || len(f.unread) > 0) {
+		return
+	}
+	f.unread = append(f.unread, e)
+	f.news.Signal()
+}
+
+// report passes the events on until the copy has ended, except for that of its failure.
+func (f *flight) report(events func(transfer.Event)) (failure transfer.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heard = true
+	for {
+		for len(f.unread) == 0 && !f.over {
+			f.news.Wait()
+		}
+		if len(f.unread) == 0 {
+			return failure
+		}
+		unread := f.unread
+		f.unread = nil
+		f.mu.Unlock()
+		for _, e := range unread {
+			if e.Kind == transfer.Failed {
+				failure = e
+			} else {
+				events(e)
+			}
+		}
+		f.mu.Lock()
+	}
+}

@@ -1,0 +1,214 @@
+package inflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// A rig copies the files of a directory to a scripted host, or from there.
+type rig struct {
+	t       *testing.T
+	server  *sftptest.Scripted
+	host    pool.Host
+	local   string
+	names   []string
+	down    bool
+	options transfer.Options
+	events  []string
+	failed  int // files
+	alone   int
+}
+
+const trip = time.Second
+
+// onRig runs f in a bubble, with this many files at both ends.
+func onRig(t *testing.T, script sftptest.Script, files int, f func(r *rig)) {
+	t.Parallel()
+	local := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, local: local, server: sftptest.NewScripted(script)}
+		for i := range files {
+			name := fmt.Sprintf("f%03d", i)
+			r.names = append(r.names, name)
+			r.server.Files.WriteFile("/from/"+name, []byte(name))
+			if err := os.WriteFile(filepath.Join(local, name), []byte(name), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.server.Files.WriteFile("/to/before", nil)
+		link := r.server.Dial(sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		client, err := usftp.NewClientPipe(link, link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.server.Close()
+		defer client.Close()
+		r.host = pool.Host{Client: client, Name: "host", Quirks: new(pool.Quirks)}
+		f(r)
+	})
+}
+
+// paths returns the paths of a file at both ends.
+func (r *rig) paths(name string) (from, to string) {
+	if r.down {
+		return "/from/" + name, filepath.Join(r.local, "new", name)
+	}
+	return filepath.Join(r.local, name), "/to/" + name
+}
+
+func (r *rig) copy(ctx context.Context, name string, o transfer.Options) error {
+	from, to := r.paths(name)
+	src, dst := transfer.Local(from), transfer.Remote(r.host, to)
+	if r.down {
+		src, dst = transfer.Remote(r.host, from), transfer.Local(to)
+	}
+	o.NoTargetDirectory = true
+	_, err := transfer.Copy(ctx, dst, src, o)
+	return err
+}
+
+// run copies all files, and returns how many round trips that takes.
+func (r *rig) run(ctx context.Context) (trips int) {
+	began := time.Now()
+	from, to := End{}, End{Client: r.host.Client}
+	if r.down {
+		from, to = to, from
+		os.Mkdir(filepath.Join(r.local, "new"), 0o755)
+	}
+	for _, name := range r.names {
+		source, target := r.paths(name)
+		from.Names, to.Names = append(from.Names, source), append(to.Names, target)
+	}
+	q := New(ctx, AtOnce(r.host.Client), r.event)
+	for i, size := range Look(from, to) {
+		name := r.names[i]
+		q.Add(Copy{Name: name, Size: size, Check: func() bool { return true },
+			Beside: func(bool) func(func(transfer.Event)) error {
+				return func(events func(transfer.Event)) error {
+					return r.copy(ctx, name, Options(r.options, events))
+				}
+			},
+			Alone: func(bool) bool {
+				r.alone++
+				o := r.options
+				o.Events = r.event
+				err := r.copy(ctx, name, o)
+				r.ended(err)
+				return err == nil
+			},
+			Ended: r.ended})
+	}
+	q.Finish()
+	return int(time.Since(began) / trip)
+}
+
+func (r *rig) ended(err error) {
+	if err != nil {
+		r.failed++
+	}
+}
+
+func (r *rig) event(e transfer.Event) {
+	if e.Kind == transfer.Done || e.Kind == transfer.Failed {
+		r.events = append(r.events, string(e.Kind)+" "+filepath.Base(e.Source))
+	}
+}
+
+// check makes sure that the files were reported in turn, and have arrived, except for those that
+// failed.
+func (r *rig) check(failed ...string) {
+	r.t.Helper()
+	var want []string
+	for _, name := range r.names {
+		if slices.Contains(failed, name) {
+			want = append(want, "failed "+name)
+			continue
+		}
+		want = append(want, "done "+name)
+		var got []byte
+		if _, to := r.paths(name); r.down {
+			got, _ = os.ReadFile(to)
+		} else {
+			got, _ = r.host.Client.ReadFile(to)
+		}
+		if string(got) != name {
+			r.t.Fatalf("%s holds %q", name, got)
+		}
+	}
+	if !slices.Equal(r.events, want) {
+		r.t.Errorf("reported: %q, want %q", r.events, want)
+	}
+	if r.failed != len(failed) {
+		r.t.Errorf("%d files failed", r.failed)
+	}
+}
+
+// TestRoundTrips: many files take hardly more round trips than one.
+func TestRoundTrips(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		t.Run(fmt.Sprint("down ", down), func(t *testing.T) {
+			onRig(t, sftptest.Script{}, 100, func(r *rig) {
+				r.down = down
+				if trips := r.run(r.t.Context()); trips > 7 {
+					r.t.Errorf("%d round trips", trips)
+				}
+				r.check()
+			})
+		})
+	}
+}
+
+// TestFewHandles: files that a host refuses while others are open are copied all the same.
+func TestFewHandles(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		t.Run(fmt.Sprint("down ", down), func(t *testing.T) {
+			limits := wire.LimitsReply{MaxOpenHandles: 3}
+			onRig(t, sftptest.Script{Limits: &limits, Extensions: []wire.ExtensionPair{}}, 40,
+				func(r *rig) {
+					r.down = down
+					r.run(r.t.Context())
+					if r.alone == 0 {
+						r.t.Error("nothing was refused")
+					}
+					r.check()
+				})
+		})
+	}
+}
+
+// TestFailureInTurn: a file that cannot be copied is reported once, after those before it.
+func TestFailureInTurn(t *testing.T) {
+	onRig(t, sftptest.Script{}, 30, func(r *rig) {
+		r.server.Files.WriteFile("/to/f007/file", nil)
+		r.run(r.t.Context())
+		r.check("f007")
+		if r.alone != 1 {
+			r.t.Errorf("%d files were copied alone", r.alone)
+		}
+	})
+}
+
+// TestInterruption: one of the files in flight says that everything was interrupted.
+func TestInterruption(t *testing.T) {
+	onRig(t, sftptest.Script{}, 30, func(r *rig) {
+		ctx, cancel := context.WithCancelCause(r.t.Context())
+		time.AfterFunc(5*trip/2, func() { cancel(errors.New("enough")) })
+		r.run(ctx)
+		if want := []string{"failed f000"}; !slices.Equal(r.events, want) || r.failed != len(r.names) {
+			r.t.Errorf("reported: %q, want %q; %d files failed", r.events, want, r.failed)
+		}
+	})
+}
