@@ -137,7 +137,7 @@ func TestSyncLockIsReplacedByALink(t *testing.T) {
 			s.Files.Remove("/dst/" + transfer.LockName)
 			s.Files.Symlink(victim, "/dst/"+transfer.LockName)
 		})
-		if err == nil || !strings.Contains(err.Error(), "taken over the lock") {
+		if err == nil || !strings.Contains(err.Error(), ".usftp-sync.lock is not a regular file") {
 			t.Errorf("it ended with %v", err)
 		}
 		if data, err := server.Files.ReadFile(victim); err != nil || string(data) != precious {
@@ -246,6 +246,29 @@ func TestSyncLockIsCheckedAfterALostConnection(t *testing.T) {
 				}
 				if got := string(b.remote("/dst/file")); got != "another run's" {
 					t.Errorf("the file is %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A host that is slow to answer is no other run: a run whose lock is renewed goes on, and one that
+// could not see that says so.
+func TestSyncLockOnASlowHost(t *testing.T) {
+	for answer, fails := range map[time.Duration]bool{2 * time.Minute: false, 6 * time.Minute: true} {
+		t.Run(answer.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := slowSyncTo(t, func(r sftptest.Request) []sftptest.Action {
+					if strings.HasSuffix(r.Path, transfer.LockName) && time.Since(began) > 30*time.Second &&
+						(r.Type == wire.TypeLstat || r.Type == wire.TypeOpen) {
+						return []sftptest.Action{sftptest.Delay(answer)}
+					}
+					return nil
+				}, func(*sftptest.Scripted, func() pool.Host) {})
+				if (err != nil) != fails || fails &&
+					!strings.Contains(err.Error(), "could not be renewed for more than 5m0s") {
+					t.Errorf("it ended with %v", err)
 				}
 			})
 		})
