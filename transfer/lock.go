@@ -385,7 +385,7 @@ func (l *lock) release() {
 	l.foldsCase() // so that no request is in flight
 	l.stop()
 	cause := context.Cause(l.tree.ctx)
-	if cause == errLockLost || cause == errLockGone {
+	if cause == errLockLost || cause == errLockGone || l.overdue() && !l.held() {
 		return
 	}
 	err, conn := l.files.Remove(lockName, false), l.tree.dst.Conn()

@@ -275,6 +275,37 @@ func TestSyncLockOnASlowHost(t *testing.T) {
 	}
 }
 
+// A run that has been away for long does not remove the lock that another run has by now.
+func TestSyncLockOfAnotherRunStays(t *testing.T) {
+	const other = `{"host":"alpha","pid":7,"id":"other"}`
+	lock := "/dst/" + transfer.LockName
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if time.Since(began) > 30*time.Second && r.Type == wire.TypeLstat && r.Path == lock ||
+				r.Type == wire.TypeOpen && r.Path != lock {
+				return []sftptest.Action{sftptest.Delay(time.Hour)}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		src := filepath.Join(b.dir, "src")
+		fill(t, src, "file")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(lockTakenOver, func() {
+			b.server.Files.WriteFile(lock, []byte(other))
+			cancel()
+		})
+		_, err := transfer.Sync(ctx, transfer.Remote(b.host, "/dst"), transfer.Local(src),
+			transfer.SyncOptions{})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+		if got := string(b.remote(lock)); got != other {
+			t.Errorf("the lock is %q", got)
+		}
+	})
+}
+
 const lockTakenOver = transfer.LockStale + time.Minute
 
 // If the connection is lost after the lock was made and before it was written, it is taken all the
