@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/usftp/usftp/internal/localfs"
 )
@@ -92,11 +93,46 @@ func Read(name string) *Mark {
 // decode returns nil unless r begins with a valid mark.
 func decode(r io.Reader) *Mark {
 	var m Mark
-	if json.NewDecoder(io.LimitReader(r, Longest)).Decode(&m) != nil || m.Bytes < 0 ||
-		m.Temporary == "" {
+	if json.NewDecoder(io.LimitReader(r, Longest)).Decode(&m) != nil || m.Bytes < 0 {
+		return nil
+	}
+	for _, p := range m.paths() {
+		*p = Path(*p)
+	}
+	if m.Temporary == "" {
 		return nil
 	}
 	return &m
+}
+
+// paths returns the paths of a mark.
+func (m *Mark) paths() []*string {
+	all := []*string{&m.Temporary, &m.Aside}
+	for i := range m.Strays {
+		all = append(all, &m.Strays[i])
+	}
+	return all
+}
+
+// Text returns a path as JSON can hold it. A path that is no UTF-8 would come back as another; it
+// is told apart by a NUL, which no path has.
+func Text(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return "\x00" + hex.EncodeToString([]byte(path))
+}
+
+// Path returns the path of a Text, "" if it has none.
+func Path(text string) string {
+	if coded, is := strings.CutPrefix(text, "\x00"); is {
+		path, err := hex.DecodeString(coded)
+		if err != nil {
+			return ""
+		}
+		return string(path)
+	}
+	return text
 }
 
 // A File is the file of a mark. As long as it is locked, no other run of the same copy continues
@@ -136,6 +172,10 @@ func (f *File) Load() *Mark { return decode(io.NewSectionReader(f.file, 0, Longe
 
 // Save stores a mark, and reports whether a later run will find it.
 func (f *File) Save(m Mark) bool {
+	m.Strays = slices.Clone(m.Strays)
+	for _, p := range m.paths() {
+		*p = Text(*p)
+	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return false
