@@ -34,13 +34,15 @@ const (
 	mostComplete = 1000
 
 	Longest = 64 << 10 // more than any mark takes
+
+	sumLength = 16 // bytes of the hash in a name
 )
 
 // Name returns the path of a copy's file. kind is "file" or "tree".
 func Name(dir, kind, fromHost, source, toHost, target string) string {
 	sum := sha256.Sum256([]byte(strings.Join(
 		[]string{kind, fromHost, source, toHost, target}, "\x00")))
-	return filepath.Join(dir, hex.EncodeToString(sum[:16])+"."+kind+".json")
+	return filepath.Join(dir, hex.EncodeToString(sum[:sumLength])+"."+kind+".json")
 }
 
 // A Mark records the state of an interrupted copy, for a later one to continue. It is a file in the
@@ -197,13 +199,21 @@ func (f *File) Release(keep bool) {
 	localfs.RemoveLocked(f.file)
 }
 
+// isOurs reports whether a file's name begins as Name makes it: the caller's directory may hold
+// other files, too.
+func isOurs(name string) bool {
+	sum, kind, _ := strings.Cut(name, ".")
+	_, err := hex.DecodeString(sum)
+	return err == nil && len(sum) == 2*sumLength && strings.HasSuffix(kind, "json")
+}
+
 // Sweep removes marks that are too old, and the oldest of too many completed trees.
 func Sweep(dir string) {
 	entries, _ := os.ReadDir(dir)
 	var complete []fs.FileInfo
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !strings.HasSuffix(e.Name(), ".json") {
+		if err != nil || !isOurs(e.Name()) {
 			continue
 		}
 		most := markAge
