@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -228,5 +229,48 @@ func TestOldFileIsGone(t *testing.T) {
 	}
 	if left := b.temporaries(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
+	}
+}
+
+// TestRenameLostAfterTheSource: a complete file gets its name over the next connection, even if the
+// source is gone by then.
+func TestRenameLostAfterTheSource(t *testing.T) {
+	for name, lost := range map[string]sftptest.Action{"carried out": sftptest.Truncate(0),
+		"not carried out": sftptest.Hangup()} {
+		for _, direction := range []way{upload, relay} {
+			t.Run(fmt.Sprint(name, " ", direction), func(t *testing.T) {
+				var asked atomic.Bool
+				var b *bench
+				source := filepath.Join(t.TempDir(), "source")
+				if direction == relay {
+					source = "/source"
+				}
+				b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if !renames(r) || asked.Swap(true) {
+						return nil
+					}
+					os.Remove(source)
+					b.server.Files.Remove(source)
+					return []sftptest.Action{lost}
+				}}, sftptest.LinkConfig{})
+				b.redials(sftptest.LinkConfig{}, nil)
+				data := random(300_000)
+				os.WriteFile(source, data, 0o644)
+				b.server.Files.WriteFile("/source", data)
+				result, err := b.job(direction, source, "/target", func(j *copyJob) {
+					j.From = b.host
+					j.Options.Retry = pool.Retry{Retries: 3, Backoff: func(int) time.Duration { return 0 }}
+				})
+				if err != nil || result.Bytes != int64(len(data)) {
+					t.Fatalf("%+v, %v", result, err)
+				}
+				if !bytes.Equal(b.remote("/target"), data) {
+					t.Error("the target differs")
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("%q is left", left)
+				}
+			})
+		}
 	}
 }

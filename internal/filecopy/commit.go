@@ -22,6 +22,7 @@ type commitState struct {
 	temporary string // the complete file, under a name that nobody else knows
 	aside     string // the old file's name during the exchange; "" if it keeps its own
 	result    Result // of the attempt that began it
+	source    *endpoint.Info
 }
 
 // giveName gives the temporary file the target's name.
@@ -41,7 +42,7 @@ func (o onHost) giveName(c *Copy, in *input) error {
 		return nil
 	}
 	if c.known.committing == nil {
-		c.known.committing = &commitState{temporary: o.temp, result: c.Result}
+		c.known.committing = &commitState{temporary: o.temp, result: c.Result, source: in.info()}
 	}
 	err := c.known.committing.rename(c, o)
 	if err == nil {
