@@ -458,6 +458,13 @@ func (o onHost) provePart(c *Copy, in *input, m *journal.Mark) (int64, error) {
 	return m.Bytes, err
 }
 
+// endsInHole reports whether the source has no data between two offsets. A run that was killed may
+// have counted a hole that the host's file does not have: only data behind it makes it.
+func endsInHole(in *input, from, to int64) bool {
+	local, isLocal := in.own().(*endpoint.LocalFile)
+	return isLocal && localfs.FindHoles(local.File).DataBefore(to) <= from
+}
+
 // proveRemote proves that the file begins like the source, and truncates the rest. Where the host
 // does not truncate files, or only says so, the rest stays if all of it will be overwritten: size is
 // then the size of it all, for a source that may shrink.
@@ -471,6 +478,8 @@ func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) (size int64
 	switch size = info.Size(); {
 	case !info.Mode().IsRegular():
 		return 0, errors.New("not a regular file")
+	case size < m.Bytes && size > 0 && endsInHole(in, size, m.Bytes):
+		m.Bytes = size
 	case size < m.Bytes:
 		why = errors.New("shorter than it was")
 	case size > m.Bytes:
