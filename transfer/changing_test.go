@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -133,4 +134,54 @@ func TestChangingSourceOverSeveralConnections(t *testing.T) {
 			t.Errorf("%d bytes arrived, %v", len(got), err)
 		}
 	})
+}
+
+// A leftover that the host does not cut is longer than a source that shrinks while the copy
+// continues. With Changing the copy ends where the source does.
+func TestChangingSourceShrinksBelowALeftover(t *testing.T) {
+	t.Parallel()
+	const size, left, shrunk = 40 << 20, 38 << 20, 36 << 20
+	data := random(size)
+	for name, answer := range map[string]wire.Code{"refused": wire.Failure, "not done": wire.OK} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var source string
+				var second atomic.Bool
+				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+					RateBytesPerSec: 8 << 20}
+				b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					switch {
+					case r.Type == wire.TypeFsetstat && r.Attrs.Flags&wire.AttrSize != 0:
+						return []sftptest.Action{sftptest.Refuse(answer, "")}
+					case r.Type == wire.TypeWrite && second.Swap(false):
+						os.Truncate(source, shrunk)
+					}
+					return nil
+				}}, link)
+				source = b.local("source", data)
+				options := func(j *copyJob) {
+					j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true
+					j.Options.Changing = true
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				result, err := b.jobContext(ctx, upload, source, "/target", options)
+				if err == nil || result.LeftBehind == "" {
+					t.Fatalf("%+v, %v", result, err)
+				}
+				b.server.Files.WriteFile(result.LeftBehind, data[:left]) // as several handles write it
+				second.Store(true)
+				result, err = b.job(upload, source, "/target", options)
+				if err != nil || result.Bytes != shrunk {
+					t.Fatalf("%+v, %v", result, err)
+				}
+				if !bytes.Equal(b.remote("/target"), data[:shrunk]) {
+					t.Errorf("%d bytes arrived, or others", len(b.remote("/target")))
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("%q is left", left)
+				}
+			})
+		})
+	}
 }

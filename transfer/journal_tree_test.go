@@ -133,7 +133,7 @@ func TestCompletedTreesAreForgotten(t *testing.T) {
 	journal, source := t.TempDir(), b.sample("source")
 	now := time.Now()
 	for i := range 1100 {
-		name := filepath.Join(journal, fmt.Sprintf("%04d.tree.json", i))
+		name := filepath.Join(journal, fmt.Sprintf("%032d.tree.json", i))
 		then := now.Add(time.Duration(i-2000) * time.Second)
 		if err := errors.Join(os.WriteFile(name, []byte("x"), 0o600),
 			os.Chtimes(name, then, then)); err != nil {
@@ -146,8 +146,8 @@ func TestCompletedTreesAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	notes, err := os.ReadDir(journal)
-	_, old := os.Stat(filepath.Join(journal, "0100.tree.json"))
-	_, recent := os.Stat(filepath.Join(journal, "1099.tree.json"))
+	_, old := os.Stat(filepath.Join(journal, fmt.Sprintf("%032d.tree.json", 100)))
+	_, recent := os.Stat(filepath.Join(journal, fmt.Sprintf("%032d.tree.json", 1099)))
 	if err != nil || len(notes) != 1000 || old == nil || recent != nil {
 		t.Errorf("%d notes; %v, %v, %v", len(notes), err, old, recent)
 	}

@@ -58,7 +58,7 @@ type leftover struct{ root, rel, name string }
 type runNote struct {
 	file  *os.File
 	token localfs.TempToken
-	Roots []string `json:"roots"` // the directories the run copied to
+	Roots []string `json:"roots"` // the directories the run copied to, as journal.Text
 }
 
 const (
@@ -90,7 +90,7 @@ func (t *tree) openNotes() {
 	if l.own = openRunNote(prefix + string(t.copies.Token) + runSuffix); l.own == nil {
 		return
 	}
-	l.own.Roots = append(l.own.Roots, l.root)
+	l.own.Roots = append(l.own.Roots, journal.Text(l.root))
 	l.own.save()
 	if !l.own.isLocked() { // without locks nothing shows whether another run has ended
 		return
@@ -333,6 +333,7 @@ func (l *leftovers) findRoots() {
 	l.roots = make(map[string]map[localfs.TempToken]bool)
 	for _, n := range l.dead {
 		for _, root := range n.Roots {
+			root = journal.Path(root)
 			if l.roots[root] == nil {
 				l.roots[root] = make(map[localfs.TempToken]bool)
 			}

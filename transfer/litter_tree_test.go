@@ -39,6 +39,9 @@ func TestTreeThatGivesUpIsTidied(t *testing.T) {
 	}
 }
 
+// latin1 is a name that is no UTF-8, as old hosts often have.
+const latin1 = "/caf\xe9"
+
 func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	script := sftptest.Script{}
@@ -52,7 +55,7 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 	if err := os.WriteFile(filepath.Join(local, "large"), random(9<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	job := treeJob{Host: b.host, Direction: direction, Source: local, Target: "/target"}
+	job := treeJob{Host: b.host, Direction: direction, Source: local, Target: latin1}
 	job.Options.Journal = filepath.Join(b.dir, "journal")
 	switch direction {
 	case download:
@@ -74,7 +77,7 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 	if next == "exactly" {
 		job.Options.NoTargetDirectory = true
 		if direction != download { // so that old files are replaced
-			if _, err := b.tree(upload, local, "/target"); err != nil {
+			if _, err := b.tree(upload, local, latin1); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -55,6 +55,12 @@ var (
 
 	errLockLost = errors.New(
 		"another sync has taken over the lock of the target, because this one could not renew it in time")
+
+	// errLockGone may also be what such a sync leaves at its end.
+	errLockGone = errors.New("the lock of the target (" + lockName + ") has been removed: another sync may be running")
+
+	errLockOld = fmt.Errorf("the lock of the target could not be "+
+		"renewed for more than %v, so another sync may take it over", lockStale/2)
 )
 
 // LockedError says which process syncs to the target. errors.Is(err, ErrLocked) holds.
@@ -216,7 +222,7 @@ func (l *lock) begin() *lock {
 	now := time.Now()
 	l.renewing = make(chan struct{}, 1)
 	l.shown.Store(&now)
-	l.stop = pace.Every(lockRenewed, l.renew)
+	l.stop = pace.Every(lockRenewed, func() { l.renew() })
 	answer := make(chan error, 1)
 	go func() {
 		_, err := l.files.Lstat(strings.ToUpper(lockName))
@@ -318,8 +324,11 @@ func (l *lock) check() error {
 	if l == nil || !l.overdue() {
 		return nil
 	}
-	if l.renew(); l.overdue() {
-		return cmp.Or(context.Cause(l.tree.ctx), error(errLockLost))
+	if err := l.renew(); l.overdue() {
+		if err == nil {
+			err = errors.New("the target takes too long to answer")
+		}
+		return cmp.Or(context.Cause(l.tree.ctx), fmt.Errorf("%w: %w", errLockOld, err))
 	}
 	return nil
 }
@@ -332,28 +341,51 @@ func (l *lock) overdue() bool {
 }
 
 // renew shows that this run is still alive.
-func (l *lock) renew() {
+func (l *lock) renew() error {
+	before := l.shown.Load()
 	l.renewing <- struct{}{}
 	defer func() { <-l.renewing }()
-	began := time.Now()
-	holder, _, _, err := l.read()
-	if errors.Is(err, fs.ErrNotExist) || err == nil && holder.ID != l.holder.ID && holder.ID != "" {
-		l.tree.failFirst(errLockLost)
-		l.tree.cancel(errLockLost)
-		return
+	if l.shown.Load() != before { // another goroutine has just done it
+		return nil
 	}
-	// Anything else in its place must not be written to: it may be a link, which would be followed.
-	if err == nil && holder.ID == l.holder.ID &&
-		l.files.WriteSmall(lockName, l.text(), false) == nil {
+	holder, _, _, err := l.read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return l.end(errLockGone)
+	case err == nil && holder.ID != l.holder.ID && holder.ID != "":
+		return l.end(errLockLost)
+	case err == nil && holder.ID == "":
+		return errors.New("it is empty")
+	case err != nil: // it may be a link, which would be followed
+		return err
+	}
+	began := time.Now() // the lock is not dated before
+	if err = l.files.WriteSmall(lockName, l.text(), false); err == nil {
 		l.shown.Store(&began)
 	}
+	return err
+}
+
+// end ends the run, which has lost its lock.
+func (l *lock) end(why error) error {
+	l.tree.failFirst(why)
+	l.tree.cancel(why)
+	return why
+}
+
+// held reads the lock, and reports whether it is this run's: it may be another run's by now, or a
+// link.
+func (l *lock) held() bool {
+	holder, _, _, err := l.read()
+	return err == nil && holder.ID == l.holder.ID
 }
 
 // release removes the lock.
 func (l *lock) release() {
 	l.foldsCase() // so that no request is in flight
 	l.stop()
-	if context.Cause(l.tree.ctx) == errLockLost {
+	cause := context.Cause(l.tree.ctx)
+	if cause == errLockLost || cause == errLockGone || l.overdue() && !l.held() {
 		return
 	}
 	err, conn := l.files.Remove(lockName, false), l.tree.dst.Conn()
@@ -363,8 +395,7 @@ func (l *lock) release() {
 	if !endpoint.Refused(err) || errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	// As in renew: the file may be another run's by now, or a link.
-	if holder, _, _, err := l.read(); err != nil || holder.ID != l.holder.ID {
+	if !l.held() {
 		return
 	}
 	how := noHolder

@@ -137,7 +137,7 @@ func TestSyncLockIsReplacedByALink(t *testing.T) {
 			s.Files.Remove("/dst/" + transfer.LockName)
 			s.Files.Symlink(victim, "/dst/"+transfer.LockName)
 		})
-		if err == nil || !strings.Contains(err.Error(), "taken over the lock") {
+		if err == nil || !strings.Contains(err.Error(), ".usftp-sync.lock is not a regular file") {
 			t.Errorf("it ended with %v", err)
 		}
 		if data, err := server.Files.ReadFile(victim); err != nil || string(data) != precious {
@@ -250,6 +250,60 @@ func TestSyncLockIsCheckedAfterALostConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A host that is slow to answer is no other run: a run whose lock is renewed goes on, and one that
+// could not see that says so.
+func TestSyncLockOnASlowHost(t *testing.T) {
+	for answer, fails := range map[time.Duration]bool{2 * time.Minute: false, 6 * time.Minute: true} {
+		t.Run(answer.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := slowSyncTo(t, func(r sftptest.Request) []sftptest.Action {
+					if strings.HasSuffix(r.Path, transfer.LockName) && time.Since(began) > 30*time.Second &&
+						(r.Type == wire.TypeLstat || r.Type == wire.TypeOpen) {
+						return []sftptest.Action{sftptest.Delay(answer)}
+					}
+					return nil
+				}, func(*sftptest.Scripted, func() pool.Host) {})
+				if (err != nil) != fails || fails &&
+					!strings.Contains(err.Error(), "could not be renewed for more than 5m0s") {
+					t.Errorf("it ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A run that has been away for long does not remove the lock that another run has by now.
+func TestSyncLockOfAnotherRunStays(t *testing.T) {
+	const other = `{"host":"alpha","pid":7,"id":"other"}`
+	lock := "/dst/" + transfer.LockName
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if time.Since(began) > 30*time.Second && r.Type == wire.TypeLstat && r.Path == lock ||
+				r.Type == wire.TypeOpen && r.Path != lock {
+				return []sftptest.Action{sftptest.Delay(time.Hour)}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		src := filepath.Join(b.dir, "src")
+		fill(t, src, "file")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(lockTakenOver, func() {
+			b.server.Files.WriteFile(lock, []byte(other))
+			cancel()
+		})
+		_, err := transfer.Sync(ctx, transfer.Remote(b.host, "/dst"), transfer.Local(src),
+			transfer.SyncOptions{})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+		if got := string(b.remote(lock)); got != other {
+			t.Errorf("the lock is %q", got)
+		}
+	})
 }
 
 const lockTakenOver = transfer.LockStale + time.Minute

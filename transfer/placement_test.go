@@ -1,7 +1,9 @@
 package transfer_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,5 +230,95 @@ func TestOldFileIsGone(t *testing.T) {
 	}
 	if left := b.temporaries(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
+	}
+}
+
+// TestRenameLostAfterTheSource: a complete file gets its name over the next connection, even if the
+// source is gone by then.
+func TestRenameLostAfterTheSource(t *testing.T) {
+	for name, lost := range map[string]sftptest.Action{"carried out": sftptest.Truncate(0),
+		"not carried out": sftptest.Hangup()} {
+		for _, direction := range []way{upload, relay} {
+			t.Run(fmt.Sprint(name, " ", direction), func(t *testing.T) {
+				var asked atomic.Bool
+				var b *bench
+				source := filepath.Join(t.TempDir(), "source")
+				if direction == relay {
+					source = "/source"
+				}
+				b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if !renames(r) || asked.Swap(true) {
+						return nil
+					}
+					os.Remove(source)
+					b.server.Files.Remove(source)
+					return []sftptest.Action{lost}
+				}}, sftptest.LinkConfig{})
+				b.redials(sftptest.LinkConfig{}, nil)
+				data := random(300_000)
+				os.WriteFile(source, data, 0o644)
+				b.server.Files.WriteFile("/source", data)
+				result, err := b.job(direction, source, "/target", func(j *copyJob) {
+					j.From = b.host
+					j.Options.Retry = pool.Retry{Retries: 3, Backoff: func(int) time.Duration { return 0 }}
+				})
+				if err != nil || result.Bytes != int64(len(data)) {
+					t.Fatalf("%+v, %v", result, err)
+				}
+				if !bytes.Equal(b.remote("/target"), data) {
+					t.Error("the target differs")
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("%q is left", left)
+				}
+			})
+		}
+	}
+}
+
+// TestRenameLostAfterAPipe: so does what came from a pipe, and if it is gone from the host, the
+// rest of the pipe does not pass for it.
+func TestRenameLostAfterAPipe(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost    sftptest.Action
+		offered []wire.ExtensionPair
+		gone    bool
+	}{
+		"carried out":              {lost: sftptest.Truncate(0)},
+		"not carried out":          {lost: sftptest.Hangup()},
+		"without posix-rename":     {lost: sftptest.Truncate(0), offered: []wire.ExtensionPair{}},
+		"without it, not executed": {lost: sftptest.Hangup(), offered: []wire.ExtensionPair{}},
+		"gone":                     {lost: sftptest.Hangup(), gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Bool
+			var b *bench
+			b = newBench(t, sftptest.Script{Extensions: test.offered,
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if !renames(r) || asked.Swap(true) {
+						return nil
+					}
+					if test.gone {
+						b.server.Files.Remove(r.Path)
+					}
+					return []sftptest.Action{test.lost}
+				}}, sftptest.LinkConfig{})
+			b.redials(sftptest.LinkConfig{}, nil)
+			b.server.Files.WriteFile("/target", []byte("old"))
+			result, err := b.job(upload, "", "/target", func(j *copyJob) {
+				j.Reader = io.MultiReader(strings.NewReader("data"))
+				j.Options.Retry = pool.Retry{Retries: 3, Backoff: func(int) time.Duration { return 0 }}
+			})
+			want := "data"
+			if test.gone {
+				want = "old"
+			}
+			if (err != nil) != test.gone || string(b.remote("/target")) != want {
+				t.Errorf("the target holds %q: %+v, %v", b.remote("/target"), result, err)
+			}
+			if left := b.temporaries(); len(left) > 0 {
+				t.Errorf("%q is left", left)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -226,6 +227,44 @@ func TestResumeHoles(t *testing.T) {
 					skip, cut, safe, result, err, b.notes())
 			}
 		}
+	}
+}
+
+// TestResumeHolesAfterAKill: a run that was killed had counted the hole behind the data that had
+// arrived, though the file on the host ends before it.
+func TestResumeHolesAfterAKill(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeWrite && r.Stream == 1 && r.Offset >= 10<<20 {
+			return []sftptest.Action{sftptest.Hangup()}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	source, data := b.holeyFile("source", 16<<20, extents{{0, 4 << 20}, {12 << 20, 1 << 20}})
+	journal := filepath.Join(b.dir, "journal")
+	options := func(j *copyJob) { j.Options.Journal, j.Options.Resume = journal, true }
+	first, err := b.job(upload, source, "/target", options)
+	if err == nil || first.LeftBehind == "" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	marks, err := filepath.Glob(filepath.Join(journal, "*"))
+	if err != nil || len(marks) != 1 {
+		t.Fatalf("%q, %v", marks, err)
+	}
+	mark, err := os.ReadFile(marks[0])
+	have := fmt.Appendf(nil, `"bytes":%d,`, first.Bytes)
+	if err != nil || !bytes.Contains(mark, have) {
+		t.Fatalf("the mark is %s, %v", mark, err)
+	}
+	mark = bytes.Replace(mark, have, fmt.Appendf(nil, `"bytes":%d,`, 12<<20), 1)
+	if err := os.WriteFile(marks[0], mark, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.server.Files.WriteFile(first.LeftBehind, data[:4<<20])
+	b.reconnect(sftptest.LinkConfig{})
+	second, err := b.job(upload, source, "/target", options)
+	if err != nil || second.Resumed != 4<<20 || !bytes.Equal(b.remote("/target"), data) {
+		t.Errorf("%+v, %v, or what was stored differs; %q", second, err, b.notes())
 	}
 }
 

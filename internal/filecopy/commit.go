@@ -22,6 +22,7 @@ type commitState struct {
 	temporary string // the complete file, under a name that nobody else knows
 	aside     string // the old file's name during the exchange; "" if it keeps its own
 	result    Result // of the attempt that began it
+	source    *endpoint.Info
 }
 
 // giveName gives the temporary file the target's name.
@@ -41,14 +42,14 @@ func (o onHost) giveName(c *Copy, in *input) error {
 		return nil
 	}
 	if c.known.committing == nil {
-		c.known.committing = &commitState{temporary: o.temp, result: c.Result}
+		c.known.committing = &commitState{temporary: o.temp, result: c.Result, source: in.info()}
 	}
 	err := c.known.committing.rename(c, o)
 	if err == nil {
 		if c.delta != nil {
 			c.delta.leave()
 		}
-	} else if !endpoint.Refused(err) {
+	} else if c.known.committing != nil && !endpoint.Refused(err) {
 		c.journal.keep(c, false)
 	}
 	return err
@@ -78,13 +79,9 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 		c.known.committing = nil
 		return nil
 	}
-	if endpoint.BadName(err) && p.aside == "" {
-		if _, lookErr := client.Lstat(o.name); endpoint.BadName(lookErr) && p.drop(c, client) {
-			c.known.committing, c.Result.Detail = nil, endpoint.NoSuchName
-			if slices.Contains(c.known.strays, p.temporary) { // it could not be removed
-				c.Result.LeftBehind = p.temporary
-			}
-			return lookErr // it names only the target
+	if endpoint.Refused(err) && p.aside == "" {
+		if why := p.givenUp(c, o, client, err); why != nil {
+			return why
 		}
 	}
 	p.tell(c, endpoint.Refused(err))
@@ -108,6 +105,29 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 		}
 	}
 	return err
+}
+
+// givenUp drops the temporary file if the refusal says that no copy can have the target's name, and
+// returns why. What could be read only once is kept where another name would do.
+func (p *commitState) givenUp(c *Copy, o onHost, client *usftp.Client, refusal error) (why error) {
+	there, lookErr := client.Lstat(o.name)
+	switch {
+	case endpoint.BadName(refusal) && endpoint.BadName(lookErr):
+		why = lookErr // it names only the target
+	case lookErr == nil && there.IsDir() && !c.known.spent:
+		why = endpoint.InTheWay(o.name, there.Mode())
+	}
+	if why == nil || !p.drop(c, client) {
+		return nil
+	}
+	c.known.committing = nil
+	if lookErr != nil {
+		c.Result.Detail = endpoint.NoSuchName
+	}
+	if slices.Contains(c.known.strays, p.temporary) { // it could not be removed
+		c.Result.LeftBehind = p.temporary
+	}
+	return why
 }
 
 // tell says where the data is if the file does not get its name. sure is false if it may have it.

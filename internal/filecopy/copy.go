@@ -30,6 +30,8 @@ var (
 	ErrPanicked = errors.New("the Events function panicked")
 
 	errSameFile = errors.New("source and target are the same file")
+
+	errGone = errors.New("all of the data had arrived and is gone, and can be read only once")
 )
 
 func changedf(format string, args ...any) error {
@@ -247,9 +249,12 @@ func Once(c *Copy) error {
 	c.Started()
 	c.reset()
 	if c.to != nil {
+		began := c.known.committing != nil
 		done, err := finishCommit(c, onHost{out})
 		if done {
 			placed(c, in, out)
+		} else if began && c.known.spent && err == nil {
+			return errGone
 		}
 		if done || err != nil {
 			return err
@@ -551,7 +556,7 @@ func (c *Copy) again(err error) bool {
 		if !c.slot.makeRoom(c.Ctx, err, c.ends.hasOpen(endpoint.IsOfSource(err))) {
 			return false
 		}
-	case !c.known.spent && c.ends.renew(c, err):
+	case (!c.known.spent || c.known.committing != nil) && c.ends.renew(c, err):
 		removed = false
 	default:
 		return false

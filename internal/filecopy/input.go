@@ -48,11 +48,17 @@ type SharedReader interface {
 type reopen func() (file io.ReaderAt, free func(), err error)
 
 // openInput returns the file to read, which must be closed even after an error. A file of a tree
-// stays closed until ready.
+// stays closed until ready, and so does one that only lacks its name: it may be gone by now.
 func openInput(c *Copy) (*input, error) {
 	in := &input{copy: c, opener: c.Src.Opener(c.from.pool()), how: c.How}
 	in.same.in = in
-	if c.Listed == nil {
+	switch p := c.known.committing; {
+	case c.Listed != nil:
+	case p != nil:
+		in.known = *p.source
+		in.sized()
+		return in, nil
+	default:
 		return in, in.ready()
 	}
 	in.known = *c.Listed

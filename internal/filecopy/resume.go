@@ -447,51 +447,71 @@ func (o onHost) provePart(c *Copy, in *input, m *journal.Mark) (int64, error) {
 		return 0, errors.New("the source was being written to when the copy started")
 	}
 	file := o.host().File
-	if err := proveRemote(c, file, in, m); err != nil {
+	size, err := proveRemote(c, file, in, m)
+	if err != nil {
 		return 0, err
 	}
-	_, err := file.Seek(m.Bytes, io.SeekStart)
+	if size > m.Bytes {
+		o.over = size
+	}
+	_, err = file.Seek(m.Bytes, io.SeekStart)
 	return m.Bytes, err
 }
 
+// endsInHole reports whether the source has no data between two offsets. A run that was killed may
+// have counted a hole that the host's file does not have: only data behind it makes it.
+func endsInHole(in *input, from, to int64) bool {
+	local, isLocal := in.own().(*endpoint.LocalFile)
+	return isLocal && localfs.FindHoles(local.File).DataBefore(to) <= from
+}
+
 // proveRemote proves that the file begins like the source, and truncates the rest. Where the host
-// does not truncate files, or only says so, the rest stays if all of it will be overwritten.
-func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) error {
+// does not truncate files, or only says so, the rest stays if all of it will be overwritten: size is
+// then the size of it all, for a source that may shrink.
+func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var why error
 	over := false
-	switch {
+	switch size = info.Size(); {
 	case !info.Mode().IsRegular():
-		return errors.New("not a regular file")
-	case info.Size() < m.Bytes:
+		return 0, errors.New("not a regular file")
+	case size < m.Bytes && size > 0 && endsInHole(in, size, m.Bytes):
+		m.Bytes = size
+	case size < m.Bytes:
 		why = errors.New("shorter than it was")
-	case info.Size() > m.Bytes:
+	case size > m.Bytes:
 		if err := f.Truncate(m.Bytes); err != nil {
 			why = fmt.Errorf("cannot be truncated to what is known to be good: %w", err)
-			over = endpoint.Refused(err) && info.Size() <= in.info().Size
+			over = endpoint.Refused(err) && size <= in.info().Size
+		} else if !c.Options.Changing {
+			size = m.Bytes
+		} else if info, err = f.Stat(); err != nil {
+			return 0, err
+		} else {
+			size = info.Size()
 		}
 	}
 	if why != nil {
-		kept, err := c.to.prover().kept(f, in, min(info.Size(), in.info().Size))
-		if kept > 0 && info.Size() <= in.info().Size {
+		kept, err := c.to.prover().kept(f, in, min(size, in.info().Size))
+		if kept > 0 && size <= in.info().Size {
 			m.Bytes = kept
-			return nil
+			return size, nil
 		}
 		if !over || err != nil {
-			return cmp.Or(err, why)
+			return 0, cmp.Or(err, why)
 		}
 	}
 	if same, known := c.to.prover().begins(c.Ctx, f, in, m.Bytes); known {
 		if !same {
-			return errDiffers
+			return 0, errDiffers
 		}
-		return nil
+		return size, nil
 	}
 	if m.Delta {
-		return errUnprovable
+		return 0, errUnprovable
 	}
 	length := int64(tail)
 	switch {
@@ -504,5 +524,5 @@ func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) error {
 	r := f.ReadRange(off, m.Bytes-off)
 	defer r.Close()
 	_, err = io.Copy(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off), r)
-	return err
+	return size, err
 }

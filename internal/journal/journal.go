@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/usftp/usftp/internal/localfs"
 )
@@ -33,13 +34,15 @@ const (
 	mostComplete = 1000
 
 	Longest = 64 << 10 // more than any mark takes
+
+	sumLength = 16 // bytes of the hash in a name
 )
 
 // Name returns the path of a copy's file. kind is "file" or "tree".
 func Name(dir, kind, fromHost, source, toHost, target string) string {
 	sum := sha256.Sum256([]byte(strings.Join(
 		[]string{kind, fromHost, source, toHost, target}, "\x00")))
-	return filepath.Join(dir, hex.EncodeToString(sum[:16])+"."+kind+".json")
+	return filepath.Join(dir, hex.EncodeToString(sum[:sumLength])+"."+kind+".json")
 }
 
 // A Mark records the state of an interrupted copy, for a later one to continue. It is a file in the
@@ -92,11 +95,46 @@ func Read(name string) *Mark {
 // decode returns nil unless r begins with a valid mark.
 func decode(r io.Reader) *Mark {
 	var m Mark
-	if json.NewDecoder(io.LimitReader(r, Longest)).Decode(&m) != nil || m.Bytes < 0 ||
-		m.Temporary == "" {
+	if json.NewDecoder(io.LimitReader(r, Longest)).Decode(&m) != nil || m.Bytes < 0 {
+		return nil
+	}
+	for _, p := range m.paths() {
+		*p = Path(*p)
+	}
+	if m.Temporary == "" {
 		return nil
 	}
 	return &m
+}
+
+// paths returns the paths of a mark.
+func (m *Mark) paths() []*string {
+	all := []*string{&m.Temporary, &m.Aside}
+	for i := range m.Strays {
+		all = append(all, &m.Strays[i])
+	}
+	return all
+}
+
+// Text returns a path as JSON can hold it. A path that is no UTF-8 would come back as another; it
+// is told apart by a NUL, which no path has.
+func Text(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return "\x00" + hex.EncodeToString([]byte(path))
+}
+
+// Path returns the path of a Text, "" if it has none.
+func Path(text string) string {
+	if coded, is := strings.CutPrefix(text, "\x00"); is {
+		path, err := hex.DecodeString(coded)
+		if err != nil {
+			return ""
+		}
+		return string(path)
+	}
+	return text
 }
 
 // A File is the file of a mark. As long as it is locked, no other run of the same copy continues
@@ -136,6 +174,10 @@ func (f *File) Load() *Mark { return decode(io.NewSectionReader(f.file, 0, Longe
 
 // Save stores a mark, and reports whether a later run will find it.
 func (f *File) Save(m Mark) bool {
+	m.Strays = slices.Clone(m.Strays)
+	for _, p := range m.paths() {
+		*p = Text(*p)
+	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return false
@@ -157,13 +199,21 @@ func (f *File) Release(keep bool) {
 	localfs.RemoveLocked(f.file)
 }
 
+// isOurs reports whether a file's name begins as Name makes it: the caller's directory may hold
+// other files, too.
+func isOurs(name string) bool {
+	sum, kind, _ := strings.Cut(name, ".")
+	_, err := hex.DecodeString(sum)
+	return err == nil && len(sum) == 2*sumLength && strings.HasSuffix(kind, "json")
+}
+
 // Sweep removes marks that are too old, and the oldest of too many completed trees.
 func Sweep(dir string) {
 	entries, _ := os.ReadDir(dir)
 	var complete []fs.FileInfo
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !strings.HasSuffix(e.Name(), ".json") {
+		if err != nil || !isOurs(e.Name()) {
 			continue
 		}
 		most := markAge
