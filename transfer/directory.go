@@ -15,6 +15,7 @@ import (
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/plan"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // A directory of the tree, from its discovery until everything in it is done.
@@ -301,6 +302,27 @@ func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
+
+// checkName refuses names that Target.CheckName refuses, and a name that a source server sends twice
+// where a link would be followed: its first entry may have made the link.
+func (e *entry) checkName() error {
+	t := e.dir.tree
+	foreign := t.src.Conn() != nil
+	if err := t.dst.CheckName(e.name, foreign); err != nil || !foreign {
+		return err
+	}
+	follows := t.options.KeepDirLinks
+	if conn := t.dst.Conn(); conn != nil { // as writing in place does there, and some servers' renames
+		follows = follows || t.options.Placement == PlaceDirect ||
+			!private.OfClient(conn.Host().Client).KnowsLinks()
+	}
+	if follows && !e.dir.names.AddExactly(e.name) {
+		return errTwice
+	}
+	return nil
+}
+
+var errTwice = errors.New("server sent the same file name twice")
 
 // twin fails if the target takes an entry's name for the name of an earlier entry. It calls open
 // before it makes a file to find out.

@@ -258,7 +258,7 @@ func (w *walk) enter(e *entry) {
 	t := w.tree
 	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(),
 		rel: e.rel(), depth: e.dir.depth + 1, info: t.options.chmod(e.info)}
-	err := t.dst.check(e.dir, e.name)
+	err := e.checkName()
 	if t.tooDeep(d.depth) {
 		err = ErrTreeTooDeep
 	}
@@ -304,7 +304,7 @@ func (w *walk) hand(e *entry) {
 		return
 	}
 	t.planned(e)
-	if err := t.dst.check(e.dir, e.name); err != nil {
+	if err := e.checkName(); err != nil {
 		t.fail("", e.source(), e.target(), err)
 		return
 	}
