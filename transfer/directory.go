@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -125,6 +126,24 @@ func (d *directory) listAll(each func(*entry, error) bool) error {
 
 // errMoved reports that another directory has taken the place of the one found before.
 var errMoved = fmt.Errorf("%w: %w", ErrSourceChanged, endpoint.ErrMoved)
+
+// entries lists a directory of the target, without the names that the source cannot have, since
+// they do not convert to its character set. It calls reset when the listing starts over; with a nil
+// one no entry comes twice.
+func (t *targetDir) entries(dir string, reset func(),
+	yield func(name string, f *endpoint.Info) error) error {
+	var failed error
+	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
+		if errors.Is(err, usftp.ErrNameCoding) {
+			return true
+		}
+		if failed = endpoint.IgnoreMissing(err); err == nil {
+			failed = yield(name, &i)
+		}
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
+}
 
 // loops returns the reason not to enter a linked directory, "" if none.
 func (t *tree) loops(d *directory) string {

@@ -171,24 +171,6 @@ func (j *job) mayMake(target string, itself bool) error {
 	}
 }
 
-// entries lists a directory of the target, without the names that the source cannot have, since
-// they do not convert to its character set. It calls reset when the listing starts over; with a nil
-// one no entry comes twice.
-func (t *targetDir) entries(dir string, reset func(),
-	yield func(name string, f *endpoint.Info) error) error {
-	var failed error
-	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
-		if errors.Is(err, usftp.ErrNameCoding) {
-			return true
-		}
-		if failed = endpoint.IgnoreMissing(err); err == nil {
-			failed = yield(name, &i)
-		}
-		return failed == nil
-	})
-	return cmp.Or(failed, err)
-}
-
 // openDir gives the owner all permissions on a directory, if it is still in its place, and returns
 // the mode that the directory had. changed may be true even if openDir failed.
 func (t *targetDir) openDir(dir string) (was fs.FileMode, changed bool, err error) {
