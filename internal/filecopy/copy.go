@@ -181,7 +181,6 @@ func (c *Copy) conclude(err error) error {
 			}
 		}
 	}
-	c.hashing.stop()
 	c.Result.Elapsed = time.Since(c.Began)
 	// these may stem from an earlier attempt, if this one only had to rename
 	c.Result.Hash, c.Result.Verified = c.hashing.hash, c.hashing.verified
@@ -205,7 +204,9 @@ func (c *Copy) conclude(err error) error {
 		if c.Result.Detail == "" && errors.Is(err, ErrSourceChanged) {
 			c.Result.Detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
-		c.hashing.meetList(c)
+		if c.Options.List != nil {
+			c.hashing.meetList(c)
+		}
 		return c.why(err)
 	}
 	return nil
@@ -311,7 +312,9 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
-			c.hashing.stop() // it reads from the files that are closed now
+			if c.hashes() {
+				c.hashing.stop() // it reads from the files that are closed now
+			}
 			c.abandon(out, err)
 		}
 		if c.delta != nil {
@@ -333,7 +336,7 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	if err == nil {
 		err = out.finalize(c, in)
 	}
-	if err == nil {
+	if err == nil && c.hashes() {
 		err = c.hashing.finish(c)
 	}
 	if err == nil && c.verifies() {
@@ -603,6 +606,18 @@ func (c *Copy) watch(position func() int64) (stop func()) {
 
 // IsSmall reports whether the file is sent in one piece.
 func (c *Copy) IsSmall() bool { return c.Small && !c.known.large }
+
+// verifies reports whether the stored file is compared with the source.
+func (c *Copy) verifies() bool {
+	if c.Options.Verify || c.known.delta {
+		return true
+	}
+	s := c.main()
+	return c.Options.RemoveSource && s != nil && s.client.HasCheckFile()
+}
+
+// hashes reports whether anything is hashed.
+func (c *Copy) hashes() bool { return c.Options.Hash != "" || c.verifies() }
 
 // kept returns ErrKept if the target is already up to date, and no attempt may have put there what
 // is. Another error says that it is not in order all the same.

@@ -296,7 +296,9 @@ func (d *delta) begin(local reopen) (undo func()) {
 	c.hashing.start(c, local)
 	return func() {
 		c.delta, c.known.delta = nil, before
-		c.hashing.start(c, local)
+		if c.hashing.stop(); c.hashes() {
+			c.hashing.start(c, local)
+		}
 	}
 }
 

@@ -90,18 +90,6 @@ func hostName(a checksum.Algorithm) string {
 	return string(a)
 }
 
-// verifies reports whether the stored file is compared with the source.
-func (c *Copy) verifies() bool {
-	if c.Options.Verify || c.known.delta {
-		return true
-	}
-	s := c.main()
-	return c.Options.RemoveSource && s != nil && s.client.HasCheckFile()
-}
-
-// hashes reports whether anything is hashed.
-func (c *Copy) hashes() bool { return c.Options.Hash != "" || c.verifies() }
-
 // hashing is the state of a file's hash.
 type hashing struct {
 	pipe     *hashpipe.Pipe   // while a large file is in progress
@@ -114,9 +102,6 @@ type hashing struct {
 // rereads the file; it is nil if that is impossible.
 func (h *hashing) start(c *Copy, local reopen) {
 	h.stop()
-	if !c.hashes() {
-		return
-	}
 	if local != nil {
 		local = interruptible(c.Ctx, local)
 	}
@@ -137,11 +122,9 @@ func (h *hashing) stop() {
 
 // small hashes a file held in memory, on the worker that copies it: many run side by side.
 func (h *hashing) small(c *Copy, data []byte) {
-	if c.hashes() {
-		h.digests = newDigests(c, int64(len(data)))
-		h.digests.Write(data)
-		h.digests.Finish()
-	}
+	h.digests = newDigests(c, int64(len(data)))
+	h.digests.Write(data)
+	h.digests.Finish()
 }
 
 // finish completes the hash and compares it with the list.
@@ -186,9 +169,6 @@ func (h *hashing) checkList(c *Copy) error {
 
 // meetList marks a failed file as seen, so that it is not reported as missing as well.
 func (h *hashing) meetList(c *Copy) {
-	if c.Options.List == nil {
-		return
-	}
 	for _, name := range listNames(c) {
 		if listed, _, _ := c.Options.List.Find(name); listed {
 			return
@@ -314,6 +294,7 @@ var errChanging = errors.New("being written to: its size or time changed while i
 // SumOnce makes one attempt to hash a file that is not copied.
 func SumOnce(c *Copy) error {
 	defer c.ends.connect(c)()
+	defer c.hashing.stop()
 	return endpoint.OfSource(c.hashing.sum(c))
 }
 
