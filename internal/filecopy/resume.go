@@ -1,17 +1,21 @@
 package filecopy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/journal"
 	"github.com/usftp/usftp/internal/localfs"
@@ -505,4 +509,89 @@ func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) error {
 	defer r.Close()
 	_, err = io.Copy(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off), r)
 	return err
+}
+
+// begins reports whether a file on the host begins with the first n bytes of a local one, by
+// hashing both at the same time. known is false if the host cannot hash, or ctx ends.
+func (s prover) begins(ctx context.Context, f *usftp.File, local io.ReaderAt,
+	n int64) (same, known bool) {
+	if !s.client.HasCheckFile() {
+		return false, false
+	}
+	var theirs *usftp.FileHashes
+	var theirErr error
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		theirs, theirErr = f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n,
+			BlockSize: hashPiece})
+	})
+	ours := checksum.NewDigest(checksum.SHA256, hashPiece)
+	got, err := io.Copy(ours, io.NewSectionReader(interruptibleAt{ctx, local}, 0, n))
+	ours.Finish()
+	asking.Wait()
+	if theirErr != nil || theirs.Algorithm != "sha256" || ctx.Err() != nil {
+		return false, false
+	}
+	return err == nil && got == n && slices.EqualFunc(ours.Sums, theirs.Hashes, bytes.Equal), true
+}
+
+// Servers in front of object stores keep whole parts of an upload that ended half way, which cannot
+// be read or cut. They know the MD5 of each, but not where the client would cut. Parts have the
+// least length or that doubled several times, and grow towards the end of a file (usftpd).
+const (
+	leastPart = 5 << 20
+	mostPart  = 1280 << 20
+)
+
+// kept returns how many of the first n bytes of a host's file are proved, part by part, to be the
+// beginning of a local one.
+func (s prover) kept(f *usftp.File, local io.ReaderAt, n int64) (kept int64, err error) {
+	if !s.client.HasCheckFile() {
+		return 0, nil
+	}
+	for part := int64(leastPart); part <= mostPart && kept+part <= n; {
+		theirs, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"md5"}, Offset: kept,
+			Length: part})
+		if endpoint.Refused(err) {
+			part *= 2
+			continue
+		}
+		if err != nil || theirs.Algorithm != "md5" {
+			return 0, err
+		}
+		ours := md5.New()
+		if _, err := io.Copy(ours, io.NewSectionReader(local, kept, part)); err != nil {
+			return 0, err
+		}
+		if !bytes.Equal(ours.Sum(nil), theirs.Hashes[0]) {
+			return 0, errDiffers
+		}
+		kept += part
+	}
+	return kept, nil
+}
+
+// A comparer is a writer that fails when it is given anything but a file's contents.
+type comparer struct {
+	at     io.ReaderAt
+	size   int64
+	buffer []byte
+}
+
+func (c *comparer) WriteAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > c.size {
+		return 0, errDiffers
+	}
+	if cap(c.buffer) < len(p) {
+		c.buffer = make([]byte, len(p))
+	}
+	got := c.buffer[:len(p)]
+	n, err := c.at.ReadAt(got, off)
+	switch {
+	case n == len(p) && bytes.Equal(got, p):
+		return n, nil
+	case n == len(p) || err == io.EOF:
+		return 0, errDiffers
+	}
+	return 0, err
 }

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/usftp/usftp/internal/hashpipe"
-
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/hashpipe"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/wire"
