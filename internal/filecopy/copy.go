@@ -151,7 +151,11 @@ func (t *temporaries) addStray(name string) {
 
 // Do makes attempts at the file until one succeeds or another would not help.
 func (c *Copy) Do(attempt func(*Copy) error) error {
-	defer c.journal.release(false) // in case the user's code panics
+	defer func() {
+		if c.journal.file != nil { // the user's code panicked
+			c.journal.release(false)
+		}
+	}()
 	for {
 		if err := attempt(c); err == nil || !c.again(err) {
 			return c.conclude(err)
@@ -169,17 +173,8 @@ func (c *Copy) conclude(err error) error {
 	if t.device.file != nil {
 		t.device.close()
 	}
-	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
-		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
-	if left := j.left; err != nil && left != nil && !j.resumable {
-		if markName(c) == "" && c.Dst.dispose(left.Temporary) {
-			c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
-		} else if c.Result.LeftBehind == "" && !left.Hidden && !errors.Is(err, errNotRenamed) {
-			leavesPart(c, left.Temporary, left.Bytes) // the last attempt did not get to it
-			if t.committing != nil {
-				c.Result.Detail += ", or it has its name already"
-			}
-		}
+	if j.asked {
+		j.conclude(c, err)
 	}
 	c.Result.Elapsed = time.Since(c.Began)
 	// these may stem from an earlier attempt, if this one only had to rename

@@ -59,7 +59,7 @@ type record struct {
 
 // A markFile is the file of a mark, which is locked when it is first needed.
 type markFile struct {
-	asked bool          // lock was called
+	asked bool          // lock was called, as before anything is read or written
 	file  *journal.File // nil if another run holds it or there is no journal
 }
 
@@ -299,6 +299,26 @@ func (j *record) keep(c *Copy, synced bool) {
 func (j *record) removeStale(c *Copy, out *output) {
 	if j.stale != nil && endpoint.IgnoreMissing(out.files.Remove(c.Ctx, j.stale.Temporary)) == nil {
 		j.stale = nil
+	}
+}
+
+// conclude keeps the mark if a later run may need it, and reports what the last attempt did not get
+// to.
+func (j *record) conclude(c *Copy, err error) {
+	t := &c.known
+	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
+		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
+	left := j.left
+	if err == nil || left == nil || j.resumable {
+		return
+	}
+	if markName(c) == "" && c.Dst.dispose(left.Temporary) {
+		c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
+	} else if c.Result.LeftBehind == "" && !left.Hidden && !errors.Is(err, errNotRenamed) {
+		leavesPart(c, left.Temporary, left.Bytes)
+		if t.committing != nil {
+			c.Result.Detail += ", or it has its name already"
+		}
 	}
 }
 
