@@ -291,11 +291,11 @@ func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 		}
 		return err
 	}
-	return p.removeAside(c, o, client)
+	return p.removeAside(c, client)
 }
 
 // removeAside removes the replaced file.
-func (p *commitState) removeAside(c *Copy, o onHost, client *usftp.Client) error {
+func (p *commitState) removeAside(c *Copy, client *usftp.Client) error {
 	if p.aside == "" {
 		return nil
 	}
@@ -336,7 +336,7 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 		if err != nil || stat.Size() != p.result.Bytes {
 			return false, p.giveUp(c, o)
 		}
-		if err := p.removeAside(c, o, client); err != nil {
+		if err := p.removeAside(c, client); err != nil {
 			return false, err
 		}
 		t.committing = nil
@@ -391,7 +391,7 @@ func (p *commitState) wasRenamed(c *Copy, o onHost, refusal error) (done bool, e
 	if err != nil || stat.Size() != p.result.Bytes {
 		return false, refusal
 	}
-	if err := p.removeAside(c, o, o.client()); err != nil {
+	if err := p.removeAside(c, o.client()); err != nil {
 		return false, err
 	}
 	c.known.committing = nil

@@ -223,7 +223,7 @@ func Once(c *Copy) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Dst.place(c, in)
+	out, err := c.Dst.place(c)
 	if err != nil {
 		return err
 	}

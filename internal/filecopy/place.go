@@ -129,7 +129,7 @@ type Target interface {
 	endpoint.Place
 
 	// place examines where a file goes. For files of trees it leaves nothing open.
-	place(c *Copy, in *input) (*output, error)
+	place(c *Copy) (*output, error)
 
 	// dispose removes a temporary file left for another attempt and reports whether it did, for a
 	// target that is still reachable when the connection is lost.
@@ -199,8 +199,8 @@ type WriterTarget struct {
 // Nowhere is the target of files that are only read.
 type Nowhere struct{ noFiles }
 
-func (Nowhere) Join(dir, name string) string         { return "" }
-func (Nowhere) place(*Copy, *input) (*output, error) { return nil, endpoint.ErrStream }
+func (Nowhere) Join(dir, name string) string { return "" }
+func (Nowhere) place(*Copy) (*output, error) { return nil, endpoint.ErrStream }
 
 // A location is where a file goes, and under which name it is written.
 type location struct {
@@ -382,7 +382,7 @@ func (l *location) find(c *Copy, name string, slash bool,
 }
 
 // place examines the target.
-func (t *LocalTarget) place(c *Copy, in *input) (*output, error) {
+func (t *LocalTarget) place(c *Copy) (*output, error) {
 	l := location{placement: t.placement}
 	if c.Listed == nil {
 		files, err := t.find(c, &l)
@@ -443,7 +443,7 @@ func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) 
 // place examines the target. A file of a tree takes no round trip in a directory that this copy
 // made. For a single file, a directory is entered and a symbolic link followed, since a rename
 // would replace the link: that takes one round trip, and one more for a directory or a link.
-func (t *HostTarget) place(c *Copy, in *input) (*output, error) {
+func (t *HostTarget) place(c *Copy) (*output, error) {
 	files := &endpoint.HostFiles{Name: c.to.host.Name, Quirks: t.quirks, Client: c.to.client}
 	o := &output{location: location{placement: t.placement}, files: files}
 	if c.Listed != nil {
