@@ -20,13 +20,6 @@ type chunking struct {
 	shortest  int
 }
 
-// versions describes the two files to compare.
-func (d *chunking) versions(fresh, old deltaplan.Lister, oldSize int64,
-	always bool) *deltaplan.Versions {
-	return &deltaplan.Versions{New: fresh, Old: old, OldSize: oldSize, Shortest: d.shortest,
-		Always: always}
-}
-
 // remote returns a lister of a file's chunks on the host.
 func (d *chunking) remote(f *usftp.File) deltaplan.Lister {
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {

@@ -424,12 +424,8 @@ func (o onHost) sendDelta(c *Copy, in *input) (n int64, done bool, err error) {
 		return 0, false, c.to.lostWith(err)
 	}
 	undo := d.begin(in.reopen())
-	versions := d.versions(d.hashed(source, size, c.hashing.pipe), d.remote(old),
-		o.info.Size(), c.Options.Delta == DeltaAlways)
-	planned := func(from, to int64) (*deltaplan.Plan, error) {
-		return versions.Plan(c.Ctx, from, to)
-	}
-	first, err := planned(resumed, windowEnd(resumed, size))
+	first, planned, err := d.plans(d.hashed(source, size, c.hashing.pipe), d.remote(old),
+		o.info.Size())
 	if err != nil {
 		undo()
 		return 0, false, c.to.lostWith(err)
@@ -501,10 +497,26 @@ func (d *delta) position(f *usftp.File) func() int64 {
 	}
 }
 
+// A planner plans the window that starts at from.
+type planner func(from int64) (*deltaplan.Plan, error)
+
+// plans compares two versions of the file. It plans the first window, and returns the planner of the
+// others.
+func (d *delta) plans(fresh, old deltaplan.Lister, oldSize int64) (first *deltaplan.Plan,
+	planned planner, err error) {
+	c := d.copy
+	v := &deltaplan.Versions{New: fresh, Old: old, OldSize: oldSize, Shortest: d.shortest,
+		Always: c.Options.Delta == DeltaAlways}
+	planned = func(from int64) (*deltaplan.Plan, error) {
+		return v.Plan(c.Ctx, from, windowEnd(from, c.Size))
+	}
+	first, err = planned(c.Result.Resumed)
+	return first, planned, err
+}
+
 // windows moves the file window by window, beginning with the planned first one. It returns how far
 // the file is complete: less than its size after an error, or if the source has shrunk.
-func (d *delta) windows(first *deltaplan.Plan,
-	planned func(from, to int64) (*deltaplan.Plan, error),
+func (d *delta) windows(first *deltaplan.Plan, planned planner,
 	move func(p *deltaplan.Plan, from int64) (int64, error)) (at int64, err error) {
 	size, p := d.copy.Size, first
 	for at = d.copy.Result.Resumed; ; {
@@ -514,7 +526,7 @@ func (d *delta) windows(first *deltaplan.Plan,
 		if err != nil || at < end || at == size {
 			return at, d.failed(err)
 		}
-		if p, err = planned(at, windowEnd(at, size)); errors.Is(err, deltaplan.ErrNotWorth) {
+		if p, err = planned(at); errors.Is(err, deltaplan.ErrNotWorth) {
 			p = deltaplan.Whole(d.copy.Ctx, at, windowEnd(at, size))
 		} else if err != nil {
 			return at, d.failed(err)
@@ -668,12 +680,7 @@ func (p pouring) delta() (n int64, done bool, err error) {
 		}
 		listed = files[0]
 	}
-	versions := d.versions(d.remote(listed), d.local(old), info.Size(),
-		c.Options.Delta == DeltaAlways)
-	planned := func(from, to int64) (*deltaplan.Plan, error) {
-		return versions.Plan(c.Ctx, from, to)
-	}
-	first, err := planned(resumed, windowEnd(resumed, size))
+	first, planned, err := d.plans(d.remote(listed), d.local(old), info.Size())
 	if err != nil {
 		return 0, false, c.from.lostWith(err)
 	}
