@@ -98,7 +98,9 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 		}
 		if inPlace && !o.tries(c) && p.aside == "" && p.forgone(c, o) {
 			c.Result.LeftBehind, c.Result.Detail = "", ""
-			c.journal.noteBefore(c, p.temporary) // there is nothing to continue
+			if !c.IsSmall() {
+				c.journal.noteBefore(c, p.temporary) // there is nothing to continue
+			}
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
 		c.Result.Detail += c.Rules.InPlace

@@ -275,19 +275,15 @@ func OpenOnce(c *Copy) error {
 
 // prepare continues an earlier run's or attempt's leftover, or starts over.
 func (c *Copy) prepare(in *input, out *output) error {
-	offset, err := c.journal.resume(c, in, out)
-	if err != nil {
-		return err
-	}
-	c.startAt(offset)
-	if offset > 0 {
-		c.journal.removeStrays(c, out)
-	} else {
-		if err := c.journal.findStale(c, in, out); err != nil {
+	offset, small := int64(0), c.IsSmall()
+	if !small || len(c.known.strays) > 0 { // small files start over
+		var err error
+		if offset, err = c.journal.begin(c, in, out); err != nil {
 			return err
 		}
-		c.journal.dropLeft(c)
-		c.journal.removeStrays(c, out)
+	}
+	c.startAt(offset)
+	if offset == 0 {
 		if err := out.create(c, in.info()); err != nil {
 			return err
 		}
@@ -298,7 +294,9 @@ func (c *Copy) prepare(in *input, out *output) error {
 		}
 	}
 	c.Result.InPlace = !out.atomic() && !(out.stream && out.info == nil)
-	c.journal.mark, c.journal.earlier = newMark(in, out), false
+	if !small {
+		c.journal.mark, c.journal.earlier = newMark(in, out), false
+	}
 	return nil
 }
 
@@ -361,7 +359,9 @@ func (c *Copy) move(in *input, out *output) (err error) {
 
 // placed does what remains once the copy has its name.
 func placed(c *Copy, in *input, out *output) {
-	c.journal.removeStale(c, out)
+	if c.journal.stale != nil {
+		c.journal.removeStale(c, out)
+	}
 	tellRunsAs(c, in, out)
 }
 

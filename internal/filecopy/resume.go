@@ -86,6 +86,23 @@ func markName(c *Copy) string {
 	return c.JournalKey("file", c.Source, c.Result.Target)
 }
 
+// begin continues an earlier run's or attempt's leftover, and removes others. It returns the offset
+// to continue from, 0 if the copy starts over.
+func (j *record) begin(c *Copy, in *input, out *output) (offset int64, err error) {
+	offset, err = j.resume(c, in, out)
+	if err == nil && offset == 0 {
+		err = j.findStale(c, in, out)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if offset == 0 {
+		j.dropLeft(c)
+	}
+	j.removeStrays(c, out)
+	return offset, nil
+}
+
 // resume continues an earlier run's or attempt's leftover, if it is proved to be the beginning of
 // the source. It returns the offset to continue from, 0 if there is none. It fails if the copy was
 // interrupted meanwhile: the leftover then stays, so that the next attempt or run can continue it.
@@ -230,9 +247,7 @@ func (j *record) removeStrays(c *Copy, out *output) {
 //
 //go:noinline
 func (j *record) noteBefore(c *Copy, temporary string) {
-	if !c.IsSmall() {
-		j.write(c, journal.Mark{Temporary: temporary})
-	}
+	j.write(c, journal.Mark{Temporary: temporary})
 }
 
 // noteInPlace records that the target is about to be written in place.
@@ -265,13 +280,13 @@ func (j *record) noteAside(c *Copy, p *commitState) {
 }
 
 // mayContinue reports whether an attempt's leftover can be continued: by a later run, which finds
-// it in the journal, or by this run's next attempt. Small files of a tree start over in any case,
-// and so do targets without a mark, such as a device.
+// it in the journal, or by this run's next attempt. Small files of a tree have no mark and start
+// over, and so do targets such as a device.
 func (j *record) mayContinue(c *Copy) bool {
 	renews := slices.ContainsFunc(c.Conns(), func(conn *pool.Conn) bool {
 		return pools.OfConn(conn).Renews()
 	})
-	return !c.IsSmall() && j.mark != nil && provable(c) &&
+	return j.mark != nil && provable(c) &&
 		(markName(c) != "" || c.Ctx.Err() == nil && renews)
 }
 
@@ -297,7 +312,7 @@ func (j *record) keep(c *Copy, synced bool) {
 
 // removeStale removes an earlier run's leftover once the copy is in place.
 func (j *record) removeStale(c *Copy, out *output) {
-	if j.stale != nil && endpoint.IgnoreMissing(out.files.Remove(c.Ctx, j.stale.Temporary)) == nil {
+	if endpoint.IgnoreMissing(out.files.Remove(c.Ctx, j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }
