@@ -408,11 +408,7 @@ func (w *walk) copied(c *fileTask, err error) {
 	case keeps:
 		t.kept(c.Listed)
 		c.tellKept()
-	case t.plan.vanished(c.Source, err):
-		if c.Result.Unsure {
-			t.leftovers.leaves(false)
-		}
-	case t.ending(err) && (c.Result.LeftBehind == "" || c.Small):
+	case t.plan.vanished(c.Source, err), t.ending(err) && (c.Result.LeftBehind == "" || c.Small):
 		if c.Result.Unsure { // how many files is reported once, at the end
 			t.leftovers.leaves(false)
 		}
