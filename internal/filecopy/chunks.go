@@ -20,6 +20,19 @@ type chunking struct {
 	shortest  int
 }
 
+// plans compares two versions of a file. It plans the first window, and returns the planner of the
+// others.
+func (d *chunking) plans(c *Copy, fresh, old deltaplan.Lister, oldSize int64) (
+	first *deltaplan.Plan, planned planner, err error) {
+	v := &deltaplan.Versions{New: fresh, Old: old, OldSize: oldSize, Shortest: d.shortest,
+		Always: c.Options.Delta == DeltaAlways}
+	planned = func(from int64) (*deltaplan.Plan, error) {
+		return v.Plan(c.Ctx, from, windowEnd(from, c.Size))
+	}
+	first, err = planned(c.Result.Resumed)
+	return first, planned, err
+}
+
 // remote returns a lister of a file's chunks on the host.
 func (d *chunking) remote(f *usftp.File) deltaplan.Lister {
 	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[deltaplan.Chunk, error] {

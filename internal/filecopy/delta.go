@@ -424,7 +424,7 @@ func (o onHost) sendDelta(c *Copy, in *input) (n int64, done bool, err error) {
 		return 0, false, c.to.lostWith(err)
 	}
 	undo := d.begin(in.reopen())
-	first, planned, err := d.plans(d.hashed(source, size, c.hashing.pipe), d.remote(old),
+	first, planned, err := d.plans(c, d.hashed(source, size, c.hashing.pipe), d.remote(old),
 		o.info.Size())
 	if err != nil {
 		undo()
@@ -499,20 +499,6 @@ func (d *delta) position(f *usftp.File) func() int64 {
 
 // A planner plans the window that starts at from.
 type planner func(from int64) (*deltaplan.Plan, error)
-
-// plans compares two versions of the file. It plans the first window, and returns the planner of the
-// others.
-func (d *delta) plans(fresh, old deltaplan.Lister, oldSize int64) (first *deltaplan.Plan,
-	planned planner, err error) {
-	c := d.copy
-	v := &deltaplan.Versions{New: fresh, Old: old, OldSize: oldSize, Shortest: d.shortest,
-		Always: c.Options.Delta == DeltaAlways}
-	planned = func(from int64) (*deltaplan.Plan, error) {
-		return v.Plan(c.Ctx, from, windowEnd(from, c.Size))
-	}
-	first, err = planned(c.Result.Resumed)
-	return first, planned, err
-}
 
 // windows moves the file window by window, beginning with the planned first one. It returns how far
 // the file is complete: less than its size after an error, or if the source has shrunk.
@@ -680,7 +666,7 @@ func (p pouring) delta() (n int64, done bool, err error) {
 		}
 		listed = files[0]
 	}
-	first, planned, err := d.plans(d.remote(listed), d.local(old), info.Size())
+	first, planned, err := d.plans(c, d.remote(listed), d.local(old), info.Size())
 	if err != nil {
 		return 0, false, c.from.lostWith(err)
 	}

@@ -250,11 +250,6 @@ func (j *record) noteBefore(c *Copy, temporary string) {
 	j.write(c, journal.Mark{Temporary: temporary})
 }
 
-// noteInPlace records that the target is about to be written in place.
-func (j *record) noteInPlace(c *Copy, target string) {
-	j.write(c, journal.Mark{Temporary: target, InPlace: true})
-}
-
 // isHalfway reports whether this run or an earlier one wrote the target in place and did not
 // complete it. Its mark is then held, and stays until the copy is complete.
 func (j *record) isHalfway(c *Copy) bool {
@@ -321,8 +316,12 @@ func (j *record) removeStale(c *Copy, out *output) {
 // to.
 func (j *record) conclude(c *Copy, err error) {
 	t := &c.known
-	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
-		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
+	keep := err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
+		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0)
+	if !keep && j.stale != nil && j.file != nil { // this run has not removed an earlier one's leftover
+		keep = j.file.Save(*j.stale)
+	}
+	j.release(keep)
 	left := j.left
 	if err == nil || left == nil || j.resumable {
 		return
@@ -335,12 +334,6 @@ func (j *record) conclude(c *Copy, err error) {
 			c.Result.Detail += ", or it has its name already"
 		}
 	}
-}
-
-// restoreStale restores an earlier run's mark, if this run has not removed that run's leftover and
-// has nothing to record itself. It reports whether the mark is to be kept.
-func (j *record) restoreStale() bool {
-	return j.stale != nil && j.file != nil && j.file.Save(*j.stale)
 }
 
 // load returns the mark of an earlier attempt or run, nil if there is none.
