@@ -57,7 +57,7 @@ var (
 func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	options CheckOptions) (Summary, error) {
 	o := options.TreeOptions
-	o.DryRun = false
+	o.DryRun, o.KeepDirLinks = false, false
 	o.Options = Options{List: list, Verify: true, RateLimit: o.RateLimit, Retry: o.Retry,
 		Events: o.Events, progressEvery: o.progressEvery}
 	if dir.path == "" {
@@ -116,8 +116,6 @@ func (nowhere) begin(endpoint.Info, string, func() error) (targetDir, error) {
 func (nowhere) limits() (limits, error) {
 	return limits{handles: 1 << 20, small: largestSmall}, nil
 }
-
-func (nowhere) check(*directory, string) error { return nil }
 
 // noRoot is the root below nowhere.
 type noRoot struct{ endpoint.Root }

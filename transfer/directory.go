@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/plan"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // A directory of the tree, from its discovery until everything in it is done.
@@ -124,6 +126,24 @@ func (d *directory) listAll(each func(*entry, error) bool) error {
 
 // errMoved reports that another directory has taken the place of the one found before.
 var errMoved = fmt.Errorf("%w: %w", ErrSourceChanged, endpoint.ErrMoved)
+
+// entries lists a directory of the target, without the names that the source cannot have, since
+// they do not convert to its character set. It calls reset when the listing starts over; with a nil
+// one no entry comes twice.
+func (t *targetDir) entries(dir string, reset func(),
+	yield func(name string, f *endpoint.Info) error) error {
+	var failed error
+	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
+		if errors.Is(err, usftp.ErrNameCoding) {
+			return true
+		}
+		if failed = endpoint.IgnoreMissing(err); err == nil {
+			failed = yield(name, &i)
+		}
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
+}
 
 // loops returns the reason not to enter a linked directory, "" if none.
 func (t *tree) loops(d *directory) string {
@@ -301,6 +321,27 @@ func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
+
+// checkName refuses names that Target.CheckName refuses, and a name that a source server sends twice
+// where a link would be followed: its first entry may have made the link.
+func (e *entry) checkName() error {
+	t := e.dir.tree
+	foreign := t.src.Conn() != nil
+	if err := t.dst.CheckName(e.name, foreign); err != nil || !foreign {
+		return err
+	}
+	follows := t.options.KeepDirLinks
+	if conn := t.dst.Conn(); conn != nil { // as writing in place does there, and some servers' renames
+		follows = follows || t.options.Placement == PlaceDirect ||
+			!private.OfClient(conn.Host().Client).KnowsLinks()
+	}
+	if follows && !e.dir.names.AddExactly(e.name) {
+		return errTwice
+	}
+	return nil
+}
+
+var errTwice = errors.New("server sent the same file name twice")
 
 // twin fails if the target takes an entry's name for the name of an earlier entry. It calls open
 // before it makes a file to find out.

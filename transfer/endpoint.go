@@ -136,8 +136,6 @@ type (
 
 func streamOf(r io.Reader) streamSource { return streamSource{endpoint.Stream{Reader: r}} }
 
-func (writerTarget) check(*directory, string) error { return endpoint.ErrStream }
-
 func (writerTarget) begin(endpoint.Info, string, func() error) (targetDir, error) {
 	return targetDir{path: "-"}, endpoint.ErrStream
 }
@@ -157,8 +155,6 @@ type target interface {
 	// Before it makes anything it calls inside, which fails if the target lies in the source. After
 	// an error only the path is set.
 	begin(source endpoint.Info, base string, inside func() error) (targetDir, error)
-
-	check(d *directory, name string) error // of an entry's name
 }
 
 // resolved replaces the start of a path, up to the last "..", by its real path, so that from then

@@ -61,17 +61,17 @@ func newError(j *job, source, target string, err error) *Error {
 
 // Error returns one sentence with the file, the host, the cause, and the Detail.
 func (e *Error) Error() string {
-	message := fmt.Sprintf("cannot copy %s to %s: %s%s", endpoint.Shown(e.SourceHost, e.Source),
-		endpoint.Shown(e.TargetHost, e.Target), e.at(), e.cause())
-	if e.op == opCheck {
-		message = endpoint.Shown(e.SourceHost, e.Source) + ": " + e.cause()
-	}
-	if e.op == opDelete {
-		message = fmt.Sprintf("cannot delete %s: %s", endpoint.Shown(e.TargetHost, e.Target), e.cause())
-	}
-	if e.op == opRemove {
-		message = fmt.Sprintf("%s was copied to %s, but is not removed: %s",
-			endpoint.Shown(e.SourceHost, e.Source), endpoint.Shown(e.TargetHost, e.Target), e.cause())
+	var message string
+	source, target := endpoint.Shown(e.SourceHost, e.Source), endpoint.Shown(e.TargetHost, e.Target)
+	switch cause := e.cause(); e.op {
+	case opCopy:
+		message = fmt.Sprintf("cannot copy %s to %s: %s%s", source, target, e.at(), cause)
+	case opCheck:
+		message = source + ": " + cause
+	case opDelete:
+		message = fmt.Sprintf("cannot delete %s: %s", target, cause)
+	case opRemove:
+		message = fmt.Sprintf("%s was copied to %s, but is not removed: %s", source, target, cause)
 	}
 	if e.Detail != "" {
 		message += "; " + e.Detail

@@ -365,29 +365,20 @@ func (l *leftovers) end(t *tree, whole bool) {
 // forget removes a mark and its temporary file, unless another run holds the mark. A mark that is
 // gone or names another file by now means that nothing will continue this one.
 func (l *leftovers) forget(t *tree, temporary, mark string) bool {
-	var held *os.File
+	var held *journal.File
 	if m := journal.Read(mark); m != nil && m.Temporary == temporary {
-		f, err := localfs.OpenPrivate(mark)
-		if err != nil {
-			return false
+		var taken bool
+		if held, taken = journal.Lock(mark); held == nil {
+			return taken
 		}
-		if !localfs.TryLock(f) {
-			f.Close()
-			return true
-		}
-		held = f
 	}
 	var err error
 	if left, ok := l.continues[temporary]; ok {
 		stale := func(name string, _ bool) bool { return name == left.name }
 		err = tidy(t.dst, left.root, left.rel, stale)
 	}
-	switch {
-	case held == nil:
-	case err != nil:
-		localfs.CloseLocked(held)
-	default:
-		localfs.RemoveLocked(held)
+	if held != nil {
+		held.Release(err != nil)
 	}
 	return err == nil
 }
@@ -429,10 +420,6 @@ const unfinishedAge = 7 * 24 * time.Hour
 
 // treeMark is the name of that file, "" if no journal is kept.
 type treeMark string
-
-func (t *tree) madeMark() treeMark {
-	return treeMark(t.copies.JournalKey("tree", t.route.Source, t.route.Target))
-}
 
 // continues reports whether the target is the copy itself because an earlier run created it. If
 // that run completed, only resume asks for the same place again.

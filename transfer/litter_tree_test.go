@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +127,47 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 		}
 	}
 	sameContents(t, local, out)
+}
+
+// TestLostRenameOfASmallFile: small files start over, so one whose rename was lost leaves no mark in
+// the journal: the run's own note leads to its temporary file.
+func TestLostRenameOfASmallFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// What was answered before a connection is cut off has arrived.
+		link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
+		var cut atomic.Bool
+		b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{}, // no posix-rename
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeRename && cut.CompareAndSwap(false, true) {
+					return []sftptest.Action{sftptest.Hangup()}
+				}
+				return nil
+			}}, link)
+		source := b.mixed("source", 1, 1000, rand.New(rand.NewPCG(1, 7)))
+		journal := filepath.Join(b.dir, "journal")
+		run := func() error {
+			b.redials(link, nil)
+			_, err := b.tree(upload, source, "/target", func(j *treeJob) {
+				j.Options.Journal = journal
+			})
+			return err
+		}
+		if run() == nil {
+			t.Fatal("it did not fail")
+		}
+		if marks, _ := filepath.Glob(filepath.Join(journal, "*.file.json")); len(marks) > 0 {
+			t.Errorf("the journal holds %q", marks)
+		}
+		if left := b.treeTemporaries(); len(left) != 1 {
+			t.Errorf("%q are left", left)
+		}
+		if err := run(); err != nil {
+			t.Error(err)
+		}
+		if left := b.treeTemporaries(); len(left) > 0 {
+			t.Errorf("%q are left after the next run", left)
+		}
+	})
 }
 
 // TestLitterWhereTheSourceIsNoMore: what a killed run left in directories that the source no longer

@@ -229,7 +229,7 @@ func (l *lock) begin() *lock {
 		answer <- err
 	}()
 	answered := sync.OnceValue(func() error { return <-answer })
-	l.foldsCase = func() bool { return answered() == nil }
+	l.foldsCase = sync.OnceValue(func() bool { return answered() == nil }) // asked for each entry
 	l.knowsCase = func() bool { return l.foldsCase() || errors.Is(answered(), fs.ErrNotExist) }
 	return l
 }

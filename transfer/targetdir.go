@@ -12,7 +12,6 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
-	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -29,7 +28,7 @@ type targetDir struct {
 func (t *localTarget) begin(source endpoint.Info, base string,
 	inside func() error) (to targetDir, err error) {
 	to.path = t.job.route.Target
-	err = t.job.copies.CheckBase(base, localfs.CheckName)
+	err = t.job.copies.CheckBase(base)
 	if err == nil {
 		err = t.notInside(base, source.Local)
 	}
@@ -108,21 +107,10 @@ func liesIn(name string, dir fs.FileInfo) bool {
 	}
 }
 
-// check refuses names that the system takes for others and, with KeepDirLinks, a name that a host
-// sends twice: first as a link, then as a directory.
-func (t *localTarget) check(d *directory, name string) error {
-	if t.job.tree.options.KeepDirLinks && t.job.src.Conn() != nil && !d.names.AddExactly(name) {
-		return errTwice
-	}
-	return localfs.CheckName(name)
-}
-
 func (t *remoteTarget) begin(_ endpoint.Info, base string,
 	inside func() error) (to targetDir, err error) {
 	to.path = t.job.route.Target
-	if err := t.job.copies.CheckBase(base, func(name string) error {
-		return t.CheckName(name, t.job.src.Conn() != nil)
-	}); err != nil {
+	if err := t.job.copies.CheckBase(base); err != nil {
 		return to, err
 	}
 	to.path = cmp.Or(to.path, ".")
@@ -145,26 +133,6 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 	to.Root = t.job.tree.do.root(t.Root)
 	return to, nil
 }
-
-// check refuses names that SFTP cannot carry, and names that a source server must not choose.
-func (t *remoteTarget) check(d *directory, name string) error {
-	if strings.ContainsAny(name, "/\x00") {
-		return ErrBadName
-	}
-	foreign := t.job.src.Conn() != nil
-	if err := t.CheckName(name, foreign); err != nil || !foreign {
-		return err
-	}
-	// Writing in place follows a link, and so do some servers' renames and links that stand for
-	// directories: the source must not have turned the name into a link with an earlier entry.
-	if (t.job.options.Placement == PlaceDirect || t.job.tree.options.KeepDirLinks ||
-		!private.OfClient(t.Conn().Host().Client).KnowsLinks()) && !d.names.AddExactly(name) {
-		return errTwice
-	}
-	return nil
-}
-
-var errTwice = errors.New("server sent the same file name twice")
 
 // mayMake returns makePath's error for a dry run, as far as it can be foreseen.
 func (j *job) mayMake(target string, itself bool) error {
@@ -201,24 +169,6 @@ func (j *job) mayMake(target string, itself bool) error {
 			return &fs.PathError{Op: "mkdir", Path: target, Err: fs.ErrNotExist}
 		}
 	}
-}
-
-// entries lists a directory of the target, without the names that the source cannot have, since
-// they do not convert to its character set. It calls reset when the listing starts over; with a nil
-// one no entry comes twice.
-func (t *targetDir) entries(dir string, reset func(),
-	yield func(name string, f *endpoint.Info) error) error {
-	var failed error
-	err := t.List(dir, nil, reset, func(name string, i endpoint.Info, err error) bool {
-		if errors.Is(err, usftp.ErrNameCoding) {
-			return true
-		}
-		if failed = endpoint.IgnoreMissing(err); err == nil {
-			failed = yield(name, &i)
-		}
-		return failed == nil
-	})
-	return cmp.Or(failed, err)
 }
 
 // openDir gives the owner all permissions on a directory, if it is still in its place, and returns

@@ -279,7 +279,7 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 	}
 	fresh := false
 	if t.base != "." && t.options.Journal != "" {
-		mark := t.madeMark()
+		mark := treeMark(t.copies.JournalKey("tree", t.route.Source, t.route.Target))
 		if mark.continues(t.options.Resume) {
 			t.base, t.resumed = ".", resumed
 			if !t.options.Resume {

@@ -258,7 +258,7 @@ func (w *walk) enter(e *entry) {
 	t := w.tree
 	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(),
 		rel: e.rel(), depth: e.dir.depth + 1, info: t.options.chmod(e.info)}
-	err := t.dst.check(e.dir, e.name)
+	err := e.checkName()
 	if t.tooDeep(d.depth) {
 		err = ErrTreeTooDeep
 	}
@@ -304,7 +304,7 @@ func (w *walk) hand(e *entry) {
 		return
 	}
 	t.planned(e)
-	if err := t.dst.check(e.dir, e.name); err != nil {
+	if err := e.checkName(); err != nil {
 		t.fail("", e.source(), e.target(), err)
 		return
 	}
@@ -408,11 +408,7 @@ func (w *walk) copied(c *fileTask, err error) {
 	case keeps:
 		t.kept(c.Listed)
 		c.tellKept()
-	case t.plan.vanished(c.Source, err):
-		if c.Result.Unsure {
-			t.leftovers.leaves(false)
-		}
-	case t.ending(err) && (c.Result.LeftBehind == "" || c.Small):
+	case t.plan.vanished(c.Source, err), t.ending(err) && (c.Result.LeftBehind == "" || c.Small):
 		if c.Result.Unsure { // how many files is reported once, at the end
 			t.leftovers.leaves(false)
 		}

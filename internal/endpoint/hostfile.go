@@ -47,14 +47,8 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 		to.Opened()
 		to.Closing() // the server opens few at a time
 		now, err := client.GetFile(name, size, lend)
-		if err == nil && now.HasMode() && !now.FileMode().IsRegular() {
-			return ErrNotListed
-		}
-		if err == nil {
-			info.SetStat(now)
-		}
 		if !Refused(err) && !errors.Is(err, private.ErrOtherSize) {
-			return err
+			return sameAsListed(info, now, err)
 		}
 	}
 	f := usftp.NewFile(h.Host.Client, name)
@@ -64,6 +58,11 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 	}
 	to.Opened()
 	now, err := private.OfFile(f).ReadClose(size, lend, to.Closing)
+	return sameAsListed(info, now, err)
+}
+
+// sameAsListed sets info to what the host said with a file's contents, or returns ErrNotListed.
+func sameAsListed(info *Info, now *usftp.FileStat, err error) error {
 	if errors.Is(err, private.ErrOtherSize) ||
 		err == nil && now != nil && now.HasMode() && !now.FileMode().IsRegular() {
 		return ErrNotListed

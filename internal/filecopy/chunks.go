@@ -20,11 +20,17 @@ type chunking struct {
 	shortest  int
 }
 
-// versions describes the two files to compare.
-func (d *chunking) versions(fresh, old deltaplan.Lister, oldSize int64,
-	always bool) *deltaplan.Versions {
-	return &deltaplan.Versions{New: fresh, Old: old, OldSize: oldSize, Shortest: d.shortest,
-		Always: always}
+// plans compares two versions of a file. It plans the first window, and returns the planner of the
+// others.
+func (d *chunking) plans(c *Copy, fresh, old deltaplan.Lister, oldSize int64) (
+	first *deltaplan.Plan, planned planner, err error) {
+	v := &deltaplan.Versions{New: fresh, Old: old, OldSize: oldSize, Shortest: d.shortest,
+		Always: c.Options.Delta == DeltaAlways}
+	planned = func(from int64) (*deltaplan.Plan, error) {
+		return v.Plan(c.Ctx, from, windowEnd(from, c.Size))
+	}
+	first, err = planned(c.Result.Resumed)
+	return first, planned, err
 }
 
 // remote returns a lister of a file's chunks on the host.

@@ -95,7 +95,9 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 		}
 		if inPlace && !o.tries(c) && p.aside == "" && p.forgone(c, o) {
 			c.Result.LeftBehind, c.Result.Detail = "", ""
-			c.journal.noteBefore(c, p.temporary) // there is nothing to continue
+			if !c.IsSmall() {
+				c.journal.noteBefore(c, p.temporary) // there is nothing to continue
+			}
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
 		c.Result.Detail += c.Rules.InPlace
@@ -311,11 +313,11 @@ func (p *commitState) replace(c *Copy, o onHost, client *usftp.Client) error {
 		}
 		return err
 	}
-	return p.removeAside(c, o, client)
+	return p.removeAside(c, client)
 }
 
 // removeAside removes the replaced file.
-func (p *commitState) removeAside(c *Copy, o onHost, client *usftp.Client) error {
+func (p *commitState) removeAside(c *Copy, client *usftp.Client) error {
 	if p.aside == "" {
 		return nil
 	}
@@ -356,7 +358,7 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 		if err != nil || stat.Size() != p.result.Bytes {
 			return false, p.giveUp(c, o)
 		}
-		if err := p.removeAside(c, o, client); err != nil {
+		if err := p.removeAside(c, client); err != nil {
 			return false, err
 		}
 		t.committing = nil
@@ -411,7 +413,7 @@ func (p *commitState) wasRenamed(c *Copy, o onHost, refusal error) (done bool, e
 	if err != nil || stat.Size() != p.result.Bytes {
 		return false, refusal
 	}
-	if err := p.removeAside(c, o, o.client()); err != nil {
+	if err := p.removeAside(c, o.client()); err != nil {
 		return false, err
 	}
 	c.known.committing = nil

@@ -153,7 +153,11 @@ func (t *temporaries) addStray(name string) {
 
 // Do makes attempts at the file until one succeeds or another would not help.
 func (c *Copy) Do(attempt func(*Copy) error) error {
-	defer c.journal.release(false) // in case the user's code panics
+	defer func() {
+		if c.journal.file != nil { // the user's code panicked
+			c.journal.release(false)
+		}
+	}()
 	for {
 		if err := attempt(c); err == nil || !c.again(err) {
 			return c.conclude(err)
@@ -171,19 +175,9 @@ func (c *Copy) conclude(err error) error {
 	if t.device.file != nil {
 		t.device.close()
 	}
-	j.release(err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
-		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0) || j.restoreStale())
-	if left := j.left; err != nil && left != nil && !j.resumable {
-		if markName(c) == "" && c.Dst.dispose(left.Temporary) {
-			c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
-		} else if c.Result.LeftBehind == "" && !left.Hidden && !errors.Is(err, errNotRenamed) {
-			leavesPart(c, left.Temporary, left.Bytes) // the last attempt did not get to it
-			if t.committing != nil {
-				c.Result.Detail += ", or it has its name already"
-			}
-		}
+	if j.asked {
+		j.conclude(c, err)
 	}
-	c.hashing.stop()
 	c.Result.Elapsed = time.Since(c.Began)
 	// these may stem from an earlier attempt, if this one only had to rename
 	c.Result.Hash, c.Result.Verified = c.hashing.hash, c.hashing.verified
@@ -207,7 +201,9 @@ func (c *Copy) conclude(err error) error {
 		if c.Result.Detail == "" && errors.Is(err, ErrSourceChanged) {
 			c.Result.Detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
-		c.hashing.meetList(c)
+		if c.Options.List != nil {
+			c.hashing.meetList(c)
+		}
 		return c.why(err)
 	}
 	return nil
@@ -229,7 +225,7 @@ func Once(c *Copy) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Dst.place(c, in)
+	out, err := c.Dst.place(c)
 	if err != nil {
 		return err
 	}
@@ -284,19 +280,15 @@ func OpenOnce(c *Copy) error {
 
 // prepare continues an earlier run's or attempt's leftover, or starts over.
 func (c *Copy) prepare(in *input, out *output) error {
-	offset, err := c.journal.resume(c, in, out)
-	if err != nil {
-		return err
-	}
-	c.startAt(offset)
-	if offset > 0 {
-		c.journal.removeStrays(c, out)
-	} else {
-		if err := c.journal.findStale(c, in, out); err != nil {
+	offset, small := int64(0), c.IsSmall()
+	if !small || len(c.known.strays) > 0 { // small files start over
+		var err error
+		if offset, err = c.journal.begin(c, in, out); err != nil {
 			return err
 		}
-		c.journal.dropLeft(c)
-		c.journal.removeStrays(c, out)
+	}
+	c.startAt(offset)
+	if offset == 0 {
 		if err := out.create(c, in.info()); err != nil {
 			return err
 		}
@@ -307,7 +299,9 @@ func (c *Copy) prepare(in *input, out *output) error {
 		}
 	}
 	c.Result.InPlace = !out.atomic() && !(out.stream && out.info == nil)
-	c.journal.mark, c.journal.earlier = newMark(in, out), false
+	if !small {
+		c.journal.mark, c.journal.earlier = newMark(in, out), false
+	}
 	return nil
 }
 
@@ -316,7 +310,9 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	moved := false
 	defer func() {
 		if err != nil || !moved { // !moved: the user's Read or Write panicked
-			c.hashing.stop() // it reads from the files that are closed now
+			if c.hashes() {
+				c.hashing.stop() // it reads from the files that are closed now
+			}
 			c.abandon(out, err)
 		}
 		if c.delta != nil {
@@ -338,7 +334,7 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	if err == nil {
 		err = out.finalize(c, in)
 	}
-	if err == nil {
+	if err == nil && c.hashes() {
 		err = c.hashing.finish(c)
 	}
 	if err == nil && c.verifies() {
@@ -368,7 +364,9 @@ func (c *Copy) move(in *input, out *output) (err error) {
 
 // placed does what remains once the copy has its name.
 func placed(c *Copy, in *input, out *output) {
-	c.journal.removeStale(c, out)
+	if c.journal.stale != nil {
+		c.journal.removeStale(c, out)
+	}
 	tellRunsAs(c, in, out)
 }
 
@@ -608,6 +606,18 @@ func (c *Copy) watch(position func() int64) (stop func()) {
 
 // IsSmall reports whether the file is sent in one piece.
 func (c *Copy) IsSmall() bool { return c.Small && !c.known.large }
+
+// verifies reports whether the stored file is compared with the source.
+func (c *Copy) verifies() bool {
+	if c.Options.Verify || c.known.delta {
+		return true
+	}
+	s := c.main()
+	return c.Options.RemoveSource && s != nil && s.client.HasCheckFile()
+}
+
+// hashes reports whether anything is hashed.
+func (c *Copy) hashes() bool { return c.Options.Hash != "" || c.verifies() }
 
 // kept returns ErrKept if the target is already up to date, and no attempt may have put there what
 // is. Another error says that it is not in order all the same.

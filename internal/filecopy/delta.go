@@ -296,7 +296,9 @@ func (d *delta) begin(local reopen) (undo func()) {
 	c.hashing.start(c, local)
 	return func() {
 		c.delta, c.known.delta = nil, before
-		c.hashing.start(c, local)
+		if c.hashing.stop(); c.hashes() {
+			c.hashing.start(c, local)
+		}
 	}
 }
 
@@ -422,12 +424,8 @@ func (o onHost) sendDelta(c *Copy, in *input) (n int64, done bool, err error) {
 		return 0, false, c.to.lostWith(err)
 	}
 	undo := d.begin(in.reopen())
-	versions := d.versions(d.hashed(source, size, c.hashing.pipe), d.remote(old),
-		o.info.Size(), c.Options.Delta == DeltaAlways)
-	planned := func(from, to int64) (*deltaplan.Plan, error) {
-		return versions.Plan(c.Ctx, from, to)
-	}
-	first, err := planned(resumed, windowEnd(resumed, size))
+	first, planned, err := d.plans(c, d.hashed(source, size, c.hashing.pipe), d.remote(old),
+		o.info.Size())
 	if err != nil {
 		undo()
 		return 0, false, c.to.lostWith(err)
@@ -499,10 +497,12 @@ func (d *delta) position(f *usftp.File) func() int64 {
 	}
 }
 
+// A planner plans the window that starts at from.
+type planner func(from int64) (*deltaplan.Plan, error)
+
 // windows moves the file window by window, beginning with the planned first one. It returns how far
 // the file is complete: less than its size after an error, or if the source has shrunk.
-func (d *delta) windows(first *deltaplan.Plan,
-	planned func(from, to int64) (*deltaplan.Plan, error),
+func (d *delta) windows(first *deltaplan.Plan, planned planner,
 	move func(p *deltaplan.Plan, from int64) (int64, error)) (at int64, err error) {
 	size, p := d.copy.Size, first
 	for at = d.copy.Result.Resumed; ; {
@@ -512,7 +512,7 @@ func (d *delta) windows(first *deltaplan.Plan,
 		if err != nil || at < end || at == size {
 			return at, d.failed(err)
 		}
-		if p, err = planned(at, windowEnd(at, size)); errors.Is(err, deltaplan.ErrNotWorth) {
+		if p, err = planned(at); errors.Is(err, deltaplan.ErrNotWorth) {
 			p = deltaplan.Whole(d.copy.Ctx, at, windowEnd(at, size))
 		} else if err != nil {
 			return at, d.failed(err)
@@ -666,12 +666,7 @@ func (p pouring) delta() (n int64, done bool, err error) {
 		}
 		listed = files[0]
 	}
-	versions := d.versions(d.remote(listed), d.local(old), info.Size(),
-		c.Options.Delta == DeltaAlways)
-	planned := func(from, to int64) (*deltaplan.Plan, error) {
-		return versions.Plan(c.Ctx, from, to)
-	}
-	first, err := planned(resumed, windowEnd(resumed, size))
+	first, planned, err := d.plans(c, d.remote(listed), d.local(old), info.Size())
 	if err != nil {
 		return 0, false, c.from.lostWith(err)
 	}

@@ -1,9 +1,7 @@
 package filecopy
 
 import (
-	"bytes"
 	"context"
-	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
@@ -12,12 +10,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/usftp/usftp/internal/hashpipe"
-
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/hashpipe"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/private/pools"
 )
 
 const (
@@ -90,18 +88,6 @@ func hostName(a checksum.Algorithm) string {
 	return string(a)
 }
 
-// verifies reports whether the stored file is compared with the source.
-func (c *Copy) verifies() bool {
-	if c.Options.Verify || c.known.delta {
-		return true
-	}
-	s := c.main()
-	return c.Options.RemoveSource && s != nil && s.client.HasCheckFile()
-}
-
-// hashes reports whether anything is hashed.
-func (c *Copy) hashes() bool { return c.Options.Hash != "" || c.verifies() }
-
 // hashing is the state of a file's hash.
 type hashing struct {
 	pipe     *hashpipe.Pipe   // while a large file is in progress
@@ -114,9 +100,6 @@ type hashing struct {
 // rereads the file; it is nil if that is impossible.
 func (h *hashing) start(c *Copy, local reopen) {
 	h.stop()
-	if !c.hashes() {
-		return
-	}
 	if local != nil {
 		local = interruptible(c.Ctx, local)
 	}
@@ -137,11 +120,9 @@ func (h *hashing) stop() {
 
 // small hashes a file held in memory, on the worker that copies it: many run side by side.
 func (h *hashing) small(c *Copy, data []byte) {
-	if c.hashes() {
-		h.digests = newDigests(c, int64(len(data)))
-		h.digests.Write(data)
-		h.digests.Finish()
-	}
+	h.digests = newDigests(c, int64(len(data)))
+	h.digests.Write(data)
+	h.digests.Finish()
 }
 
 // finish completes the hash and compares it with the list.
@@ -186,9 +167,6 @@ func (h *hashing) checkList(c *Copy) error {
 
 // meetList marks a failed file as seen, so that it is not reported as missing as well.
 func (h *hashing) meetList(c *Copy) {
-	if c.Options.List == nil {
-		return
-	}
 	for _, name := range listNames(c) {
 		if listed, _, _ := c.Options.List.Find(name); listed {
 			return
@@ -309,11 +287,17 @@ func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReaderAt.ReadAt(p, off)
 }
 
-var errChanging = errors.New("being written to: its size or time changed while it was read")
+var (
+	errChanging = errors.New("being written to: its size or time changed while it was read")
+	errReadOnce = fmt.Errorf(
+		"%w: it cannot be verified: the host does not hash files and counts every read",
+		errors.ErrUnsupported)
+)
 
 // SumOnce makes one attempt to hash a file that is not copied.
 func SumOnce(c *Copy) error {
 	defer c.ends.connect(c)()
+	defer c.hashing.stop()
 	return endpoint.OfSource(c.hashing.sum(c))
 }
 
@@ -410,87 +394,110 @@ func (s prover) sumLarge(c *Copy, name string, size int64) (*checksum.Digest, in
 	return sum, size, s.hashLarge(c, f, size)
 }
 
-// begins reports whether a file on the host begins with the first n bytes of a local one, by
-// hashing both at the same time. known is false if the host cannot hash, or ctx ends.
-func (s prover) begins(ctx context.Context, f *usftp.File, local io.ReaderAt,
-	n int64) (same, known bool) {
-	if !s.client.HasCheckFile() {
-		return false, false
+// Verifiable fails, before anything is copied, if nothing can be verified on the host.
+func Verifiable(client *usftp.Client) error {
+	if private.OfClient(client).ReadsOnce() && !client.HasCheckFile() {
+		return errReadOnce
 	}
-	var theirs *usftp.FileHashes
-	var theirErr error
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		theirs, theirErr = f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n,
-			BlockSize: hashPiece})
+	return nil
+}
+
+// hashes returns the host's hashes of a file, nil if it has none.
+func (s prover) hashes(name string, f *usftp.File,
+	what usftp.CheckFile) (theirs *usftp.FileHashes) {
+	if !s.client.HasCheckFile() {
+		return nil
+	}
+	err := errors.ErrUnsupported
+	if f != nil {
+		theirs, err = f.CheckFile(what)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		theirs, err = s.client.CheckFile(name, what)
+	}
+	if err != nil || theirs.Algorithm != what.Algorithms[0] {
+		return nil
+	}
+	return theirs
+}
+
+// A reread is a file on a host that is read again. Bytes read before the connection was lost are
+// not read again by the next attempt, and count as progress.
+type reread struct {
+	name     string           // the file; the next attempt must mean the same
+	done     int64            // bytes from the beginning
+	sum      *checksum.Digest // of these bytes, nil if they are compared instead
+	progress pools.Progress
+}
+
+// of starts rereading name, or continues it, and returns its digest.
+func (r *reread) of(name string, algorithm checksum.Algorithm, piece int64) *checksum.Digest {
+	if r.name != name || r.sum == nil || r.sum.Algorithm != algorithm || r.sum.Piece != piece {
+		*r = reread{name: name, sum: checksum.NewDigest(algorithm, piece)}
+	}
+	return r.sum
+}
+
+// read hashes the data that copy writes to w: the file from off on.
+func (r *reread) read(c *Copy, s *session,
+	copy func(w io.Writer, off int64) (int64, error)) error {
+	pipe := hashpipe.New(hashpipe.Digests{r.sum}, 0, nil, c.pipeBuffers())
+	from := r.done
+	position := func() int64 { return from + pipe.Progress() }
+	defer pools.OfConn(s.conn).Follow(&r.progress, position)()
+	defer c.checks(position)()
+	_, err := copy(pipe.Writer(c.Limiter.Writer(io.Discard), 0), from)
+	r.done += pipe.Drain()
+	return err
+}
+
+// hashLarge hashes the rest of the file that c.known.again describes. It fails if the file's
+// size differs; a size below 0 accepts any.
+func (s prover) hashLarge(c *Copy, f *usftp.File, size int64) error {
+	r := &c.known.again
+	err := r.read(c, s.session, func(w io.Writer, off int64) (int64, error) {
+		if size >= 0 {
+			w = &atMost{w, size - off}
+		}
+		if _, err := f.Seek(off, io.SeekStart); err != nil {
+			return 0, err
+		}
+		return f.WriteTo(w)
 	})
-	ours := checksum.NewDigest(checksum.SHA256, hashPiece)
-	got, err := io.Copy(ours, io.NewSectionReader(interruptibleAt{ctx, local}, 0, n))
-	ours.Finish()
-	asking.Wait()
-	if theirErr != nil || theirs.Algorithm != "sha256" || ctx.Err() != nil {
-		return false, false
+	if err == nil && size >= 0 && r.done != size {
+		err = errDiffers
 	}
-	return err == nil && got == n && slices.EqualFunc(ours.Sums, theirs.Hashes, bytes.Equal), true
+	if err == nil {
+		r.sum.Finish()
+	}
+	return err
 }
 
-// Servers in front of object stores keep whole parts of an upload that ended half way, which cannot
-// be read or cut. They know the MD5 of each, but not where the client would cut. Parts have the
-// least length or that doubled several times, and grow towards the end of a file (usftpd).
-const (
-	leastPart = 5 << 20
-	mostPart  = 1280 << 20
-)
-
-// kept returns how many of the first n bytes of a host's file are proved, part by part, to be the
-// beginning of a local one.
-func (s prover) kept(f *usftp.File, local io.ReaderAt, n int64) (kept int64, err error) {
-	if !s.client.HasCheckFile() {
-		return 0, nil
+// hashSmall hashes a file read in one piece, in two round trips. The error is endpoint.ErrNotListed
+// if its size differs.
+func (s prover) hashSmall(c *Copy, name string, size int64, into *checksum.Digest) error {
+	file := &small{budget: c.Budget, size: size, takes: true}
+	defer file.release()
+	err := file.read(c.Ctx, endpoint.OnHost{Host: &s.host}, name, 0, &endpoint.Info{Size: size})
+	if err == nil {
+		err = c.Limiter.Wait(len(file.data))
 	}
-	for part := int64(leastPart); part <= mostPart && kept+part <= n; {
-		theirs, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"md5"}, Offset: kept,
-			Length: part})
-		if endpoint.Refused(err) {
-			part *= 2
-			continue
-		}
-		if err != nil || theirs.Algorithm != "md5" {
-			return 0, err
-		}
-		ours := md5.New()
-		if _, err := io.Copy(ours, io.NewSectionReader(local, kept, part)); err != nil {
-			return 0, err
-		}
-		if !bytes.Equal(ours.Sum(nil), theirs.Hashes[0]) {
-			return 0, errDiffers
-		}
-		kept += part
+	if err == nil {
+		into.Write(file.data)
+		into.Finish()
 	}
-	return kept, nil
+	return err
 }
 
-// A comparer is a writer that fails when it is given anything but a file's contents.
-type comparer struct {
-	at     io.ReaderAt
-	size   int64
-	buffer []byte
+// atMost is a writer that refuses more than a number of bytes.
+type atMost struct {
+	io.Writer
+	left int64
 }
 
-func (c *comparer) WriteAt(p []byte, off int64) (int, error) {
-	if off+int64(len(p)) > c.size {
+func (a *atMost) Write(p []byte) (int, error) {
+	if a.left -= int64(len(p)); a.left < 0 {
 		return 0, errDiffers
 	}
-	if cap(c.buffer) < len(p) {
-		c.buffer = make([]byte, len(p))
-	}
-	got := c.buffer[:len(p)]
-	n, err := c.at.ReadAt(got, off)
-	switch {
-	case n == len(p) && bytes.Equal(got, p):
-		return n, nil
-	case n == len(p) || err == io.EOF:
-		return 0, errDiffers
-	}
-	return 0, err
+	return a.Writer.Write(p)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/usftp/usftp"
@@ -14,16 +15,26 @@ import (
 	"github.com/usftp/usftp/server/memfs"
 )
 
+// quiet is a Reporter of a copy that nobody watches.
+type quiet struct{ Reporter }
+
+func (quiet) Started()                          {}
+func (quiet) Resumed(int64)                     {}
+func (quiet) Report(func() int64) (stop func()) { return func() {} }
+func (quiet) Finishing() (stop func())          { return func() {} }
+
 // TestNoHashCostsNothing: without a hash nothing stands between source and target.
 func TestNoHashCostsNothing(t *testing.T) {
-	c := &Copy{Request: Request{Run: new(Run)}}
-	c.hashing.start(c, nil)
-	c.hashing.small(c, []byte("x"))
-	if c.hashing.pipe != nil || c.hashing.digests != nil {
-		t.Error("something is hashed")
+	var copied strings.Builder
+	c := new(Copy)
+	c.Start(&Request{Run: &Run{Ctx: t.Context(), Src: endpoint.Stream{Reader: strings.NewReader("x")},
+		Dst: &WriterTarget{W: &copied}, Common: new(Common)}, Reporter: quiet{},
+		Container: NoDirectory{}}, "")
+	if err := c.Do(Once); err != nil || copied.String() != "x" {
+		t.Fatalf("%q, %v", &copied, err)
 	}
-	if err := c.hashing.finish(c); err != nil || !c.hashing.hash.IsZero() {
-		t.Errorf("%v, %v", c.hashing.hash, err)
+	if h := &c.hashing; h.pipe != nil || h.digests != nil || !h.hash.IsZero() {
+		t.Error("something is hashed")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/journal"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -47,7 +48,7 @@ func (o *output) openInPlace(c *Copy, source *endpoint.Info, perm fs.FileMode) e
 	if old == nil && !o.untold && c.IsSmall() || old != nil && !old.Mode().IsRegular() {
 		return o.overwrite(c, source, old, flag, perm) // it stays smaller, or keeps nothing
 	}
-	c.journal.noteInPlace(c, o.name)
+	c.journal.write(c, journal.Mark{Temporary: o.name, InPlace: true})
 	err := o.overwrite(c, source, old, flag, perm)
 	c.journal.halfway = c.journal.halfway || err == nil
 	return err

@@ -389,7 +389,9 @@ type pouring struct {
 func (p pouring) small() (int64, error) {
 	c, data := p.copy, p.input.small.data
 	n := int64(len(data))
-	c.hashing.small(c, data)
+	if c.hashes() {
+		c.hashing.small(c, data)
+	}
 	err := p.to.small(data)
 	p.input.small.release() // before verifying takes more
 	if err == nil {
@@ -410,7 +412,9 @@ func (p pouring) host() (n int64, err error) {
 			return n, err
 		}
 	}
-	c.hashing.start(c, to.reread)
+	if c.hashes() {
+		c.hashing.start(c, to.reread)
+	}
 	var moved atomic.Int64 // under a rate limit, writing a request's data takes a while
 	defer c.watch(func() int64 { return resumed + max(f.Progress(), moved.Load()) })()
 	pipe := c.hashing.pipe
@@ -486,7 +490,9 @@ func (p pouring) stream() (int64, error) {
 	}
 	var moved atomic.Int64
 	defer c.watch(moved.Load)()
-	c.hashing.start(c, nil)
+	if c.hashes() {
+		c.hashing.start(c, nil)
+	}
 	return io.Copy(counting{c.hashing.pipe.Writer(c.Limiter.Writer(p.to.Writer), 0), &moved},
 		interruptibleReader{c.Ctx, p.file})
 }

@@ -155,7 +155,9 @@ func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 	}
 	if !o.direct && o.tries(c) {
 		temporary := c.Dst.Join(Above(c.Dst, o.name), c.Token.Name(c.Dst.Base(o.name)))
-		c.journal.noteBefore(c, temporary)
+		if !c.IsSmall() {
+			c.journal.noteBefore(c, temporary)
+		}
 		lost := c.to.lost()
 		err = o.open(c, temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, o.until(c, source, perm))
 		c.known.made = temporary

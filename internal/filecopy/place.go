@@ -77,11 +77,11 @@ func (r *Run) IsHalfway(paths func() (source, target string)) bool {
 }
 
 // CheckBase checks the name that a copy gets in a directory.
-func (r *Run) CheckBase(base string, valid func(string) error) error {
+func (r *Run) CheckBase(base string) error {
 	if base == "." {
 		return nil
 	}
-	if err := valid(base); err != nil {
+	if err := r.Dst.CheckName(base, r.Src.Conn() != nil); err != nil {
 		return &fs.PathError{Op: "copy", Path: r.SourcePath, Err: err}
 	}
 	return nil
@@ -129,11 +129,15 @@ type Target interface {
 	endpoint.Place
 
 	// place examines where a file goes. For files of trees it leaves nothing open.
-	place(c *Copy, in *input) (*output, error)
+	place(c *Copy) (*output, error)
 
 	// dispose removes a temporary file left for another attempt and reports whether it did, for a
 	// target that is still reachable when the connection is lost.
 	dispose(temporary string) bool
+
+	// CheckName refuses names that the target takes for others and, if they are foreign, names that a
+	// source server must not choose.
+	CheckName(name string, foreign bool) error
 
 	// AsSource returns the same place, for reading; nil for a stream.
 	AsSource() endpoint.Place
@@ -151,7 +155,8 @@ func NewLocalTarget() *LocalTarget {
 	return &LocalTarget{placement: placement{new(quirks.Quirks)}}
 }
 
-func (t *LocalTarget) AsSource() endpoint.Place { return t.Local }
+func (t *LocalTarget) AsSource() endpoint.Place            { return t.Local }
+func (t *LocalTarget) CheckName(name string, _ bool) error { return localfs.CheckName(name) }
 
 // dispose removes one of our temporary files on this machine.
 func (t *LocalTarget) dispose(temporary string) bool {
@@ -181,8 +186,9 @@ func (t *HostTarget) dispose(string) bool      { return false }
 // noFiles is common to targets that hold no files.
 type noFiles struct{ endpoint.Stream }
 
-func (noFiles) dispose(string) bool      { return false }
-func (noFiles) AsSource() endpoint.Place { return nil }
+func (noFiles) dispose(string) bool          { return false }
+func (noFiles) CheckName(string, bool) error { return nil }
+func (noFiles) AsSource() endpoint.Place     { return nil }
 
 // A WriterTarget is an io.Writer.
 type WriterTarget struct {
@@ -193,8 +199,8 @@ type WriterTarget struct {
 // Nowhere is the target of files that are only read.
 type Nowhere struct{ noFiles }
 
-func (Nowhere) Join(dir, name string) string         { return "" }
-func (Nowhere) place(*Copy, *input) (*output, error) { return nil, endpoint.ErrStream }
+func (Nowhere) Join(dir, name string) string { return "" }
+func (Nowhere) place(*Copy) (*output, error) { return nil, endpoint.ErrStream }
 
 // A location is where a file goes, and under which name it is written.
 type location struct {
@@ -336,9 +342,8 @@ func (l *location) look(info fs.FileInfo, err error) error {
 }
 
 // find determines where a single file goes: into the target if that is a directory. name is the
-// target as the user gave it, slash says whether it ends in one, valid checks a name in it, and
-// stat follows links.
-func (l *location) find(c *Copy, name string, slash bool, valid func(string) error,
+// target as the user gave it, slash says whether it ends in one, and stat follows links.
+func (l *location) find(c *Copy, name string, slash bool,
 	stat func(string) (fs.FileInfo, error)) error {
 	l.name = name
 	info, err := stat(name)
@@ -354,7 +359,7 @@ func (l *location) find(c *Copy, name string, slash bool, valid func(string) err
 		if base == "" || c.Options.NoTargetDirectory {
 			return &fs.PathError{Op: "write", Path: name, Err: endpoint.ErrIsDirectory}
 		}
-		if err := c.CheckBase(base, valid); err != nil {
+		if err := c.CheckBase(base); err != nil {
 			return err
 		}
 		l.name, c.ListName = c.Dst.Join(name, base), base
@@ -377,7 +382,7 @@ func (l *location) find(c *Copy, name string, slash bool, valid func(string) err
 }
 
 // place examines the target.
-func (t *LocalTarget) place(c *Copy, in *input) (*output, error) {
+func (t *LocalTarget) place(c *Copy) (*output, error) {
 	l := location{placement: t.placement}
 	if c.Listed == nil {
 		files, err := t.find(c, &l)
@@ -413,7 +418,7 @@ func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) 
 	name := c.Target
 	c.ListName = filepath.Base(name)
 	slash := name != "" && os.IsPathSeparator(name[len(name)-1])
-	if err := o.find(c, name, slash, localfs.CheckName, os.Stat); err != nil {
+	if err := o.find(c, name, slash, os.Stat); err != nil {
 		return nil, err
 	}
 	o.stream = o.info != nil && !o.info.Mode().IsRegular()
@@ -438,7 +443,7 @@ func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) 
 // place examines the target. A file of a tree takes no round trip in a directory that this copy
 // made. For a single file, a directory is entered and a symbolic link followed, since a rename
 // would replace the link: that takes one round trip, and one more for a directory or a link.
-func (t *HostTarget) place(c *Copy, in *input) (*output, error) {
+func (t *HostTarget) place(c *Copy) (*output, error) {
 	files := &endpoint.HostFiles{Name: c.to.host.Name, Quirks: t.quirks, Client: c.to.client}
 	o := &output{location: location{placement: t.placement}, files: files}
 	if c.Listed != nil {
@@ -462,12 +467,11 @@ func (t *HostTarget) place(c *Copy, in *input) (*output, error) {
 func (t *HostTarget) find(c *Copy, o *location) error {
 	name, link := cmp.Or(c.Target, "."), false
 	c.ListName = path.Base(name)
-	check := func(name string) error { return t.CheckName(name, c.Src.Conn() != nil) }
 	stat := func(name string) (info fs.FileInfo, err error) {
 		info, link, err = c.to.look(c.Ctx, name)
 		return info, err
 	}
-	err := o.find(c, name, strings.HasSuffix(name, "/"), check, stat)
+	err := o.find(c, name, strings.HasSuffix(name, "/"), stat)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = endpoint.ExplainMissing(err, c.to.client, path.Clean(name))
 	}
@@ -510,9 +514,11 @@ func lookBehind(c *Copy, l *location) error {
 	return nil
 }
 
-// CheckName refuses names that a source server must not choose, if they are foreign, and names that
-// the host takes for others.
+// CheckName implements Target. It also refuses names that SFTP cannot carry.
 func (t *HostTarget) CheckName(name string, foreign bool) error {
+	if strings.ContainsAny(name, "/\x00") {
+		return localfs.ErrBadName
+	}
 	if foreign {
 		if err := localfs.CheckForeignName(name); err != nil {
 			return err

@@ -81,13 +81,6 @@ func newRacySource(s *session, stat *usftp.FileStat) *racySource {
 // young reports whether the source was written to recently enough for the host's clock to matter.
 func (r *racySource) young() bool { return r.began.Sub(r.first.ModTime()) < mostBehind }
 
-// resumeRacySource continues with a source that an earlier run found racy.
-func resumeRacySource(stat *usftp.FileStat, readTo int64) *racySource {
-	r := &racySource{first: stat, began: time.Now(), suspect: true}
-	r.readTo.Store(readTo)
-	return r
-}
-
 // isRacy reports whether the source is already known to be racy. It may wait for a reply; if ctx
 // ends first, the source is racy, to be safe.
 func (r *racySource) isRacy(ctx context.Context) bool {
@@ -454,7 +447,9 @@ func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
 func (s *sameness) inherit(m *journal.Mark) {
 	in, c := s.in, s.in.copy
 	if in.host != nil && m.RacyBytes > 0 && !c.known.racy.isRacy(c.Ctx) {
-		c.known.racy = resumeRacySource(in.host.File.FileStat(), m.RacyBytes)
+		r := &racySource{first: in.host.File.FileStat(), began: time.Now(), suspect: true}
+		r.readTo.Store(m.RacyBytes)
+		c.known.racy = r
 	}
 }
 

@@ -1,17 +1,21 @@
 package filecopy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/journal"
 	"github.com/usftp/usftp/internal/localfs"
@@ -55,7 +59,7 @@ type record struct {
 
 // A markFile is the file of a mark, which is locked when it is first needed.
 type markFile struct {
-	asked bool          // lock was called
+	asked bool          // lock was called, as before anything is read or written
 	file  *journal.File // nil if another run holds it or there is no journal
 }
 
@@ -80,6 +84,23 @@ func leftBy(c *Copy, m *journal.Mark, l *location) bool {
 // markName returns the name of the file's mark, "" if it has none.
 func markName(c *Copy) string {
 	return c.JournalKey("file", c.Source, c.Result.Target)
+}
+
+// begin continues an earlier run's or attempt's leftover, and removes others. It returns the offset
+// to continue from, 0 if the copy starts over.
+func (j *record) begin(c *Copy, in *input, out *output) (offset int64, err error) {
+	offset, err = j.resume(c, in, out)
+	if err == nil && offset == 0 {
+		err = j.findStale(c, in, out)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if offset == 0 {
+		j.dropLeft(c)
+	}
+	j.removeStrays(c, out)
+	return offset, nil
 }
 
 // resume continues an earlier run's or attempt's leftover, if it is proved to be the beginning of
@@ -226,14 +247,7 @@ func (j *record) removeStrays(c *Copy, out *output) {
 //
 //go:noinline
 func (j *record) noteBefore(c *Copy, temporary string) {
-	if !c.IsSmall() {
-		j.write(c, journal.Mark{Temporary: temporary})
-	}
-}
-
-// noteInPlace records that the target is about to be written in place.
-func (j *record) noteInPlace(c *Copy, target string) {
-	j.write(c, journal.Mark{Temporary: target, InPlace: true})
+	j.write(c, journal.Mark{Temporary: temporary})
 }
 
 // isHalfway reports whether this run or an earlier one wrote the target in place and did not
@@ -261,13 +275,13 @@ func (j *record) noteAside(c *Copy, p *commitState) {
 }
 
 // mayContinue reports whether an attempt's leftover can be continued: by a later run, which finds
-// it in the journal, or by this run's next attempt. Small files of a tree start over in any case,
-// and so do targets without a mark, such as a device.
+// it in the journal, or by this run's next attempt. Small files of a tree have no mark and start
+// over, and so do targets such as a device.
 func (j *record) mayContinue(c *Copy) bool {
 	renews := slices.ContainsFunc(c.Conns(), func(conn *pool.Conn) bool {
 		return pools.OfConn(conn).Renews()
 	})
-	return !c.IsSmall() && j.mark != nil && provable(c) &&
+	return j.mark != nil && provable(c) &&
 		(markName(c) != "" || c.Ctx.Err() == nil && renews)
 }
 
@@ -293,15 +307,33 @@ func (j *record) keep(c *Copy, synced bool) {
 
 // removeStale removes an earlier run's leftover once the copy is in place.
 func (j *record) removeStale(c *Copy, out *output) {
-	if j.stale != nil && endpoint.IgnoreMissing(out.files.Remove(c.Ctx, j.stale.Temporary)) == nil {
+	if endpoint.IgnoreMissing(out.files.Remove(c.Ctx, j.stale.Temporary)) == nil {
 		j.stale = nil
 	}
 }
 
-// restoreStale restores an earlier run's mark, if this run has not removed that run's leftover and
-// has nothing to record itself. It reports whether the mark is to be kept.
-func (j *record) restoreStale() bool {
-	return j.stale != nil && j.file != nil && j.file.Save(*j.stale)
+// conclude keeps the mark if a later run may need it, and reports what the last attempt did not get
+// to.
+func (j *record) conclude(c *Copy, err error) {
+	t := &c.known
+	keep := err != nil && (j.resumable || j.halfway || j.left != nil || j.earlier || c.lost() ||
+		c.Result.LeftBehind != "" || t.committing != nil || len(t.strays) > 0)
+	if !keep && j.stale != nil && j.file != nil { // this run has not removed an earlier one's leftover
+		keep = j.file.Save(*j.stale)
+	}
+	j.release(keep)
+	left := j.left
+	if err == nil || left == nil || j.resumable {
+		return
+	}
+	if markName(c) == "" && c.Dst.dispose(left.Temporary) {
+		c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
+	} else if c.Result.LeftBehind == "" && !left.Hidden && !errors.Is(err, errNotRenamed) {
+		leavesPart(c, left.Temporary, left.Bytes)
+		if t.committing != nil {
+			c.Result.Detail += ", or it has its name already"
+		}
+	}
 }
 
 // load returns the mark of an earlier attempt or run, nil if there is none.
@@ -525,4 +557,89 @@ func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) (size int64
 	defer r.Close()
 	_, err = io.Copy(io.NewOffsetWriter(&comparer{at: in, size: m.Bytes}, off), r)
 	return size, err
+}
+
+// begins reports whether a file on the host begins with the first n bytes of a local one, by
+// hashing both at the same time. known is false if the host cannot hash, or ctx ends.
+func (s prover) begins(ctx context.Context, f *usftp.File, local io.ReaderAt,
+	n int64) (same, known bool) {
+	if !s.client.HasCheckFile() {
+		return false, false
+	}
+	var theirs *usftp.FileHashes
+	var theirErr error
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		theirs, theirErr = f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n,
+			BlockSize: hashPiece})
+	})
+	ours := checksum.NewDigest(checksum.SHA256, hashPiece)
+	got, err := io.Copy(ours, io.NewSectionReader(interruptibleAt{ctx, local}, 0, n))
+	ours.Finish()
+	asking.Wait()
+	if theirErr != nil || theirs.Algorithm != "sha256" || ctx.Err() != nil {
+		return false, false
+	}
+	return err == nil && got == n && slices.EqualFunc(ours.Sums, theirs.Hashes, bytes.Equal), true
+}
+
+// Servers in front of object stores keep whole parts of an upload that ended half way, which cannot
+// be read or cut. They know the MD5 of each, but not where the client would cut. Parts have the
+// least length or that doubled several times, and grow towards the end of a file (usftpd).
+const (
+	leastPart = 5 << 20
+	mostPart  = 1280 << 20
+)
+
+// kept returns how many of the first n bytes of a host's file are proved, part by part, to be the
+// beginning of a local one.
+func (s prover) kept(f *usftp.File, local io.ReaderAt, n int64) (kept int64, err error) {
+	if !s.client.HasCheckFile() {
+		return 0, nil
+	}
+	for part := int64(leastPart); part <= mostPart && kept+part <= n; {
+		theirs, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"md5"}, Offset: kept,
+			Length: part})
+		if endpoint.Refused(err) {
+			part *= 2
+			continue
+		}
+		if err != nil || theirs.Algorithm != "md5" {
+			return 0, err
+		}
+		ours := md5.New()
+		if _, err := io.Copy(ours, io.NewSectionReader(local, kept, part)); err != nil {
+			return 0, err
+		}
+		if !bytes.Equal(ours.Sum(nil), theirs.Hashes[0]) {
+			return 0, errDiffers
+		}
+		kept += part
+	}
+	return kept, nil
+}
+
+// A comparer is a writer that fails when it is given anything but a file's contents.
+type comparer struct {
+	at     io.ReaderAt
+	size   int64
+	buffer []byte
+}
+
+func (c *comparer) WriteAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > c.size {
+		return 0, errDiffers
+	}
+	if cap(c.buffer) < len(p) {
+		c.buffer = make([]byte, len(p))
+	}
+	got := c.buffer[:len(p)]
+	n, err := c.at.ReadAt(got, off)
+	switch {
+	case n == len(p) && bytes.Equal(got, p):
+		return n, nil
+	case n == len(p) || err == io.EOF:
+		return 0, errDiffers
+	}
+	return 0, err
 }

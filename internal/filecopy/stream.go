@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-func (t *WriterTarget) place(c *Copy, in *input) (*output, error) {
+func (t *WriterTarget) place(c *Copy) (*output, error) {
 	if base := c.Src.Base(c.Source); base != "" {
 		c.ListName = base
 	}

@@ -37,7 +37,9 @@ func (o onHost) upload(c *Copy, in *input) error {
 			return err
 		}
 	}
-	c.hashing.start(c, in.reopen())
+	if c.hashes() {
+		c.hashing.start(c, in.reopen())
+	}
 	n, err := o.send(c, in)
 	c.Result.Bytes = c.Result.Resumed + n
 	return o.explain(err)
@@ -139,6 +141,8 @@ func (o onHost) startSmall(c *Copy, in *input) (wait func() (notSet, err error),
 		return nil, err
 	}
 	finisher{o.output, c}.looks(set)
-	c.hashing.small(c, in.small.data)
+	if c.hashes() {
+		c.hashing.small(c, in.small.data)
+	}
 	return private.OfFile(o.host().File).StartWriteClose(in.small.data, set), nil
 }

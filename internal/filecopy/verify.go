@@ -9,32 +9,20 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/usftp/usftp/internal/hashpipe"
-
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/hashpipe"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/wire"
 )
 
 var (
-	errReadOnce = fmt.Errorf(
-		"%w: it cannot be verified: the host does not hash files and counts every read",
-		errors.ErrUnsupported)
 	errNoReread = fmt.Errorf("%w: it cannot be verified: only files can be read again",
 		errors.ErrUnsupported)
 	errDiffers = errors.New("differs from the source")
 )
-
-// Verifiable fails, before anything is copied, if nothing can be verified on the host.
-func Verifiable(client *usftp.Client) error {
-	if private.OfClient(client).ReadsOnce() && !client.HasCheckFile() {
-		return errReadOnce
-	}
-	return nil
-}
 
 // verify compares a file on a host with the copied data: by a delta's proof, by the host's hash if
 // it offers one, or by reading it back, unless the host counts reads. f is the file if it is
@@ -82,25 +70,6 @@ func (s prover) holds(ours hashpipe.Digests, name string, f *usftp.File) (same, 
 	return slices.EqualFunc(check.Sums, theirs.Hashes, bytes.Equal), true
 }
 
-// hashes returns the host's hashes of a file, nil if it has none.
-func (s prover) hashes(name string, f *usftp.File,
-	what usftp.CheckFile) (theirs *usftp.FileHashes) {
-	if !s.client.HasCheckFile() {
-		return nil
-	}
-	err := errors.ErrUnsupported
-	if f != nil {
-		theirs, err = f.CheckFile(what)
-	}
-	if errors.Is(err, errors.ErrUnsupported) {
-		theirs, err = s.client.CheckFile(name, what)
-	}
-	if err != nil || theirs.Algorithm != what.Algorithms[0] {
-		return nil
-	}
-	return theirs
-}
-
 // readBack reads the host's file and hashes it like the copied data. A large file over a long link
 // is read over several connections in any order, and compared with the other endpoint's instead.
 func (s prover) readBack(c *Copy, name string, f *usftp.File, local reopen) error {
@@ -145,74 +114,6 @@ func (s prover) syncs(c *Copy) bool {
 	}
 	_, offered := s.client.HasExtension(wire.ExtFsync)
 	return c.known.sync && offered
-}
-
-// A reread is a file on a host that is read again. Bytes read before the connection was lost are
-// not read again by the next attempt, and count as progress.
-type reread struct {
-	name     string           // the file; the next attempt must mean the same
-	done     int64            // bytes from the beginning
-	sum      *checksum.Digest // of these bytes, nil if they are compared instead
-	progress pools.Progress
-}
-
-// of starts rereading name, or continues it, and returns its digest.
-func (r *reread) of(name string, algorithm checksum.Algorithm, piece int64) *checksum.Digest {
-	if r.name != name || r.sum == nil || r.sum.Algorithm != algorithm || r.sum.Piece != piece {
-		*r = reread{name: name, sum: checksum.NewDigest(algorithm, piece)}
-	}
-	return r.sum
-}
-
-// read hashes the data that copy writes to w: the file from off on.
-func (r *reread) read(c *Copy, s *session,
-	copy func(w io.Writer, off int64) (int64, error)) error {
-	pipe := hashpipe.New(hashpipe.Digests{r.sum}, 0, nil, c.pipeBuffers())
-	from := r.done
-	position := func() int64 { return from + pipe.Progress() }
-	defer pools.OfConn(s.conn).Follow(&r.progress, position)()
-	defer c.checks(position)()
-	_, err := copy(pipe.Writer(c.Limiter.Writer(io.Discard), 0), from)
-	r.done += pipe.Drain()
-	return err
-}
-
-// hashLarge hashes the rest of the file that c.known.again describes. It fails if the file's
-// size differs; a size below 0 accepts any.
-func (s prover) hashLarge(c *Copy, f *usftp.File, size int64) error {
-	r := &c.known.again
-	err := r.read(c, s.session, func(w io.Writer, off int64) (int64, error) {
-		if size >= 0 {
-			w = &atMost{w, size - off}
-		}
-		if _, err := f.Seek(off, io.SeekStart); err != nil {
-			return 0, err
-		}
-		return f.WriteTo(w)
-	})
-	if err == nil && size >= 0 && r.done != size {
-		err = errDiffers
-	}
-	if err == nil {
-		r.sum.Finish()
-	}
-	return err
-}
-
-// hashSmall hashes a file read in one piece, in two round trips. The error is endpoint.ErrNotListed
-// if its size differs.
-func (s prover) hashSmall(c *Copy, name string, size int64, into *checksum.Digest) error {
-	file := &small{budget: c.Budget, size: size, takes: true}
-	defer file.release()
-	err := file.read(c.Ctx, endpoint.OnHost{Host: &s.host}, name, 0, &endpoint.Info{Size: size})
-	if err == nil {
-		err = c.Limiter.Wait(len(file.data))
-	}
-	if err == nil {
-		into.Write(file.data)
-		into.Finish()
-	}
-	return err
 }
 
 // compare reads a file over several handles where that helps, and compares it with the other
@@ -280,17 +181,4 @@ func matches(c *Copy, r io.Reader, file io.ReaderAt, n int64) (bool, error) {
 		return false, nil
 	}
 	return err == nil && got == n, err
-}
-
-// atMost is a writer that refuses more than a number of bytes.
-type atMost struct {
-	io.Writer
-	left int64
-}
-
-func (a *atMost) Write(p []byte) (int, error) {
-	if a.left -= int64(len(p)); a.left < 0 {
-		return 0, errDiffers
-	}
-	return a.Writer.Write(p)
 }

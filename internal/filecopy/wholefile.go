@@ -66,7 +66,9 @@ func (w *whole) load(c *Copy, in *input) error {
 		return err
 	}
 	c.slot.free()
-	c.hashing.small(c, in.small.data)
+	if c.hashes() {
+		c.hashing.small(c, in.small.data)
+	}
 	c.Result.Bytes = size
 	return c.Limiter.Wait(int(size))
 }
