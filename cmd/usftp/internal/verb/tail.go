@@ -31,12 +31,7 @@ func Tail(ctx context.Context, env *Env, o TailOptions, names []string) error {
 	}
 	t := &tail{job: j, o: o, headings: newHeadings(j, o.HeadOptions, names),
 		lines: &lineWriter{job: j}}
-	for _, name := range names {
-		if j.over() {
-			break
-		}
-		t.first(name)
-	}
+	inTurn(j, names, mostOpened, t.findAhead, t.first)
 	if o.Follow || o.Retry {
 		t.follow()
 	}
@@ -65,70 +60,108 @@ type followed struct {
 	why    string // why it is gone or cannot be read, as reported; "" if it can be read
 }
 
-// first prints the end of a file.
-func (t *tail) first(name string) {
-	f := &followed{name: name}
-	var file *usftp.File
-	err := usftp.ErrOneHandle // the first file holds it for as long as it is followed
-	if len(t.files) == 0 || !oneHandle(t.job) {
-		file, err = t.client.OpenRead(t.at(name))
+// An ending is the end of a file, found but not printed yet.
+type ending struct {
+	file  *usftp.File
+	info  fs.FileInfo
+	start int64  // where it begins
+	data  []byte // nil if it is to be read
+	err   error
+}
+
+// findAhead calls find, unless a file opened ahead would hold up the one before it.
+func (t *tail) findAhead(name string) *ending {
+	e := t.find(name)
+	if oneHandle(t.job) {
+		e.close()
 	}
+	return e
+}
+
+// find opens a file and finds its end.
+func (t *tail) find(name string) *ending {
+	e := new(ending)
+	if e.file, e.err = t.client.OpenRead(t.at(name)); e.err == nil {
+		e.info, e.err = e.file.Stat()
+	}
+	if e.err != nil {
+		return e
+	}
+	switch size := e.info.Size(); {
+	case e.info.IsDir():
+		e.err = errIsDirectory
+	case t.o.Other:
+		e.start, e.err = t.startFrom(e.file)
+	case e.isUnsized():
+	case t.o.Bytes:
+		e.start = max(0, size-t.o.Count)
+	default:
+		e.start, e.data, e.err = startOfLast(e.file, size, t.o.Count)
+	}
+	return e
+}
+
+// isUnsized reports whether the size means nothing: a file that reports size 0 may not be empty, as
+// in /proc.
+func (e *ending) isUnsized() bool { return e.info.Size() == 0 || !e.info.Mode().IsRegular() }
+
+func (e *ending) close() {
+	if e.file != nil {
+		e.file.Close()
+	}
+}
+
+// first prints the end of a file.
+func (t *tail) first(name string, e *ending) {
+	if t.over() {
+		e.close()
+		return
+	}
+	if oneHandle(t.job) {
+		e.close()
+		e = &ending{err: usftp.ErrOneHandle} // the first file holds it for as long as it is followed
+		if len(t.files) == 0 {
+			e = t.find(name)
+		}
+	}
+	f := &followed{name: name, file: e.file}
+	err := e.err
 	if err == nil {
-		f.file = file
-		err = t.printEnd(f)
+		err = t.printEnd(f, e)
 	}
 	if err != nil {
 		if err = whyNotOpened(t.job, name, err); err == errIsDirectory {
 			t.headings.print(name)
 		}
 		readFailed(t.job, name, err)
-		if file != nil {
-			file.Close()
-		}
-		if !t.o.Retry || t.over() {
+		if e.close(); !t.o.Retry || t.over() {
 			return
 		}
-		f.gone, f.why = true, reasonOf(err)
+		f.file, f.gone, f.why = nil, true, reasonOf(err)
 	}
 	if !t.o.Follow && !t.o.Retry {
-		file.Close()
+		e.close()
 		return
 	}
 	t.files = append(t.files, f)
 }
 
-// printEnd prints the last lines or bytes of a file that was just opened, and records where it
-// ends.
-func (t *tail) printEnd(f *followed) error {
-	info, err := f.file.Stat()
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		return errIsDirectory
-	}
+// printEnd prints the end of a file, and records where it ends.
+func (t *tail) printEnd(f *followed, e *ending) (err error) {
 	t.headings.print(f.name)
-	size := info.Size()
-	var start int64
-	switch {
-	case t.o.Other:
-		start, err = t.startFrom(f.file)
-	case size == 0 || !info.Mode().IsRegular():
-		// A file that reports size 0 may not be empty, as in /proc.
-		t.lines.name = f.name
-		defer t.lines.end()
+	f.offset = e.start
+	if e.data == nil && (t.o.Other || !e.isUnsized()) {
+		return t.copyFrom(f)
+	}
+	t.lines.name = f.name
+	defer t.lines.end()
+	if e.data == nil {
 		f.offset, err = lastOf(t.lines, f.file, t.o.HeadOptions)
 		return err
-	case t.o.Bytes:
-		start = max(0, size-t.o.Count)
-	default:
-		start, err = startOfLast(f.file, size, t.o.Count)
 	}
-	if err != nil {
-		return err
-	}
-	f.offset = start
-	return t.copyFrom(f)
+	f.offset += int64(len(e.data))
+	_, err = t.lines.Write(e.data)
+	return err
 }
 
 // copyFrom prints a file from the offset to its end.
@@ -138,7 +171,7 @@ func (t *tail) copyFrom(f *followed) error {
 	}
 	t.lines.name = f.name
 	defer t.lines.end()
-	n, err := f.file.WriteTo(t.lines)
+	n, err := steadyFile{f.file}.WriteTo(t.lines)
 	f.offset += n
 	return err
 }
@@ -172,10 +205,11 @@ const (
 	mostBack  = 1 << 20
 )
 
-// startOfLast returns the offset of a file's last n lines, reading backwards.
-func startOfLast(f *usftp.File, size, n int64) (int64, error) {
+// startOfLast returns the offset of a file's last n lines, reading backwards, and what is there, if
+// the first piece read has all of it.
+func startOfLast(f *usftp.File, size, n int64) (start int64, data []byte, err error) {
 	if n == 0 {
-		return size, nil
+		return size, nil, nil
 	}
 	end, length := size, int64(firstBack)
 	for last := true; end > 0; last = false {
@@ -183,9 +217,14 @@ func startOfLast(f *usftp.File, size, n int64) (int64, error) {
 		piece := make([]byte, end-from)
 		m, err := f.ReadAt(piece, from)
 		if err != nil && err != io.EOF {
-			return 0, err
+			return 0, nil, err
 		}
 		piece = piece[:m]
+		if last {
+			data = piece
+		} else {
+			data = nil
+		}
 		if last && bytes.HasSuffix(piece, []byte("\n")) {
 			piece = piece[:m-1] // it ends the last line
 		}
@@ -195,13 +234,13 @@ func startOfLast(f *usftp.File, size, n int64) (int64, error) {
 				break
 			}
 			if n--; n == 0 {
-				return from + int64(i) + 1, nil
+				return from + int64(i) + 1, data[min(i+1, len(data)):], nil
 			}
 			piece = piece[:i]
 		}
 		end, length = from, min(2*length, mostBack)
 	}
-	return 0, nil
+	return 0, data, nil
 }
 
 // lastOf prints the last lines or bytes of a file that can only be read forwards.

@@ -29,18 +29,16 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 	if t.IsZero() {
 		t = j.now()
 	}
-	for _, name := range names {
-		if j.over() {
-			break
-		}
-		switch err := touch(j, o, name, t); {
+	touched := func(name string) error { return touch(j, o, name, t) }
+	inTurn(j, names, mostBeside, touched, func(name string, err error) {
+		switch {
 		case err == errNotMade:
 		case err != nil:
 			j.fail("touch", name, whyMissing(j, name, err))
 		default:
 			j.done("touched", name, "", "touched "+j.quoted(name))
 		}
-	}
+	})
 	return j.end()
 }
 

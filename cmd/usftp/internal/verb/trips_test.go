@@ -74,3 +74,51 @@ func TestRoundTrips(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundTripsOfSeveral limits how many round trips the verbs take for 50 operands: as many as for
+// one.
+func TestRoundTripsOfSeveral(t *testing.T) {
+	var names []string
+	for i := range 50 {
+		names = append(names, shapes[0].path(i))
+	}
+	last := TailOptions{HeadOptions: HeadOptions{Count: 1}}
+	for _, verb := range []struct {
+		name string
+		run  func(ctx context.Context, r *rig) error
+		most float64
+	}{
+		{"cat", func(ctx context.Context, r *rig) error {
+			return Concatenate(ctx, r.Env, ConcatenateOptions{}, names)
+		}, 12},
+		{"tail", func(ctx context.Context, r *rig) error { return Tail(ctx, r.Env, last, names) }, 12},
+		{"touch", func(ctx context.Context, r *rig) error {
+			return Touch(ctx, r.Env, TouchOptions{}, names)
+		}, 2},
+		{"touch new", func(ctx context.Context, r *rig) error {
+			var fresh []string
+			for _, name := range names {
+				fresh = append(fresh, name+".new")
+			}
+			return Touch(ctx, r.Env, TouchOptions{}, fresh)
+		}, 3},
+		{"rm", func(ctx context.Context, r *rig) error {
+			return Remove(ctx, r.Env, RemoveOptions{}, names)
+		}, 2},
+	} {
+		t.Run(verb.name, func(t *testing.T) {
+			t.Parallel()
+			onShape(t, shapes[0], openSSH, func(r *rig, server *sftptest.Scripted) {
+				var err error
+				for _, name := range names {
+					server.Files.WriteFile(name, []byte("text\n"))
+				}
+				took := trips(func() { err = verb.run(context.Background(), r) })
+				_, said := r.take()
+				if ok(t, err); took > verb.most || said != "" {
+					t.Errorf("%.1f round trips, at most %v; said %q", took, verb.most, said)
+				}
+			})
+		})
+	}
+}
