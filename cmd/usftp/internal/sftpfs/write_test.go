@@ -96,13 +96,17 @@ func TestAppendedInTurn(t *testing.T) {
 	}
 }
 
-// A server may ignore the append flag, as pkg/sftp's does: each request says where the file ends.
+// A server may ignore the append flag, as pkg/sftp's does: each request says where the file ends,
+// whoever else appends to it.
 func TestAppendSaysWhere(t *testing.T) {
 	s := mountScripted(t, time.Minute, sftptest.Script{})
 	s.server.Files.WriteFile("/log", []byte("contents"))
 	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
-	want := []uint64{8, 17}
-	for i, data := range []string{" and more", "!"} {
+	want := []uint64{8, 17, 18 + 7}
+	for i, data := range []string{" and more", "!", "mine"} {
+		if data == "mine" {
+			s.server.Files.Append("/log", []byte("another"))
+		}
 		o.write(int(want[i]), data)
 		if status := o.sync(); status != fuse.OK {
 			t.Fatal(status)
