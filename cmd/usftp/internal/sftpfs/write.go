@@ -381,8 +381,13 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 		f.mu.Unlock()
 		// For servers that ignore the append flag, as pkg/sftp's does, and write at the offset. Write
 		// asks most of them where the file ends: others may have appended, or cut it.
-		h.remote.Seek(e.from, io.SeekStart)
-		_, err := h.remote.Write(e.data)
+		_, err := h.remote.Seek(e.from, io.SeekStart)
+		if f.fs.quirks.NoAppend.Load() {
+			_, err = h.remote.Seek(0, io.SeekEnd)
+		}
+		if err == nil {
+			_, err = h.remote.Write(e.data)
+		}
 		if err == nil {
 			end, _ := h.remote.Seek(0, io.SeekCurrent)
 			f.reaches(end)
