@@ -12,8 +12,8 @@ import (
 )
 
 // TestAppendSaysWhere: some servers, such as pkg/sftp's, ignore O_APPEND and write at the offset
-// that they are told. So it is the file's end, however the offset was moved, and asking for that
-// takes a round trip only where something has moved it.
+// that they are told. So it is the file's end, whatever has moved the offset, and whoever else has
+// appended.
 func TestAppendSaysWhere(t *testing.T) {
 	const old, text = "contents", "more"
 	for name, test := range map[string]struct {
@@ -46,16 +46,25 @@ func TestAppendSaysWhere(t *testing.T) {
 			ok(t, test.write(f))
 			must[int64](t)(f.Seek(1, io.SeekStart))
 			ok(t, test.write(f))
-			ok(t, f.Close())
-			if got := string(must[[]byte](t)(r.server.Files.ReadFile("/f"))); got != old+text+text+text {
-				t.Errorf("the file has %q", got)
-			}
+			ok(t, f.Sync())
+			want := old + text + text + text
 			end := uint64(len(old))
 			for _, w := range r.server.Requests(wire.TypeWrite) {
 				if w.Offset != end {
 					t.Errorf("written at %d, want %d", w.Offset, end)
 				}
 				end += uint64(w.Length)
+			}
+			ok(t, r.server.Files.Append("/f", []byte("another's")))
+			ok(t, test.write(f))
+			ok(t, f.Close())
+			writes := r.server.Requests(wire.TypeWrite)
+			end += uint64(len("another's"))
+			if last := writes[len(writes)-1]; last.Offset != end {
+				t.Errorf("written at %d, over what another has appended, want %d", last.Offset, end)
+			}
+			if got := string(must[[]byte](t)(r.server.Files.ReadFile("/f"))); got != want+"another's"+text {
+				t.Errorf("the file has %q", got)
 			}
 		})
 	}

@@ -125,13 +125,20 @@ type StatusError struct {
 // Error returns the code in words and the server's message.
 func (e *StatusError) Error() string {
 	words := wire.Code(e.Code).String()
-	if e.Message == "" || strings.EqualFold(e.Message, words) {
+	if e.Message == "" || strings.EqualFold(e.Message, words) || e.onlyMissing() {
 		return words
 	}
 	if wire.Code(e.Code) == wire.Failure {
 		return fmt.Sprintf("the server says %q", e.Message)
 	}
 	return fmt.Sprintf("%s (the server says %q)", words, e.Message)
+}
+
+// onlyMissing reports whether the message says no more than that there is no such file. Servers in Go
+// name the path again: "open /a: no such file or directory".
+func (e *StatusError) onlyMissing() bool {
+	return wire.Code(e.Code) == wire.NoSuchFile &&
+		strings.HasSuffix(strings.ToLower(e.Message), "no such file or directory")
 }
 
 // FxCode returns the code, for comparing with the ErrSSHFx values.

@@ -38,9 +38,7 @@ type fileState struct {
 	// where the last Read ended, 0 if another would not be sequential; guarded by turn
 	readEnd int64
 	// bytes read by the last sequential Reads; guarded by turn
-	readRun int64
-	// where the last Write ended; guarded by turn
-	appended int64
+	readRun  int64
 	asked    *openFile    // the opening for which a Read has asked for attributes; guarded by turn
 	waited   atomic.Int64 // of all transfers, nanoseconds
 	answers  atomic.Int64 // DATA replies that have arrived

@@ -19,8 +19,8 @@ import (
 
 // Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by the
 // number of bytes the server has acknowledged. It waits for the server, so a loop of Writes takes a
-// round trip for each; with O_APPEND the first takes another one on servers that may ignore it. See
-// [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not wait.
+// round trip for each, and with O_APPEND two on servers that may ignore it. See [File.Writer],
+// [File.ReadFrom] and [WithWriteBehind], which do not wait.
 func (f *File) Write(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -30,16 +30,16 @@ func (f *File) Write(p []byte) (int, error) {
 	f.toEnd()
 	n, err := f.writeAt(p, f.offset)
 	f.offset += int64(n)
-	f.appended = f.offset
 	return n, err
 }
 
 // toEnd moves the offset of a file opened with O_APPEND to the file's end. OpenSSH's server and ours
 // ignore the offset then, but others, such as pkg/sftp's, ignore O_APPEND and would write at the
-// offset. The caller holds the turn.
+// offset, over what others have appended since the last Write. What a Writer has collected has its
+// place already. The caller holds the turn.
 func (f *File) toEnd() {
 	open, err := f.opening("write")
-	if err != nil || open.flags&wire.OpenAppend == 0 || f.appended > 0 && f.offset == f.appended ||
+	if err != nil || open.flags&wire.OpenAppend == 0 || f.writing.Load() != nil ||
 		open.client.inOrder || isOurs(open.client.options.serverVersion) {
 		return
 	}
@@ -116,7 +116,6 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	f.progress.Store(0)
 	n, err := f.upload("write", f.offset, r, &f.progress)
 	f.offset += n
-	f.appended = f.offset
 	return n, ownError(err)
 }
 

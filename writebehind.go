@@ -85,7 +85,6 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	if b.failed() != nil {
 		f.offset = b.u.ranges.Mark()
 	}
-	f.appended = f.offset
 	return n, f.wrap("write", err)
 }
 

@@ -45,9 +45,29 @@ func helpCommand() *cobra.Command {
 var shells = map[string]func(root *cobra.Command, w io.Writer) error{
 	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
 	"zsh":  (*cobra.Command).GenZshCompletion,
-	"fish": func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+	"fish": func(root *cobra.Command, w io.Writer) error {
+		return root.GenFishCompletion(fishWords{w}, true)
+	},
 
 	"powershell": (*cobra.Command).GenPowerShellCompletionWithDesc,
+}
+
+// fishWords corrects how cobra's script for fish quotes the words of a command line. It evaluates
+// those before the last without their quotes, so that a file's name such as "a;reboot" would run a
+// command, and quotes the last one twice, so that nothing is found below a name with a space.
+type fishWords struct{ io.Writer }
+
+var fishQuoting = strings.NewReplacer(
+	"set -l args (commandline -opc)\n",
+	`set -l args (commandline -opc | string escape | string replace -r '^(["\']?)~/' '~/$1')`+"\n",
+	"(string escape -- (commandline -ct))", "(string escape -- (commandline -ct | string unescape))",
+	"(commandline -t | string escape --style=regex)",
+	"(commandline -t | string unescape | string escape --style=regex)")
+
+// Write takes the whole script at once, as cobra passes it.
+func (w fishWords) Write(p []byte) (int, error) {
+	_, err := fishQuoting.WriteString(w.Writer, string(p))
+	return len(p), err
 }
 
 // Completion returns the command completion; long is its text.

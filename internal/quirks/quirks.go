@@ -18,6 +18,7 @@ type Quirks struct {
 	NoRename    atomic.Bool // files cannot be renamed
 	Renaming    sync.Mutex  // held while NoRename is found out
 	NoRemove    atomic.Bool // files cannot be removed
+	NoAppend    atomic.Bool // no existing file is opened to be appended to, but to be written
 	Reported    atomic.Bool // the user has been told of NoTemporary or NoRename
 	WholeFiles  atomic.Bool // existing files are written only if they are emptied first
 	NoFsetstat  atomic.Bool // attributes are set by path only

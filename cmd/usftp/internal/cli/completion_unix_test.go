@@ -336,3 +336,38 @@ complete -C "usftp ls --config $CONF $WORD"
 		})
 	}
 }
+
+// TestQuotedWordsInFish: cobra's script for fish ran names of files as commands, and knew no word
+// with a quoted character.
+func TestQuotedWordsInFish(t *testing.T) {
+	t.Parallel()
+	program := testenv.Program(t, "fish")
+	sshd := opensshd.Start(t, opensshd.Options{})
+	root, dir := completionTree(t), t.TempDir()
+	writeFile(t, filepath.Join(dir, "completion"), []byte(run(t, dir, "completion", "fish").stdout))
+	config, err := os.ReadFile(sshd.ConfigFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "conf"), config)
+	const name = "it's a; touch bad"
+	if err := os.Mkdir(filepath.Join(root, name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(root, name, "in it"), nil)
+	at := "testhost:" + root + "/"
+	for _, words := range []string{at + `it\'s\ a\;\ touch\ bad/`, `"` + at + "it's a; touch bad/i",
+		`a\;touch\ bad '(touch bad)' ` + at + `it\'s\ a\;\ touch\ bad/i`} {
+		cmd := exec.Command(program, "-c", "source completion; complete -C $LINE")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HOME="+dir, "SSH_AUTH_SOCK=", patient,
+			"LINE=usftp cp --config ~/conf "+words)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), at+name+"/in it") {
+			t.Errorf("%s: %v, %q", words, err, out)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "bad")); err == nil {
+			t.Errorf("%s was run", words)
+		}
+	}
+}

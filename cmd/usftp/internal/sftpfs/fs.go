@@ -63,7 +63,7 @@ type FS struct {
 	roundTrip  time.Duration // a round trip to the host
 	hidden     string        // prefix of the names of files that were removed while open
 	clockSkew  atomic.Int64  // by how much the host's clock is ahead of ours, in nanoseconds
-	quirks     quirks.Quirks // NoTimes and NoModes
+	quirks     quirks.Quirks // NoTimes, NoModes and NoAppend
 	budget     *budget       // of writes that are not on the host yet
 	blocks     blocks
 	reading    readMemory

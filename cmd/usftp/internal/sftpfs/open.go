@@ -177,6 +177,9 @@ func (f *FS) detach(h *handle) (last bool) {
 // allows it.
 func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) (*usftp.File, attrs,
 	time.Time, error) {
+	if f.quirks.NoAppend.Load() {
+		flags &^= os.O_APPEND
+	}
 	asked := time.Now()
 	open := c.Async().OpenFile(path, flags, perm)
 	inOrder := private.OfClient(c).WorksInOrder() || flags&(os.O_CREATE|os.O_TRUNC) == 0
@@ -185,6 +188,11 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 		stat = c.Async().Stat(path)
 	}
 	remote, err := open.Wait()
+	if err != nil && flags&os.O_APPEND != 0 && !private.OfClient(c).WorksInOrder() && refused(err) {
+		if remote, err = c.OpenFile(path, flags&^os.O_APPEND, perm); err == nil {
+			f.quirks.NoAppend.Store(true)
+		}
+	}
 	if err != nil {
 		return nil, attrs{}, asked, err
 	}
@@ -197,6 +205,13 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 		return nil, attrs{}, asked, err
 	}
 	return remote.WithContext(context.Background()), attrsOfInfo(info), asked, nil
+}
+
+// refused reports whether a server may refuse to append to a file, which ProFTPD does as it is
+// installed (AllowStoreRestart), rather than to write to it.
+func refused(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) ||
+		errors.Is(err, usftp.ErrSSHFxFailure)
 }
 
 // osFlags returns the flags that matter to the host, in terms of package os.

@@ -379,11 +379,18 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 		f.mu.Lock()
 		e.from = f.remoteSize
 		f.mu.Unlock()
-		// For servers that ignore the append flag, as pkg/sftp's does: they write at the offset.
-		h.remote.Seek(e.from, io.SeekStart)
-		_, err := h.remote.Write(e.data)
+		// For servers that ignore the append flag, as pkg/sftp's does, and write at the offset. Write
+		// asks most of them where the file ends: others may have appended, or cut it.
+		_, err := h.remote.Seek(e.from, io.SeekStart)
+		if f.fs.quirks.NoAppend.Load() {
+			_, err = h.remote.Seek(0, io.SeekEnd)
+		}
 		if err == nil {
-			f.reaches(e.from + int64(len(e.data)))
+			_, err = h.remote.Write(e.data)
+		}
+		if err == nil {
+			end, _ := h.remote.Seek(0, io.SeekCurrent)
+			f.reaches(end)
 		}
 		if !lost(err) {
 			f.answered(e, err)
