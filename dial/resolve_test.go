@@ -104,6 +104,9 @@ func TestParity(t *testing.T) {
 				AddressFamily: "inet", Jump: "j"}},
 		{name: "command flag", config: Config{Options: []string{`ProxyCommand="a b" %h "c#d"`}}},
 		{name: "cipher flag", config: Config{Ciphers: "aes256-gcm@openssh.com"}},
+		{name: "percent signs", text: "ControlPath /c%%h\nIdentityAgent /a%%h\nUserKnownHostsFile /k%%h /l%%\nGlobalKnownHostsFile /g%h\n"},
+		{name: "address with a zone", text: "ControlPath /c/%r@%h:%p\nIdentityAgent /a/%k\nUserKnownHostsFile ~/k/%h\n",
+			target: Target{Host: "h"}, config: Config{Options: []string{"HostName=fe80::1%%lo"}}},
 		{name: "port flag", text: "Port 5\n", config: Config{Port: 8}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -515,7 +518,7 @@ func TestFilesWithSpaces(t *testing.T) {
 		"/a b/c /d":  {drive + "/a b/c", drive + "/d"},
 	} {
 		line := drive + strings.ReplaceAll(in, " /", " "+drive+"/")
-		if got := x.files(keywords{"k": {line}}, "k"); !slices.Equal(got, want) {
+		if got := x.files([]string{line}); !slices.Equal(got, want) {
 			t.Errorf("files of %q = %q", line, got)
 		}
 	}
