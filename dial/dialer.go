@@ -123,7 +123,7 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 	if depth++; depth > maxHops {
 		return nil, fmt.Errorf("more than %d jump hosts; does a host jump through itself?", maxHops)
 	}
-	list, err := d.s.proxyTokens().percent(d.s.proxyJump)
+	list, err := d.s.proxyTokens().expand(d.s.proxyJump)
 	if err != nil {
 		return nil, err
 	}
@@ -386,7 +386,7 @@ func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*route, error) {
 		}
 		return d.connectProxy(ctx, sniff)
 	case d.s.proxyCommand != "":
-		command, err := d.s.proxyTokens().percent(d.s.proxyCommand)
+		command, err := d.s.proxyTokens().expand(d.s.proxyCommand)
 		if err != nil {
 			return nil, err
 		}

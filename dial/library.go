@@ -290,7 +290,7 @@ func readIncluded(value, dir, home string, depth int) (string, error) {
 // addDefaults fills in the defaults that `ssh -G` would.
 func addDefaults(t Target, w keywords) (keywords, error) {
 	host := cmp.Or(w.get("hostname"), t.Host)
-	host, err := expander{tokens: map[byte]string{'%': "%", 'h': t.Host}}.percent(host)
+	host, err := expander{tokens: map[byte]string{'%': "%", 'h': t.Host}}.expand(host)
 	if err != nil {
 		return nil, err
 	}

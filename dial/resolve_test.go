@@ -484,11 +484,14 @@ func TestRekeyLimit(t *testing.T) {
 
 func TestExpander(t *testing.T) {
 	s := &settings{alias: "a", host: "h", user: "r", port: 5, home: "/home/50%",
-		env: func(k string) (string, bool) { return "v%h", k == "V" }}
+		env: func(k string) (string, bool) {
+			v, ok := map[string]string{"V": "v%h", "W": "~"}[k]
+			return v, ok
+		}}
 	x := s.tokens()
 	for in, want := range map[string]string{
 		"~/k": filepath.FromSlash("/home/50%/k"), "~": "/home/50%", "%d/x": "/home/50%/x",
-		"%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x": "vh/x", "plain": "plain",
+		"%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x%h": "v%h/xh", "${W}/x": "~/x", "plain": "plain",
 		"~no-such-user-here/x": "~no-such-user-here/x",
 	} {
 		if got, err := x.file(in); err != nil || (in != "~" && got != want) {
@@ -500,8 +503,8 @@ func TestExpander(t *testing.T) {
 			t.Errorf("file(%q) = %q", in, got)
 		}
 	}
-	if got, err := s.proxyTokens().percent("nc %h %p %r %n %%"); err != nil ||
-		got != "nc h 5 r a %" {
+	if got, err := s.proxyTokens().expand("nc %h %p %r %n %k ${V} %%"); err != nil ||
+		got != "nc h 5 r a a ${V} %" {
 		t.Errorf("a ProxyCommand became %q, %v", got, err)
 	}
 }
