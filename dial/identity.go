@@ -293,17 +293,29 @@ type keyPipe struct {
 }
 
 // readKey reads a key file. A pipe, as from ssh -i <(program), can be read only once, and another
-// attempt might wait for ever: what it held is kept for further logins.
+// attempt might wait for ever: what it held is kept for further logins. The program may write late,
+// or never.
 func (k *keyring) readKey(path string) ([]byte, fs.FileInfo, error) {
 	if kept, ok := k.asker.pipes.Load(path); ok {
 		pipe := kept.(keyPipe)
 		return pipe.text, pipe.info, nil
 	}
-	text, info, err := readSmall(path)
-	if err == nil && !info.Mode().IsRegular() {
-		k.asker.pipes.Store(path, keyPipe{text, info})
+	var pipe keyPipe
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pipe.text, pipe.info, err = readSmall(path)
+		if err == nil && !pipe.info.Mode().IsRegular() {
+			k.asker.pipes.Store(path, pipe)
+		}
+	}()
+	select {
+	case <-done:
+		return pipe.text, pipe.info, err
+	case <-k.ctx.Done():
+		return nil, nil, context.Cause(k.ctx)
 	}
-	return text, info, err
 }
 
 // load reads one identity. If the file does not exist, or the private key is elsewhere (in an

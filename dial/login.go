@@ -89,10 +89,13 @@ func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	l.ring = openKeyring(l.ctx, l.s, l.d.asker)
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	l.ring = openKeyring(ctx, l.s, l.d.asker)
 	defer l.ring.close()
 	end := func() {
 		r.cut()
+		cancel()
 		l.ring.close() // an agent may hang, too
 	}
 	stop := context.AfterFunc(l.ctx, end)
