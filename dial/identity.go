@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -259,6 +260,12 @@ func (k *keyring) agentKeys() []*credential {
 // maxKeyFile limits the size of a key file, as OpenSSH does.
 const maxKeyFile = 1 << 20
 
+// missing reports whether an error means that there is no such file. The home directory of a
+// service may be /dev/null.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 func readSmall(path string) ([]byte, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -325,12 +332,12 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 	text, fi, err := k.readKey(id.path)
 	if err != nil {
 		if f.public, _ = readPublic(id.path + ".pub"); f.public != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
+			if !missing(err) {
 				f.err = err
 			}
 			return f, true
 		}
-		if id.explicit || !errors.Is(err, fs.ErrNotExist) {
+		if id.explicit || !missing(err) {
 			k.noteUnread(id.path, err)
 		}
 		return f, false

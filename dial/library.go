@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
@@ -181,7 +180,7 @@ func decodeConfig(file string, c *Config) (*ssh_config.Config, error) {
 		dir = filepath.Dir(systemConfig)
 	}
 	text, err := readConfig(file, dir, homeDir(c), 0)
-	if errors.Is(err, fs.ErrNotExist) && c.ConfigFile == "" {
+	if missing(err) && c.ConfigFile == "" {
 		return nil, nil
 	}
 	if err != nil {

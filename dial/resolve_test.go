@@ -310,6 +310,22 @@ func TestUserFiles(t *testing.T) {
 	}
 }
 
+// TestHomeThatIsNoDirectory: services often have /dev/null as their home.
+func TestHomeThatIsNoDirectory(t *testing.T) {
+	home := writeFile(t, filepath.Join(t.TempDir(), "home"), "")
+	s, err := settingsOf(t, Target{Host: "h"}, &Config{Env: withoutSSH(home)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newHostKeyChecker(s, newAsker(new(Config))); err != nil {
+		t.Error(err)
+	}
+	k := &keyring{ctx: t.Context(), s: s, asker: newAsker(new(Config))}
+	if k.credentials(); len(k.notes) > 0 {
+		t.Errorf("notes: %q", k.notes)
+	}
+}
+
 // TestOtherSSH: a program named ssh that is not OpenSSH's cannot be asked.
 func TestOtherSSH(t *testing.T) {
 	if runtime.GOOS == "windows" {
