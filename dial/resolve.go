@@ -161,6 +161,9 @@ func parseG(out []byte) (keywords, error) {
 			continue
 		}
 		key = strings.ToLower(key)
+		if key == "pubkeyacceptedkeytypes" { // before OpenSSH 8.5
+			key = "pubkeyacceptedalgorithms"
+		}
 		w[key] = append(w[key], value)
 	}
 	if w.get("hostname") == "" {

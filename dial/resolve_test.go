@@ -310,6 +310,22 @@ func TestUserFiles(t *testing.T) {
 	}
 }
 
+// TestOldOutputOfSSH: OpenSSH before 8.5, such as RHEL 8's, prints a keyword under its old name.
+func TestOldOutputOfSSH(t *testing.T) {
+	w, err := parseG([]byte("hostname h\nchallengeresponseauthentication no\n" +
+		"kbdinteractiveauthentication yes\npubkeyacceptedkeytypes ssh-ed25519\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readSettings(Target{Host: "h"}, w, new(Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(s.pubkeyAlgos, []string{ssh.KeyAlgoED25519}) || !s.kbd {
+		t.Errorf("algorithms of user keys %q, keyboard-interactive %v", s.pubkeyAlgos, s.kbd)
+	}
+}
+
 // TestHomeThatIsNoDirectory: services often have /dev/null as their home.
 func TestHomeThatIsNoDirectory(t *testing.T) {
 	home := writeFile(t, filepath.Join(t.TempDir(), "home"), "")
