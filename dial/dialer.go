@@ -312,7 +312,7 @@ func (l *login) dropped(sniff *sniffer, err error) bool {
 	text := sniff.text()
 	return l.hostKey == nil && l.ctx.Err() == nil && l.watch.expired() == nil &&
 		connectionEnded(l.raw) && !disconnected(l.raw) &&
-		(text == "" || text == "Exceeded MaxStartups")
+		(text == "" || text == tooBusy)
 }
 
 func (d *Dialer) tryLogIn(l *login, sniff *sniffer) (*Conn, error) {
