@@ -1,13 +1,16 @@
 package dial
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/usftp/usftp"
+	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // Servers other than OpenSSH's pass on what the program meant to speak SFTP writes to standard
@@ -48,5 +51,30 @@ func TestLineWriter(t *testing.T) {
 		long[:tailSize], "three"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%d lines: %.200q", len(got), got)
+	}
+}
+
+// TestListsOfAServer: a server's lists are of any length, and land on a terminal or in a log.
+func TestListsOfAServer(t *testing.T) {
+	names := slices.Repeat([]string{strings.Repeat("x", 60), strings.Repeat("y", 10_000)}, 200)
+	var log bytes.Buffer
+	d := &Dialer{log: slog.New(slog.NewTextHandler(&log,
+		&slog.HandlerOptions{Level: slog.LevelDebug})), asker: newAsker(new(Config))}
+	l := &login{ctx: t.Context(), d: d, s: &settings{}, ring: new(keyring), watch: new(watchdog),
+		anyRefused: true}
+	l.watch.start(func() {})
+	defer l.watch.stop()
+	_, err := l.next(names, nil, nil)
+	if err == nil {
+		t.Fatal("a way to log in was found")
+	}
+	text := err.Error()
+	if n := len(log.String()); n > 8<<10 {
+		t.Errorf("%d bytes were logged", n)
+	}
+	l.failure = nil
+	negotiation := l.explain(&own.NegotiationError{Theirs: names}, nil).Error()
+	if max(len(text), len(negotiation)) > 8<<10 {
+		t.Errorf("messages of %d and %d bytes", len(text), len(negotiation))
 	}
 }

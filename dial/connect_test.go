@@ -275,7 +275,10 @@ func TestNotSSH(t *testing.T) {
 	for _, c := range []struct{ answer, says string }{
 		{"HTTP/1.0 400 Bad Request\r\nServer: x\r\n\r\n",
 			`does not speak SSH; it said: "HTTP/1.0 400 Bad Request"`},
-		{"Exceeded MaxStartups\r\n", `does not speak SSH; it said: "Exceeded MaxStartups"`},
+		{"Exceeded MaxStartups\r\n",
+			`is too busy to let anybody log in; it said: "Exceeded MaxStartups"`},
+		{"Not allowed at this time\r\n",
+			`after failed logins; it said: "Not allowed at this time"`},
 		{"", "closed the connection before it said anything"},
 		{"\x1b[2J\x00evil", `"?[2J?evil"`},
 	} {

@@ -123,7 +123,7 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 	if depth++; depth > maxHops {
 		return nil, fmt.Errorf("more than %d jump hosts; does a host jump through itself?", maxHops)
 	}
-	list, err := d.s.proxyTokens().percent(d.s.proxyJump)
+	list, err := d.s.proxyTokens().expand(d.s.proxyJump)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	if d.system != nil {
 		return newSystemConn(d), nil
 	}
-	c, err := d.dial(ctx, true)
+	c, err := d.dial(ctx, true, false)
 	if err != nil {
 		return nil, &Error{Host: d.host(), Err: causeOf(ctx, err)}
 	}
@@ -213,8 +213,8 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 }
 
 // dial connects and logs in. If session is true it is for SFTP, otherwise only to reach the next
-// host.
-func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
+// host. alone means that nobody may be asked for anything.
+func (d *Dialer) dial(ctx context.Context, session, alone bool) (*Conn, error) {
 	d.mu.Lock()
 	mastered, cannot := d.masters > 0, d.beside
 	d.mu.Unlock()
@@ -222,13 +222,12 @@ func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 		if c := d.throughMaster(ctx, session); c != nil {
 			return c, nil
 		}
-		return d.ownLogin(&login{ctx: ctx, d: d, s: d.s, flight: flight{session: session}})
+		return d.ownLogin(d.newLogin(ctx, session, alone))
 	}
 	// One connection goes through the master. Further ones are for speed, and must not ask a
 	// person for anything.
 	if cannot == nil {
-		c, err := d.ownLogin(&login{ctx: ctx, d: d, s: d.s.beside(), alone: true,
-			flight: flight{session: session}})
+		c, err := d.ownLogin(d.newLogin(ctx, session, true))
 		if err == nil || ctx.Err() != nil {
 			return c, err
 		}
@@ -247,6 +246,14 @@ func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 		}
 	}
 	return nil, cannot
+}
+
+func (d *Dialer) newLogin(ctx context.Context, session, alone bool) *login {
+	l := &login{ctx: ctx, d: d, s: d.s, alone: alone, flight: flight{session: session}}
+	if alone {
+		l.s = d.s.beside()
+	}
+	return l
 }
 
 func (d *Dialer) ownLogin(l *login) (*Conn, error) {
@@ -305,14 +312,14 @@ func (l *login) dropped(sniff *sniffer, err error) bool {
 	text := sniff.text()
 	return l.hostKey == nil && l.ctx.Err() == nil && l.watch.expired() == nil &&
 		connectionEnded(l.raw) && !disconnected(l.raw) &&
-		(text == "" || text == "Exceeded MaxStartups")
+		(text == "" || text == tooBusy)
 }
 
 func (d *Dialer) tryLogIn(l *login, sniff *sniffer) (*Conn, error) {
 	l.watch = &watchdog{limit: cmp.Or(d.s.connectTimeout, loginStall), doing: "connecting"}
 	sniff.notSSH = func() { l.watch.shorten(notSSHWait) }
 	began := time.Now()
-	route, err := d.connect(l.ctx, sniff)
+	route, err := d.connect(l.ctx, l.alone, sniff)
 	if err != nil {
 		return nil, err
 	}
@@ -376,17 +383,18 @@ func (r *route) explain(err error) error {
 	return r.proxy.failure()
 }
 
-func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*route, error) {
+// connect makes a connection; alone is as for dial.
+func (d *Dialer) connect(ctx context.Context, alone bool, sniff *sniffer) (*route, error) {
 	switch {
 	case d.hop != nil:
-		return d.connectJump(ctx, sniff)
+		return d.connectJump(ctx, alone, sniff)
 	case d.proxy != nil:
 		if d.s.proxyCommand != "" {
 			d.log.Info("the ProxyCommand is not used, since a proxy was named", "host", d.s.alias)
 		}
 		return d.connectProxy(ctx, sniff)
 	case d.s.proxyCommand != "":
-		command, err := d.s.proxyTokens().percent(d.s.proxyCommand)
+		command, err := d.s.proxyTokens().expand(d.s.proxyCommand)
 		if err != nil {
 			return nil, err
 		}
@@ -441,8 +449,8 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 // several.
 const jumpStall = 5 * time.Minute
 
-func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*route, error) {
-	jump, err := d.hop.dial(ctx, false)
+func (d *Dialer) connectJump(ctx context.Context, alone bool, sniff *sniffer) (*route, error) {
+	jump, err := d.hop.dial(ctx, false, alone)
 	if err != nil {
 		return nil, jumpError(d.hop.host(), causeOf(ctx, err))
 	}

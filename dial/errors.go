@@ -92,14 +92,26 @@ type describedError struct {
 func (e *describedError) Error() string { return printable([]byte(e.text)) }
 func (e *describedError) Unwrap() error { return e.err }
 
-// A NotSSHError means that the peer does not speak SSH.
+// sshd's words, in place of its version, to whom it hangs up on: MaxStartups and PerSourcePenalties
+// in sshd_config(5).
+const (
+	tooBusy   = "Exceeded MaxStartups"
+	penalized = "Not allowed at this time"
+)
+
+// A NotSSHError means that the peer does not speak SSH, or hung up before it did.
 type NotSSHError struct {
 	Text string // its first bytes, made printable; empty if it hung up without sending anything
 }
 
 func (e *NotSSHError) Error() string {
-	if e.Text == "" {
+	switch e.Text {
+	case "":
 		return "the server closed the connection before it said anything (it may be too busy, or refuse this address)"
+	case tooBusy:
+		return fmt.Sprintf("the server is too busy to let anybody log in; it said: %q", e.Text)
+	case penalized:
+		return fmt.Sprintf("the server refuses this address for a while, as sshd does after failed logins; it said: %q", e.Text)
 	}
 	return fmt.Sprintf("the server does not speak SSH; it said: %q", e.Text)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -259,6 +260,12 @@ func (k *keyring) agentKeys() []*credential {
 // maxKeyFile limits the size of a key file, as OpenSSH does.
 const maxKeyFile = 1 << 20
 
+// missing reports whether an error means that there is no such file. The home directory of a
+// service may be /dev/null.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 func readSmall(path string) ([]byte, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -293,17 +300,29 @@ type keyPipe struct {
 }
 
 // readKey reads a key file. A pipe, as from ssh -i <(program), can be read only once, and another
-// attempt might wait for ever: what it held is kept for further logins.
+// attempt might wait for ever: what it held is kept for further logins. The program may write late,
+// or never.
 func (k *keyring) readKey(path string) ([]byte, fs.FileInfo, error) {
 	if kept, ok := k.asker.pipes.Load(path); ok {
 		pipe := kept.(keyPipe)
 		return pipe.text, pipe.info, nil
 	}
-	text, info, err := readSmall(path)
-	if err == nil && !info.Mode().IsRegular() {
-		k.asker.pipes.Store(path, keyPipe{text, info})
+	var pipe keyPipe
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pipe.text, pipe.info, err = readSmall(path)
+		if err == nil && !pipe.info.Mode().IsRegular() {
+			k.asker.pipes.Store(path, pipe)
+		}
+	}()
+	select {
+	case <-done:
+		return pipe.text, pipe.info, err
+	case <-k.ctx.Done():
+		return nil, nil, context.Cause(k.ctx)
 	}
-	return text, info, err
 }
 
 // load reads one identity. If the file does not exist, or the private key is elsewhere (in an
@@ -313,12 +332,12 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 	text, fi, err := k.readKey(id.path)
 	if err != nil {
 		if f.public, _ = readPublic(id.path + ".pub"); f.public != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
+			if !missing(err) {
 				f.err = err
 			}
 			return f, true
 		}
-		if id.explicit || !errors.Is(err, fs.ErrNotExist) {
+		if id.explicit || !missing(err) {
 			k.noteUnread(id.path, err)
 		}
 		return f, false

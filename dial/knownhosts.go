@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ func readKnownHosts(files []string, name string, log *slog.Logger) (*knownSet, e
 	set := new(knownSet)
 	for _, file := range files {
 		f, err := os.Open(file)
-		if errors.Is(err, fs.ErrNotExist) {
+		if missing(err) {
 			continue
 		}
 		if err != nil {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,8 +66,16 @@ func libraryKeywords(t Target, c *Config) (keywords, error) {
 }
 
 // oldNames are keywords that ssh still takes, and what they are called today.
-var oldNames = map[string]string{"challengeresponseauthentication": "kbdinteractiveauthentication",
-	"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms"}
+var oldNames = map[string]string{
+	"challengeresponseauthentication": "kbdinteractiveauthentication",
+	"dsaauthentication":               "pubkeyauthentication",
+	"identityfile2":                   "identityfile",
+	"keepalive":                       "tcpkeepalive",
+	"pubkeyacceptedkeytypes":          "pubkeyacceptedalgorithms",
+	"skeyauthentication":              "kbdinteractiveauthentication",
+	"smartcarddevice":                 "pkcs11provider",
+	"tisauthentication":               "kbdinteractiveauthentication",
+}
 
 func newName(key string) string { return cmp.Or(oldNames[key], key) }
 
@@ -172,7 +180,7 @@ func decodeConfig(file string, c *Config) (*ssh_config.Config, error) {
 		dir = filepath.Dir(systemConfig)
 	}
 	text, err := readConfig(file, dir, homeDir(c), 0)
-	if errors.Is(err, fs.ErrNotExist) && c.ConfigFile == "" {
+	if missing(err) && c.ConfigFile == "" {
 		return nil, nil
 	}
 	if err != nil {
@@ -289,12 +297,22 @@ func readIncluded(value, dir, home string, depth int) (string, error) {
 
 // addDefaults fills in the defaults that `ssh -G` would.
 func addDefaults(t Target, w keywords) (keywords, error) {
-	host := cmp.Or(w.get("hostname"), t.Host)
-	host, err := expander{tokens: map[byte]string{'%': "%", 'h': t.Host}}.percent(host)
-	if err != nil {
-		return nil, err
+	host := t.Host
+	if name := w.get("hostname"); name != "" {
+		var err error
+		host, err = expander{tokens: map[byte]string{'%': "%", 'h': t.Host}}.expand(name)
+		if err != nil {
+			return nil, err
+		}
+	}
+	host = strings.ToLower(host)
+	if address, err := netip.ParseAddr(host); err == nil {
+		host = address.String() // in its usual form
 	}
 	w["hostname"] = []string{host}
+	if alias := w.get("hostkeyalias"); alias != "" {
+		w["hostkeyalias"] = []string{strings.ToLower(alias)}
+	}
 	def := func(key string, values ...string) {
 		if len(w[key]) == 0 {
 			w[key] = values

@@ -89,10 +89,13 @@ func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	l.ring = openKeyring(l.ctx, l.s, l.d.asker)
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	l.ring = openKeyring(ctx, l.s, l.d.asker)
 	defer l.ring.close()
 	end := func() {
 		r.cut()
+		cancel()
 		l.ring.close() // an agent may hang, too
 	}
 	stop := context.AfterFunc(l.ctx, end)
@@ -288,8 +291,7 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	if negotiation, ok := errors.AsType[*own.NegotiationError](err); ok {
 		return fmt.Errorf("no common %s: we offer %s and the server %s; the system's ssh "+
 			"(dial.Config.SSH) may have one, if ssh_config allows it", negotiation.What,
-			strings.Join(negotiation.Ours, ","),
-			printable([]byte(strings.Join(negotiation.Theirs, ","))))
+			strings.Join(negotiation.Ours, ","), strings.Join(listed(negotiation.Theirs), ","))
 	}
 	text := strings.TrimPrefix(err.Error(), "ssh: handshake failed: ")
 	text = strings.TrimPrefix(text, "ssh: ")
@@ -323,7 +325,8 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	if len(partial) > len(l.done) {
 		l.done = append(l.done, l.current)
 	}
-	l.d.log.Debug("the server wants more", "host", l.s.alias, "takes", strings.Join(allowed, ","))
+	l.d.log.Debug("the server wants more", "host", l.s.alias, "takes",
+		strings.Join(listed(allowed), ","))
 	if l.replay != nil {
 		return l.nextReplay(allowed, tried)
 	}
@@ -560,13 +563,19 @@ func joinLines(lines ...string) string {
 	return strings.Join(lines, "\n")
 }
 
+// listed makes a server's list of names fit for a message. RFC 4251, section 6, allows names of 64
+// bytes.
+func listed(names []string) (fit []string) {
+	for _, n := range names[:min(len(names), 64)] {
+		fit = append(fit, printable([]byte(n[:min(len(n), 64)])))
+	}
+	return fit
+}
+
 // refusal returns the error of a login that has nothing left to try.
 func (l *login) refusal(allowed []string, err error) error {
 	e := &AuthError{User: l.s.user, Tried: l.tried, Notes: l.ring.notes, Err: err,
-		Keys: slices.Concat(l.before, l.keysOffered())}
-	for _, m := range allowed {
-		e.Allowed = append(e.Allowed, printable([]byte(m)))
-	}
+		Keys: slices.Concat(l.before, l.keysOffered()), Allowed: listed(allowed)}
 	for _, s := range l.done {
 		e.Partial = append(e.Partial, s.method)
 	}

@@ -231,3 +231,32 @@ func TestMasterOfAJumpHost(t *testing.T) {
 		t.Errorf("the jump host saw %d logins", n)
 	}
 }
+
+// TestMasterBehindAJumpHost: a connection beside the one through the master asks nobody for
+// anything, not even for the sake of a jump host, which the master may have passed long ago.
+func TestMasterBehindAJumpHost(t *testing.T) {
+	t.Parallel()
+	jump := opensshd.Start(t, opensshd.Options{Alias: "jump"})
+	behind := opensshd.Start(t, opensshd.Options{Alias: "behind"})
+	startMaster(t, behind)
+	sockets, err := filepath.Glob(filepath.Join(behind.Dir, "master-*"))
+	if err != nil || len(sockets) != 1 {
+		t.Fatal(sockets, err)
+	}
+	conf := writeFile(t, filepath.Join(t.TempDir(), "c"), fmt.Sprintf(
+		"%s%s\tProxyJump jump\n\tControlPath %s\n", jump.ClientBlock(), behind.ClientBlock(),
+		sockets[0]))
+	writeFile(t, jump.KnownHosts, "")
+	p := &script{answers: []string{"yes"}}
+	d, err := New(testContext(t), Target{Host: "behind"}, &Config{ConfigFile: conf, Prompter: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, dialed(t, d))
+	if _, err := d.Dial(testContext(t)); !errors.Is(err, errMasterOnly) {
+		t.Errorf("a login beside the master: %v", err)
+	}
+	if len(p.asked) > 0 {
+		t.Errorf("asked: %q", p.asked[0].Text)
+	}
+}

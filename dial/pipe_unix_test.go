@@ -3,10 +3,13 @@
 package dial
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestKeyInAPipe: a key that can be read only once, as `-i <(program)` gives it, serves for further
@@ -29,5 +32,34 @@ func TestKeyInAPipe(t *testing.T) {
 	dialTwice(t, srv.dialer(t, &Config{Identities: []string{pipe}}))
 	if err := <-written; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestKeyInAPipeWithoutAWriter: a program that writes no key must not keep a login for ever.
+func TestKeyInAPipeWithoutAWriter(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // lets the reader go
+		w, err := os.OpenFile(pipe, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+	}()
+	srv := newTestServer(t)
+	takesKeys(srv, writeKey(t, filepath.Join(t.TempDir(), "key"), ""))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := srv.dialer(t, &Config{Identities: []string{pipe}}).Dial(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a deadline: %v", err)
+	}
+	d := srv.dialer(t, &Config{Identities: []string{pipe}, Options: []string{"ConnectTimeout=1"}})
+	_, err = d.Dial(t.Context())
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("with a ConnectTimeout: %v", err)
 	}
 }

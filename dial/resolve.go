@@ -37,12 +37,14 @@ func resolve(ctx context.Context, t Target, c *Config) (w keywords, exact bool, 
 	defer cancel()
 	// Only a comparison with this ssh's defaults shows whether algorithms were configured, so ask
 	// for both at once, which takes about 5 ms.
+	probe := []string{"-F", "none"}
+	for _, key := range expanded {
+		probe = append(probe, "-o", key+"=%%")
+	}
 	var defaults keywords
 	var defaultsErr error
 	var asking sync.WaitGroup
-	asking.Go(func() {
-		defaults, defaultsErr = sshG(ctx, path, []string{"-F", "none"}, "localhost", c)
-	})
+	asking.Go(func() { defaults, defaultsErr = sshG(ctx, path, probe, "localhost", c) })
 	w, err = sshG(ctx, path, c.sshArgs(t), t.Host, c)
 	other := err != nil && !isOpenSSH(ctx, path, c)
 	if err != nil {
@@ -57,7 +59,25 @@ func resolve(ctx context.Context, t Target, c *Config) (w keywords, exact bool, 
 		return nil, true, err
 	}
 	dropDefaults(w, defaults)
+	for _, key := range expanded {
+		if defaults.get(key) == "%" {
+			w[key] = literal(w[key])
+		}
+	}
 	return w, true, nil
+}
+
+// expanded are the keywords in which `ssh -G` replaces the tokens: most versions in all of them,
+// older ones in some. What it has replaced must not be taken for tokens again, such as "%eth0" in
+// an address.
+var expanded = []string{"controlpath", "identityagent", "userknownhostsfile"}
+
+// literal returns values without tokens in a form that an expander leaves as they are.
+func literal(values []string) (quoted []string) {
+	for _, v := range values {
+		quoted = append(quoted, strings.ReplaceAll(v, "%", "%%"))
+	}
+	return quoted
 }
 
 // findSSH looks for ssh along the PATH of the Config's environment.
@@ -141,6 +161,9 @@ func parseG(out []byte) (keywords, error) {
 			continue
 		}
 		key = strings.ToLower(key)
+		if key == "pubkeyacceptedkeytypes" { // before OpenSSH 8.5
+			key = "pubkeyacceptedalgorithms"
+		}
 		w[key] = append(w[key], value)
 	}
 	if w.get("hostname") == "" {

@@ -69,6 +69,14 @@ func TestParity(t *testing.T) {
 		{name: "equals and quotes", text: "User=\"u\"\nPort = 77\n"},
 		{name: "comments", text: "User u # me\nPort 5\t#\nIdentityFile \"~/a b\" # c\n"},
 		{name: "old names", text: "ChallengeResponseAuthentication no\nPubkeyAcceptedKeyTypes ssh-ed25519\n"},
+		{name: "older names", text: "DSAAuthentication no\nTISAuthentication no\nKeepAlive no\nSmartcardDevice /p.so\nIdentityFile2 /k\n"},
+		{name: "oldest name", text: "SkeyAuthentication no\n"},
+		{name: "upper case", text: "HostKeyAlias AL\nIdentityFile /k/%h/%n/%k/%C\nUserKnownHostsFile /u/%h\nHost FOO\n Port 3\nHost foo\n Port 4\n",
+			target: Target{Host: "FOO"}},
+		{name: "HostName in upper case", text: "HostName %h.Example\n", target: Target{Host: "FOO"}},
+		{name: "another spelling of an address", text: "IdentityFile /k/%h/%n\n",
+			target: Target{Host: "0:0::1"}},
+		{name: "zone", target: Target{Host: "fe80::1%lo"}},
 		{name: "alias", text: "HostKeyAlias other\nHashKnownHosts yes\nStrictHostKeyChecking accept-new\n"},
 		{name: "negation", text: "Host * !h\n Port 1\nHost ?\n Port 2\n"},
 		{name: "times", text: "ConnectTimeout 1m30s\nServerAliveInterval 2m\nServerAliveCountMax 7\nConnectionAttempts 3\n"},
@@ -104,6 +112,9 @@ func TestParity(t *testing.T) {
 				AddressFamily: "inet", Jump: "j"}},
 		{name: "command flag", config: Config{Options: []string{`ProxyCommand="a b" %h "c#d"`}}},
 		{name: "cipher flag", config: Config{Ciphers: "aes256-gcm@openssh.com"}},
+		{name: "percent signs", text: "ControlPath /c%%h\nIdentityAgent /a%%h\nUserKnownHostsFile /k%%h /l%%\nGlobalKnownHostsFile /g%h\n"},
+		{name: "address with a zone", text: "ControlPath /c/%r@%h:%p\nIdentityAgent /a/%k\nUserKnownHostsFile ~/k/%h\n",
+			target: Target{Host: "h"}, config: Config{Options: []string{"HostName=fe80::1%%lo"}}},
 		{name: "port flag", text: "Port 5\n", config: Config{Port: 8}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -299,6 +310,38 @@ func TestUserFiles(t *testing.T) {
 	}
 }
 
+// TestOldOutputOfSSH: OpenSSH before 8.5, such as RHEL 8's, prints a keyword under its old name.
+func TestOldOutputOfSSH(t *testing.T) {
+	w, err := parseG([]byte("hostname h\nchallengeresponseauthentication no\n" +
+		"kbdinteractiveauthentication yes\npubkeyacceptedkeytypes ssh-ed25519\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readSettings(Target{Host: "h"}, w, new(Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(s.pubkeyAlgos, []string{ssh.KeyAlgoED25519}) || !s.kbd {
+		t.Errorf("algorithms of user keys %q, keyboard-interactive %v", s.pubkeyAlgos, s.kbd)
+	}
+}
+
+// TestHomeThatIsNoDirectory: services often have /dev/null as their home.
+func TestHomeThatIsNoDirectory(t *testing.T) {
+	home := writeFile(t, filepath.Join(t.TempDir(), "home"), "")
+	s, err := settingsOf(t, Target{Host: "h"}, &Config{Env: withoutSSH(home)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newHostKeyChecker(s, newAsker(new(Config))); err != nil {
+		t.Error(err)
+	}
+	k := &keyring{ctx: t.Context(), s: s, asker: newAsker(new(Config))}
+	if k.credentials(); len(k.notes) > 0 {
+		t.Errorf("notes: %q", k.notes)
+	}
+}
+
 // TestOtherSSH: a program named ssh that is not OpenSSH's cannot be asked.
 func TestOtherSSH(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -481,11 +524,14 @@ func TestRekeyLimit(t *testing.T) {
 
 func TestExpander(t *testing.T) {
 	s := &settings{alias: "a", host: "h", user: "r", port: 5, home: "/home/50%",
-		env: func(k string) (string, bool) { return "v%h", k == "V" }}
+		env: func(k string) (string, bool) {
+			v, ok := map[string]string{"V": "v%h", "W": "~"}[k]
+			return v, ok
+		}}
 	x := s.tokens()
 	for in, want := range map[string]string{
 		"~/k": filepath.FromSlash("/home/50%/k"), "~": "/home/50%", "%d/x": "/home/50%/x",
-		"%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x": "vh/x", "plain": "plain",
+		"%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x%h": "v%h/xh", "${W}/x": "~/x", "plain": "plain",
 		"~no-such-user-here/x": "~no-such-user-here/x",
 	} {
 		if got, err := x.file(in); err != nil || (in != "~" && got != want) {
@@ -497,8 +543,8 @@ func TestExpander(t *testing.T) {
 			t.Errorf("file(%q) = %q", in, got)
 		}
 	}
-	if got, err := s.proxyTokens().percent("nc %h %p %r %n %%"); err != nil ||
-		got != "nc h 5 r a %" {
+	if got, err := s.proxyTokens().expand("nc %h %p %r %n %k ${V} %%"); err != nil ||
+		got != "nc h 5 r a a ${V} %" {
 		t.Errorf("a ProxyCommand became %q, %v", got, err)
 	}
 }
@@ -515,7 +561,7 @@ func TestFilesWithSpaces(t *testing.T) {
 		"/a b/c /d":  {drive + "/a b/c", drive + "/d"},
 	} {
 		line := drive + strings.ReplaceAll(in, " /", " "+drive+"/")
-		if got := x.files(keywords{"k": {line}}, "k"); !slices.Equal(got, want) {
+		if got := x.files([]string{line}); !slices.Equal(got, want) {
 			t.Errorf("files of %q = %q", line, got)
 		}
 	}

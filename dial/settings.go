@@ -342,8 +342,8 @@ func (s *settings) readFiles(w keywords) {
 			s.certificates = append(s.certificates, path)
 		}
 	}
-	s.userKnown = x.files(w, "userknownhostsfile")
-	s.globalKnown = x.files(w, "globalknownhostsfile")
+	s.userKnown = x.files(w["userknownhostsfile"])
+	s.globalKnown = x.files(literal(w["globalknownhostsfile"])) // as in ssh
 	s.agent = x.agent(w.get("identityagent"))
 	if w.set("pkcs11provider") {
 		s.pkcs11 = w.get("pkcs11provider")
@@ -419,9 +419,9 @@ func (x expander) agent(v string) string {
 // files reads a keyword with several file names. `ssh -G` prints them without quotes, so a name
 // with a space looks like two. Such names are absolute or start with '~', so any other piece
 // belongs to the name before it.
-func (x expander) files(w keywords, key string) []string {
+func (x expander) files(values []string) []string {
 	var files []string
-	for _, v := range w[key] {
+	for _, v := range values {
 		var line []string
 		for piece := range strings.SplitSeq(v, " ") {
 			whole := filepath.IsAbs(piece) || strings.HasPrefix(piece, "~") ||

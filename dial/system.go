@@ -39,7 +39,7 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 	s := &systemSSH{t: t, config: c, command: command}
 	for _, o := range c.Options {
 		if key, value, err := splitOption(o); err == nil && strings.EqualFold(key, "BatchMode") {
-			s.batch = strings.EqualFold(value, "yes")
+			s.batch = keywords{"batchmode": {value}}.yes("batchmode", false)
 			break
 		}
 	}

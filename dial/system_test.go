@@ -88,3 +88,18 @@ func TestSplitCommand(t *testing.T) {
 		}
 	}
 }
+
+// TestSystemInBatchMode: ssh takes "true" for "yes", and the first of an option's values.
+func TestSystemInBatchMode(t *testing.T) {
+	for option, needsPerson := range map[string]bool{"BatchMode=yes": false,
+		"batchmode true": false, "BatchMode=no": true, "BatchMode=false": true} {
+		d, err := New(t.Context(), Target{Host: "h"}, &Config{SSH: "ssh",
+			Options: []string{option, "BatchMode=no"}, Prompter: new(script)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.NeedsPerson() != needsPerson {
+			t.Errorf("%s: NeedsPerson is %v", option, !needsPerson)
+		}
+	}
+}

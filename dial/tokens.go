@@ -32,82 +32,65 @@ func (s *settings) tokens() expander {
 	sum := sha1.Sum([]byte(host + s.host + port + s.user + s.proxyJump))
 	return expander{home: s.home, env: s.env, tokens: map[byte]string{
 		'%': "%", 'C': hex.EncodeToString(sum[:]), 'd': s.home, 'h': s.host,
-		'i': strconv.Itoa(os.Getuid()), 'j': s.proxyJump, 'k': cmp.Or(s.hostKeyAlias, s.alias),
+		'i': strconv.Itoa(os.Getuid()), 'j': s.proxyJump, 'k': s.keyAlias(),
 		'L': short, 'l': host,
 		'n': s.alias, 'p': port, 'r': s.user, 'u': local,
 	}}
 }
 
-// proxyTokens returns the expander for ProxyCommand and ProxyJump, which have fewer tokens.
+// proxyTokens returns the expander for ProxyCommand and ProxyJump, which have fewer tokens. ssh
+// knows %k there, too, whatever ssh_config(5) says.
 func (s *settings) proxyTokens() expander {
 	return expander{tokens: map[byte]string{
-		'%': "%", 'h': s.host, 'n': s.alias, 'p': strconv.Itoa(s.port), 'r': s.user,
+		'%': "%", 'h': s.host, 'k': s.keyAlias(), 'n': s.alias, 'p': strconv.Itoa(s.port),
+		'r': s.user,
 	}}
 }
 
-// percent replaces %x.
-func (x expander) percent(v string) (string, error) {
-	if !strings.Contains(v, "%") {
-		return v, nil
-	}
+func (s *settings) keyAlias() string { return cmp.Or(s.hostKeyAlias, s.alias) }
+
+// expand replaces %x, and ${NAME} if x has an environment, whose values are taken as they are.
+func (x expander) expand(v string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(v); i++ {
-		if v[i] != '%' {
+		switch name, isVariable := strings.CutPrefix(v[i:], "${"); {
+		case isVariable && x.env != nil:
+			name, _, closed := strings.Cut(name, "}")
+			if !closed {
+				return "", fmt.Errorf("${%s in the ssh configuration is not closed", name)
+			}
+			value, ok := x.env(name)
+			if !ok {
+				return "", fmt.Errorf("${%s} in the ssh configuration is not set", name)
+			}
+			b.WriteString(value)
+			i += len("${") + len(name)
+		case v[i] != '%':
 			b.WriteByte(v[i])
-			continue
-		}
-		i++
-		if i == len(v) {
+		case i+1 == len(v):
 			return "", fmt.Errorf("%q in the ssh configuration ends with a lone %%", v)
+		default:
+			i++
+			value, ok := x.tokens[v[i]]
+			if !ok {
+				return "", fmt.Errorf("%q in the ssh configuration contains the unknown token %%%c",
+					v, v[i])
+			}
+			b.WriteString(value)
 		}
-		r, ok := x.tokens[v[i]]
-		if !ok {
-			return "", fmt.Errorf("%q in the ssh configuration contains the unknown token %%%c", v,
-				v[i])
-		}
-		b.WriteString(r)
 	}
 	return b.String(), nil
 }
 
-// dollar replaces ${NAME}.
-func (x expander) dollar(v string) (string, error) {
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(v, "${")
-		b.WriteString(before)
-		if !found {
-			return b.String(), nil
-		}
-		name, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return "", fmt.Errorf("${%s in the ssh configuration is not closed", rest)
-		}
-		value, ok := x.env(name)
-		if !ok {
-			return "", fmt.Errorf("${%s} in the ssh configuration is not set", name)
-		}
-		b.WriteString(value)
-		v = after
-	}
-}
-
 // file expands the name of a file.
-func (x expander) file(v string) (string, error) {
-	v, err := x.dollar(v)
-	if err != nil {
-		return "", err
-	}
-	v = x.tilde(v)
-	return x.percent(v)
-}
+func (x expander) file(v string) (string, error) { return x.expand(x.tilde(v)) }
 
 func (x expander) tilde(v string) string {
 	rest, ok := strings.CutPrefix(v, "~")
 	if !ok {
 		return v
 	}
-	// A '%' in the directory itself must survive percent.
+	// A '%' in the directory itself must survive expand.
 	quote := func(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 	if rest == "" {
 		return quote(x.home)

@@ -205,6 +205,10 @@ func (m *mux) handle(p []byte) error {
 		return err
 	}
 	c, err := m.lookup(id)
+	if err != nil && (p[0] == msgChannelWindowAdjust || p[0] >= msgChannelRequest) {
+		// Some peers send these after CLOSE, such as the exit status. OpenSSH ignores them, too.
+		return nil
+	}
 	if err != nil {
 		return err
 	}
