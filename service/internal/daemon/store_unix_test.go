@@ -300,7 +300,11 @@ func TestStoreUsage(t *testing.T) {
 		"ban add C nonsense":            `"nonsense" is not an address`,
 		"ban add C --for 1ms 192.0.2.1": "--for: a ban takes at least a second",
 
-		"user add C --root / --allow-from= bob":   "--allow-from needs a network",
+		"user add C --root / --allow-from= bob":   "--allow-from needs a value",
+		"user add C --root / --expires= bob":      "--expires needs a value",
+		"user add C --root / --quota-bytes= bob":  "--quota-bytes needs a value",
+		"user add C --root / --quota-files 0 bob": "--quota-files needs a value other than 0",
+		"user add C --root / --bandwidth-up= bob": "--bandwidth-up needs a value",
 		"user add C --quota-files 4294967296 bob": "a number cannot be negative, nor that large",
 	} {
 		got := run(t, home, "", with(command)...)
