@@ -156,6 +156,9 @@ func addUserCommand(a *ui.App) *cobra.Command {
 			if err := u.complete(ctx, a, given.groups); err != nil {
 				return err
 			}
+			if err := u.servesStore(made); err != nil {
+				return err
+			}
 			return about(u.Name, s.PutUser(ctx, u.User, u.replace))
 		})
 	f := cmd.Flags()
@@ -281,6 +284,26 @@ func (u *newUser) checkWith(groups map[string]*groupTable) (err error) {
 	}
 	if err := missing(one.Root, one.MakeRoot); err != nil {
 		return site.FileError("cannot serve", one.Root, err)
+	}
+	return nil
+}
+
+// servesStore returns an error if the store is in a directory of the user, whom the server would
+// leave out.
+func (u *newUser) servesStore(made *settings) error {
+	given, _ := made.Templates.(templates)
+	one, err := storedUser(&u.User, given.groups, canBeAtomic)
+	if err != nil {
+		return err
+	}
+	name, err := made.storeName()
+	if err != nil {
+		return err
+	}
+	for _, root := range one.Roots() {
+		if below(root, name) {
+			return fmt.Errorf("cannot serve %s: the store %s is in it", root, name)
+		}
 	}
 	return nil
 }
