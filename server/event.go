@@ -35,7 +35,8 @@ const (
 	LoggedIn         EventKind = "logged in"             // Client, Method, Key
 	LoginFailed      EventKind = "login failed"          // User, Tried, Check, Err
 	LoginRefused     EventKind = "login refused"         // User, Tried, Err: why nobody may log in so
-	AddressBanned    EventKind = "address banned"        // User if only passwords of it are refused
+	AddressBanned    EventKind = "address banned"        // Took
+	UserBanned       EventKind = "user banned"           // User, Took: at this address; keys are not
 	SessionRefused   EventKind = "session refused"       // Err
 	CommandRefused   EventKind = "a command was refused" // Command, Err
 	SessionFailed    EventKind = "session failed"        // Err
@@ -54,6 +55,7 @@ var eventKinds = map[EventKind]struct {
 	TreeChanged: {}, RequestDenied: {limited: true}, BadRequest: {limited: true},
 	CopyFailed: {slog.LevelWarn, true}, ClientFailed: {slog.LevelWarn, true},
 	LoggedIn: {}, LoginFailed: {}, LoginRefused: {}, AddressBanned: {level: slog.LevelWarn},
+	UserBanned:     {level: slog.LevelWarn},
 	SessionRefused: {slog.LevelWarn, true}, CommandRefused: {slog.LevelWarn, true},
 	SessionFailed: {level: slog.LevelWarn}, ConnectionIdle: {}, ConnectionClosed: {},
 }

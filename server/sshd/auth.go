@@ -208,7 +208,11 @@ func (s *Server) count(config *Config, end net.Addr, source Source, weight float
 	}
 	delay, ban := s.guard.bans.Failed(s.ctx, source, weight, &config.BanRules)
 	if ban > 0 {
-		s.strangers(config, end).Report(server.Event{Kind: server.AddressBanned,
+		kind := server.AddressBanned
+		if source.User != "" {
+			kind = server.UserBanned
+		}
+		s.strangers(config, end).Report(server.Event{Kind: kind,
 			User: strings.TrimSuffix(source.User, afterKey), Took: ban})
 	}
 	return delay

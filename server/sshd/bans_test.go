@@ -58,7 +58,8 @@ func TestGuessesShutOutNobodyElse(t *testing.T) {
 		for range usual.UserFailures + 3 {
 			enters("alice", ssh.Password("wrong"))
 		}
-		if bans := book.of(server.AddressBanned); len(bans) == 0 || bans[0].User != "alice" {
+		if bans := book.of(server.UserBanned); len(bans) == 0 || bans[0].User != "alice" ||
+			len(book.of(server.AddressBanned)) > 0 {
 			t.Errorf("the bans are %+v", bans)
 		}
 		if enters("alice", ssh.Password("secret")) {

@@ -65,7 +65,7 @@ func TestEventsOfLogins(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		failed, bans := book.of(server.LoginFailed), book.of(server.AddressBanned)
+		failed, bans := book.of(server.LoginFailed), book.of(server.UserBanned)
 		if len(failed) != failures || len(bans) == 0 {
 			t.Fatalf("%d failed logins of %d, %d bans", len(failed), failures, len(bans))
 		}

@@ -78,7 +78,7 @@ const Administered = "administered"
 // gave.
 func byStranger(e server.Event) bool {
 	return e.Kind == server.LoginFailed || e.Kind == server.LoginRefused ||
-		e.Kind == server.AddressBanned || e.User == ""
+		e.Kind == server.UserBanned || e.User == ""
 }
 
 // mostUsers is how many users have limits of their own.

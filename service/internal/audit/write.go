@@ -28,7 +28,7 @@ var Sets = map[string][]string{
 		string(server.SessionFailed), string(server.CommandRefused), string(server.RequestDenied),
 		string(server.BadRequest), string(server.FileAbandoned), string(server.FileFailed),
 		string(server.CopyFailed), string(server.ClientFailed)},
-	"bans":  {string(server.AddressBanned)},
+	"bans":  {string(server.AddressBanned), string(server.UserBanned)},
 	"admin": {Administered},
 }
 
@@ -189,7 +189,7 @@ func said(r store.Record) string {
 		parts = append(parts, ui.Amount(float64(max(r.Read, r.Written))))
 		add("SHA-256", r.SHA256)
 	}
-	if r.Kind == string(server.AddressBanned) {
+	if slices.Contains(Sets["bans"], r.Kind) {
 		parts = append(parts, fmt.Sprintf("for %.0f s", r.Seconds))
 	}
 	add(r.Details)

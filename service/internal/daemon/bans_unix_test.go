@@ -40,7 +40,7 @@ first = "30m"`)
 		t.Errorf("the bans after one of two failures: %q", list)
 	}
 	fail("alice", 1)
-	s.Wait("address banned", func(f map[string]any) bool {
+	s.Wait("user banned", func(f map[string]any) bool {
 		return f["user"] == "alice" && f["seconds"] == 1800.0
 	})
 	if list := do(t, home, file, "", "ban list"); !regexp.MustCompile(
@@ -54,7 +54,7 @@ first = "30m"`)
 	for i := range 3 { // of which the address has had two
 		fail(fmt.Sprint("name", i), 1)
 	}
-	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == nil })
+	s.Wait("address banned", nil)
 	if out, err := s.SFTP("alice", key, "pwd\n"); err == nil {
 		t.Errorf("a banned address is served:\n%s", out)
 	}

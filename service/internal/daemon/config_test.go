@@ -308,6 +308,8 @@ func TestConfigErrors(t *testing.T) {
 		{user + "max_file_size = 'huge'\n", `:5:17: invalid size "huge"`},
 		{user + "quota_files = 0\n", `:5: quota_files: cannot be 0, which would count`},
 		{user + "[limits]\nlogins = 0\n", `:6: logins: cannot be 0`},
+		{user + "folders = [{path = '/in', root = '/', quota_files = 0}]\n",
+			`:5: quota_files: cannot be 0`},
 		{user + "transfer_up = -1\n", `:5:15: users.transfer_up: cannot be negative`},
 		{user + "transfer_up = 'all'\n", `:5:15: invalid size "all"`},
 		{user + "transfer_period = 'week'\n", `:5:19: "week": must be day or month`},

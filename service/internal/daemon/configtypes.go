@@ -199,14 +199,38 @@ func linesOf(data []byte) (lines map[string]int, zero string) {
 			lines[name] = line
 		case unstable.KeyValue:
 			lines[table+name] = line
-			number, err := strconv.ParseInt(string(e.Value().Data), 0, 64)
-			if e.Value().Kind == unstable.Integer && err == nil && number == 0 && zero == "" &&
-				name != "metrics_users" {
-				zero = table + name
+			if found := zeroIn(e.Value(), table+name); found != "" && zero == "" {
+				zero = found
+				lines[zero] = line
 			}
 		}
 	}
 	return lines, zero
+}
+
+// zeroIn returns the first key in a value, whose own key is name, that is 0.
+func zeroIn(value *unstable.Node, name string) string {
+	switch value.Kind {
+	case unstable.Integer:
+		number, err := strconv.ParseInt(string(value.Data), 0, 64)
+		if err == nil && number == 0 && !strings.HasSuffix(name, "metrics_users") {
+			return name
+		}
+	case unstable.Array, unstable.InlineTable:
+		for it := value.Children(); it.Next(); {
+			inner, key := it.Node(), name
+			if inner.Kind == unstable.KeyValue {
+				for part := inner.Key(); part.Next(); {
+					key += "." + string(part.Node().Data)
+				}
+				inner = inner.Value()
+			}
+			if zero := zeroIn(inner, key); zero != "" {
+				return zero
+			}
+		}
+	}
+	return ""
 }
 
 // parsePrefix parses an address or a range of addresses.

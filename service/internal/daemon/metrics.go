@@ -32,13 +32,15 @@ type metrics struct {
 func newMetrics() *metrics {
 	vm.ExposeMetadata(true)
 	set := vm.NewSet()
+	bans := set.NewCounter("usftp_bans_total")
 	m := &metrics{
 		set: set,
 		events: map[server.EventKind]*vm.Counter{
 			server.LoggedIn:       set.NewCounter("usftp_logins_total"),
 			server.LoginFailed:    set.NewCounter("usftp_logins_failed_total"),
 			server.LoginRefused:   set.NewCounter("usftp_logins_refused_total"),
-			server.AddressBanned:  set.NewCounter("usftp_bans_total"),
+			server.AddressBanned:  bans,
+			server.UserBanned:     bans,
 			server.SessionRefused: set.NewCounter("usftp_sessions_refused_total"),
 			server.SessionFailed:  set.NewCounter("usftp_sessions_failed_total"),
 			server.CommandRefused: set.NewCounter("usftp_commands_refused_total"),

@@ -229,7 +229,7 @@ func TestRefusalsTakeAsLong(t *testing.T) {
 	for range 3 {
 		passwordLogin(t, s, "ann", "wrong")
 	}
-	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "ann" })
+	s.Wait("user banned", func(f map[string]any) bool { return f["user"] == "ann" })
 	if _, err := passwordLogin(t, s, "ann", "ann secret"); err == nil {
 		t.Error("a password is looked at during a ban")
 	}
@@ -288,7 +288,7 @@ root = "bob/%u"
 	for range 3 {
 		passwordLogin(t, s, "carl", "wrong")
 	}
-	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "carl" })
+	s.Wait("user banned", func(f map[string]any) bool { return f["user"] == "carl" })
 	if _, err := passwordLogin(t, s, "carl", "right"); err == nil {
 		t.Error("a password is looked at during a ban")
 	}

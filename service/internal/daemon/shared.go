@@ -38,14 +38,19 @@ func usualStore() (string, error) {
 	return filepath.Join(dir, "usftpd.db"), nil
 }
 
+// storeName returns the store's file or URL.
+func (s *settings) storeName() (string, error) {
+	if s.store != "" {
+		return s.store, nil
+	}
+	return usualStore()
+}
+
 // openStore opens the store. If the configuration names none and the usual file cannot be created,
 // as in a container without a place for it, the server goes without.
 func (s *service) openStore(ctx context.Context) error {
-	name, named := s.started.store, s.started.store != ""
-	var err error
-	if !named {
-		name, err = usualStore()
-	}
+	named := s.started.store != ""
+	name, err := s.started.storeName()
 	for _, one := range s.started.Users {
 		for _, root := range one.Roots() {
 			if err == nil && below(root, name) {
@@ -170,12 +175,11 @@ func withStore(ctx context.Context, config string,
 	if err != nil {
 		return err
 	}
-	if made.store == "" {
-		if made.store, err = usualStore(); err != nil {
-			return err
-		}
+	name, err := made.storeName()
+	if err != nil {
+		return err
 	}
-	s, err := store.Open(ctx, made.store, slog.New(slog.DiscardHandler))
+	s, err := store.Open(ctx, name, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

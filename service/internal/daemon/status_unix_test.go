@@ -36,7 +36,7 @@ func TestStatusInBrowser(t *testing.T) {
 	b := startChromium(t)
 	home, key := servetest.HomeWithKey(t)
 	file, _, _ := writeConfig(t, home, key, "[admin]\n[audit]\n[store]\nfile = 'store.db'")
-	do(t, home, file, "", "user add", "--root", home, "--key", key+".pub", "stored")
+	do(t, home, file, "", "user add", "--root", "/usr", "--key", key+".pub", "stored")
 	s := servetest.Start(t, home, "usftpd", "--config", file, "--metrics=:0")
 	page := s.Greeting["status"]
 	conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"fmt"
 	"io"
@@ -238,7 +239,14 @@ func TestStoreIsNotServed(t *testing.T) {
 	// Nor by a user of the store.
 	apart := strings.Replace(string(readFile(t, file)), `root = "."`, `root = "alice"`, 1)
 	writeFile(t, file, []byte(strings.Replace(apart, "bob/s.db", "s.db", 1)))
-	do(t, home, file, "secret\n", "user add", "--root", home, "--password", "carol")
+	later := filepath.Join(home, "later")
+	if err := os.Mkdir(later, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "secret\n", "user add", "--root", later, "--password", "carol")
+	if err := cmp.Or(os.Remove(later), os.Symlink(home, later)); err != nil {
+		t.Fatal(err)
+	}
 	s = servetest.Start(t, home, "usftpd", "--config", file)
 	s.Wait("a user is left out", func(f map[string]any) bool { return f["user"] == "carol" })
 	if _, err := login(t, s, "192.0.2.11", "carol", "secret"); err == nil {
@@ -280,7 +288,7 @@ func TestStoreUsage(t *testing.T) {
 	with := func(command string) []string {
 		return strings.Fields(strings.ReplaceAll(command, "C", "--config "+file))
 	}
-	do(t, home, file, "", "user add", "--root", home, "--key", key+".pub", "ann")
+	do(t, home, file, "", "user add", "--root", "/usr", "--key", key+".pub", "ann")
 	for command, says := range map[string]string{
 		"user":                              "user needs a command",
 		"user bogus":                        `unknown command "user bogus"`,
@@ -291,16 +299,21 @@ func TestStoreUsage(t *testing.T) {
 		"user add C --root /none ann":       "cannot serve /none: ",
 		"user add C --root / a:b":           `invalid user name "a:b"`,
 		"user add C --root / --key " + file: "usage: usftpd user add NAME",
-		"user add C --root / --key " + file + " bob":    file + ":",
-		"user add C --root / --key " + key + ".pub ann": "user ann: there is a user of that name",
-		"user remove C bob":                             "user bob: the store has no such user",
-		"ban lift C 192.0.2.1":                          "192.0.2.1/32 is not banned",
+		"user add C --root / --key " + file + " bob":       file + ":",
+		"user add C --root /usr --key " + key + ".pub ann": "user ann: there is a user of that name",
+		"user add C --root / --key " + key + ".pub bob":    "cannot serve /: the store " + home,
+		"user remove C bob":                                "user bob: the store has no such user",
+		"ban lift C 192.0.2.1":                             "192.0.2.1/32 is not banned",
 		"ban add C 10.0.0.0/8": "10.0.0.0/8: bans are of one IPv4 address or one IPv6 " +
 			"/64",
 		"ban add C nonsense":            `"nonsense" is not an address`,
 		"ban add C --for 1ms 192.0.2.1": "--for: a ban takes at least a second",
 
-		"user add C --root / --allow-from= bob":   "--allow-from needs a network",
+		"user add C --root / --allow-from= bob":   "--allow-from needs a value",
+		"user add C --root / --expires= bob":      "--expires needs a value",
+		"user add C --root / --quota-bytes= bob":  "--quota-bytes needs a value",
+		"user add C --root / --quota-files 0 bob": "--quota-files needs a value other than 0",
+		"user add C --root / --bandwidth-up= bob": "--bandwidth-up needs a value",
 		"user add C --quota-files 4294967296 bob": "a number cannot be negative, nor that large",
 	} {
 		got := run(t, home, "", with(command)...)
@@ -317,7 +330,7 @@ func TestAddWithHash(t *testing.T) {
 	t.Parallel()
 	home, _, file := configWith(t, "[store]\nfile = \"store.db\"")
 	add := func(name, password string) outcome {
-		return run(t, home, password+"\n", "user", "add", "--config", file, "--root", "/",
+		return run(t, home, password+"\n", "user", "add", "--config", file, "--root", "/usr",
 			"--password", name)
 	}
 	for _, hash := range []string{"$6$salt$hash", "$y$j9T$salt$hash", "$2y$05$short"} {

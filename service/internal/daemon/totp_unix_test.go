@@ -107,7 +107,7 @@ func TestGuessedCodes(t *testing.T) {
 			t.Fatalf("a wrong code is accepted:\n%s", out)
 		}
 	}
-	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "bob" })
+	s.Wait("user banned", func(f map[string]any) bool { return f["user"] == "bob" })
 	for range 3 { // nor does it help to be called what bob's codes are held against
 		if out, _, err := (asker{t: t, server: s, more: []string{"-o", "User=bob:code"}}).run("sftp",
 			"", "guess"); err == nil {
@@ -133,7 +133,7 @@ func TestCodesAmongGuessers(t *testing.T) {
 	if out, _, err := (asker{t: t, server: s}).run("sftp", "bob", "guess"); err == nil {
 		t.Fatalf("a wrong password is accepted:\n%s", out)
 	}
-	s.Wait("address banned", func(f map[string]any) bool { return f["user"] == "bob" })
+	s.Wait("user banned", func(f map[string]any) bool { return f["user"] == "bob" })
 	if out, _, err := (asker{t: t, server: s, key: key}).run("sftp", "bob",
 		code(time.Now())); err != nil {
 		t.Errorf("with the key and a code: %v\n%s", err, out)
@@ -161,7 +161,7 @@ user_failures = 1`)
 			t.Fatalf("%v\n%s\nasked:\n%s", err, out, asked)
 		}
 	}
-	if log := s.Log.String(); strings.Contains(log, "address banned") ||
+	if log := s.Log.String(); strings.Contains(log, " banned") ||
 		!strings.Contains(log, "undecided whether to let the user in") {
 		t.Errorf("the log:\n%s", log)
 	}

@@ -145,9 +145,8 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	cmd = storeCommand("add NAME", "add a user to the store", 1,
 		func(ctx context.Context, s *store.Store, args []string) error {
 			u.Name = args[0]
-			if cmd.Flags().Changed("allow-from") && len(u.AllowFrom) == 0 {
-				// an empty variable of a script must not open more
-				return errors.New("--allow-from needs a network")
+			if err := noneEmpty(cmd.Flags()); err != nil {
+				return err
 			}
 			made, err := readConfig(cmd.Flag("config").Value.String())
 			if err != nil {
@@ -155,6 +154,9 @@ func addUserCommand(a *ui.App) *cobra.Command {
 			}
 			given, _ := made.Templates.(templates)
 			if err := u.complete(ctx, a, given.groups); err != nil {
+				return err
+			}
+			if err := u.servesStore(made); err != nil {
 				return err
 			}
 			return about(u.Name, s.PutUser(ctx, u.User, u.replace))
@@ -185,6 +187,17 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	f.BoolVar(&u.replace, "replace", false,
 		"change a user who is there, who stays disabled if they are")
 	return cmd
+}
+
+// noneEmpty refuses a flag that is given with nothing or 0, which would count as not given: an empty
+// variable of a script must not open more.
+func noneEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		if text := f.Value.String(); text == "" || text == "0" || text == "[]" {
+			err = fmt.Errorf("--%s needs a value other than 0: leave it out for its default", f.Name)
+		}
+	})
+	return err
 }
 
 // hashed matches hashes of passwords, as crypt(5) has them. One that the server cannot check, such
@@ -271,6 +284,26 @@ func (u *newUser) checkWith(groups map[string]*groupTable) (err error) {
 	}
 	if err := missing(one.Root, one.MakeRoot); err != nil {
 		return site.FileError("cannot serve", one.Root, err)
+	}
+	return nil
+}
+
+// servesStore returns an error if the store is in a directory of the user, whom the server would
+// leave out.
+func (u *newUser) servesStore(made *settings) error {
+	given, _ := made.Templates.(templates)
+	one, err := storedUser(&u.User, given.groups, canBeAtomic)
+	if err != nil {
+		return err
+	}
+	name, err := made.storeName()
+	if err != nil {
+		return err
+	}
+	for _, root := range one.Roots() {
+		if below(root, name) {
+			return fmt.Errorf("cannot serve %s: the store %s is in it", root, name)
+		}
 	}
 	return nil
 }

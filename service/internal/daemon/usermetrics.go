@@ -60,7 +60,7 @@ var labels = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 // count updates the counters by an event. A client that has not logged in may use any name.
 func (m *userMetrics) count(e server.Event) {
 	if e.User == "" || e.Kind == server.LoginFailed || e.Kind == server.LoginRefused ||
-		e.Kind == server.AddressBanned {
+		e.Kind == server.UserBanned {
 		return
 	}
 	c := m.of(e.User)

@@ -106,26 +106,33 @@ func (a *Asker) Ask(ctx context.Context, q Question) (Answer, error) {
 			"about for %s", sshd.ErrUndecided, a.each.each, a.limits.Timeout)
 	}
 	defer end()
+	busy := fmt.Errorf("%w: %d others were being asked about for %s", sshd.ErrUndecided,
+		a.limits.AtOnce, a.limits.Timeout)
 	select {
 	case a.places <- struct{}{}:
 		defer func() { <-a.places }()
 	case <-ctx.Done():
-		return Answer{}, fmt.Errorf("%w: %d others were being asked about for %s",
-			sshd.ErrUndecided, a.limits.AtOnce, a.limits.Timeout)
+		return Answer{}, busy
 	}
+	deadline, _ := ctx.Deadline()
 	if a.resting() {
 		if answer, ok := a.cache.find(q); ok {
 			return answer, nil
 		}
 	}
-	if a.rate.Wait(ctx) != nil {
+	switch err := a.rate.Wait(ctx); {
+	case err != nil && time.Until(deadline) <= 0: // a place became free just then
+		return Answer{}, busy
+	case err != nil:
 		return Answer{}, fmt.Errorf("%w: there were more than %d questions a second",
 			sshd.ErrUndecided, a.limits.Rate)
 	}
-	deadline, _ := ctx.Deadline()
 	// If so, the waiting took the time, and not the source.
 	hurried := time.Until(deadline) < a.limits.Timeout/2
 	answer, err := a.source.Ask(ctx, q)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %s: %w", a.limits.Timeout, err)
+	}
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		a.cache.forget(q)
 		return Answer{}, err

@@ -19,6 +19,8 @@ type told struct {
 	mu     sync.Mutex
 	status func() string
 	order  func(what string)
+
+	waiting []string // orders
 }
 
 // Tell sets a function that is called now and then for the status that this node shows to the
@@ -67,9 +69,16 @@ func (t *told) obey(ctx context.Context, s *Store) {
 	}) != nil {
 		return
 	}
-	if len(all) > 0 {
-		s.users.look(ctx)
+	t.mu.Lock()
+	t.waiting = append(t.waiting, all...)
+	none := len(t.waiting) == 0
+	t.mu.Unlock()
+	if none || s.users.look(ctx) != nil { // they wait until this node knows the changes
+		return
 	}
+	t.mu.Lock()
+	all, t.waiting = t.waiting, nil
+	t.mu.Unlock()
 	for _, what := range all {
 		order(what)
 	}

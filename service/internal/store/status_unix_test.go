@@ -70,6 +70,38 @@ func testOrdersAfterChanges(t *testing.T, name string) {
 	}
 }
 
+// testOrdersWait: while a node cannot read the users it carries no order out, and later it does.
+func testOrdersWait(t *testing.T, name string) {
+	one, two := still(t, name), still(t, name)
+	done := make(chan string, 1)
+	two.Tell(func() string { return "two" }, func(what string) { done <- what })
+	two.told.tell(t.Context(), two)
+	rename := func(from, to string) {
+		t.Helper()
+		must(t, one.do(t.Context(), func(t tx) error {
+			_, err := t.exec("ALTER TABLE " + from + " RENAME TO " + to)
+			return err
+		}))
+	}
+	rename("changes", "away")
+	_, err := one.Order(t.Context(), two.Node(), "end")
+	must(t, err)
+	two.told.obey(t.Context(), two)
+	select {
+	case <-done:
+		t.Fatal("the sessions are ended of a user who may come back")
+	default:
+	}
+	rename("away", "changes")
+	eventually(t, "the order is carried out", func() bool {
+		if two.Down() {
+			two.join(t.Context())
+		}
+		two.told.obey(t.Context(), two)
+		return len(done) > 0
+	})
+}
+
 func testLatestDead(t *testing.T, name string) {
 	s := patient(t, name)
 	for i := range 5 {

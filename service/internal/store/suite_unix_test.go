@@ -65,6 +65,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"end after an outage":      testEndAfterAnOutage,
 	"statuses and orders":      testStatuses,
 	"orders after changes":     testOrdersAfterChanges,
+	"orders wait":              testOrdersWait,
 	"latest dead letters":      testLatestDead,
 	"turns":                    testTurns,
 	"statements":               testStatements,

@@ -89,15 +89,16 @@ func (s *Store) OnUsers(changed func()) {
 }
 
 // look reads the users if they have changed.
-func (u *userList) look(ctx context.Context) {
+func (u *userList) look(ctx context.Context) error {
 	changed := false
-	u.store.do(ctx, func(t tx) (err error) {
+	err := u.store.do(ctx, func(t tx) (err error) {
 		changed, err = u.fetch(t)
 		return err
 	})
 	if changed {
 		u.tell()
 	}
+	return err
 }
 
 // read is look for a store that was down.
