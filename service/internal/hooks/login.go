@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/usftp/usftp/service/internal/outside"
@@ -57,8 +58,8 @@ func (l *LoginHook) Ask(ctx context.Context, q outside.Question) (outside.Answer
 	if err != nil {
 		return outside.Answer{}, err
 	}
-	var answer loginAnswer
-	if err := json.Unmarshal(text, &answer); err != nil {
+	answer, err := parseAnswer(text)
+	if err != nil {
 		return outside.Answer{}, fmt.Errorf("the login hook: %w: %w", outside.ErrAnswered, err)
 	}
 	switch {
@@ -70,6 +71,33 @@ func (l *LoginHook) Ask(ctx context.Context, q outside.Question) (outside.Answer
 			firstLine([]byte(answer.Reason))}
 	}
 	return outside.Answer{Template: answer.Outside}, nil
+}
+
+// parseAnswer parses an answer. encoding/json would take the last of two values of one name, so a
+// user whose name a careless program pastes into the answer could add a yes to its no.
+func parseAnswer(text []byte) (answer loginAnswer, err error) {
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return answer, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.Token() // the brace
+	seen := make(map[string]bool)
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return answer, err
+		}
+		// What Unmarshal takes for one name is equal under case folding.
+		name := strings.ToLower(strings.ToUpper(fmt.Sprint(token)))
+		if seen[name] {
+			return answer, fmt.Errorf("it has %q twice", token)
+		}
+		seen[name] = true
+		if err := d.Decode(new(json.RawMessage)); err != nil {
+			return answer, err
+		}
+	}
+	return answer, nil
 }
 
 func (l *LoginHook) post(ctx context.Context, id string, body []byte) ([]byte, error) {

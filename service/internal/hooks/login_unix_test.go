@@ -74,6 +74,8 @@ cat `+dir+`/answer
 		{200, `{"accept": "true"}`, false, false},
 		{200, `{"accept": true`, false, false},
 		{200, `{"accept": true} {"accept": false}`, false, false},
+		{200, `{"accept": false, "reason": "x", "accept": true}`, false, false},
+		{200, `{"accept": false, "ACCEPT": true}`, false, false},
 		{200, `{}`, false, false},
 		{200, ``, false, false},
 		{200, `{"accept": true, "reason": "` + strings.Repeat("x", mostAnswer) + `"}`, false,
