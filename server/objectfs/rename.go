@@ -202,6 +202,11 @@ func (f *FS) copy(ctx context.Context, from Object, to string, base *Object,
 		}
 		return err
 	}
+	if made.ETag != from.ETag { // it was of parts, or the storage does not check what it copies
+		if now, err := f.lookAgain(ctx, to); err == nil && now.ETag == made.ETag {
+			from.Size = now.Size
+		}
+	}
 	tellMade(ctx, from.Size, base)
 	return server.Unsure(f.state.CopyTime(ctx, from, to, made.ETag))
 }
