@@ -89,8 +89,8 @@ func (q *Quota) Recount(ctx context.Context, backend FS, dir string) error {
 
 // ready counts the tree unless that is already done.
 func (q *Quota) ready(ctx context.Context, v *View) error {
-	if q.counted.Load() {
-		return nil
+	if known, err := q.known(ctx); err != nil || known {
+		return err
 	}
 	return q.count(WithBeneath(ctx, ""), v.fs, v.home, false)
 }
@@ -153,12 +153,10 @@ func countAll(ctx context.Context, backend FS, dir string,
 
 // known reports whether there is a count.
 func (q *Quota) known(ctx context.Context) (known bool, err error) {
-	countable, maybe := q.account.(Countable)
-	if known = q.counted.Load(); !known && maybe {
-		known, err = countable.Counted(ctx)
-		q.counted.Store(known)
+	if countable, ok := q.account.(Countable); ok {
+		return countable.Counted(ctx)
 	}
-	return known, err
+	return q.counted.Load(), nil
 }
 
 // beginCount works like BeginCount, for any account.
