@@ -48,7 +48,6 @@ var (
 	_ server.AtomicUploader = (*FS)(nil)
 	_ server.Lister         = (*FS)(nil)
 	_ server.Counter        = (*FS)(nil)
-	_ server.HiddenLister   = (*FS)(nil)
 	_ server.Setstater      = (*FS)(nil)
 	_ server.Renamer        = (*FS)(nil)
 	_ server.PosixRenamer   = (*FS)(nil)
