@@ -309,8 +309,9 @@ func (f *FS) renameDirectory(ctx context.Context, from, to string, target *info)
 	case target != nil && !target.dir:
 		return errNotDirectory
 	}
-	return f.locked(ctx, from, func(u Upload) error { // others would count the same copies
-		return f.moveBelow(ctx, u, to, target)
+	// Others, who rename it, too, or back, would count the same copies.
+	return f.locked(ctx, from, func(u Upload) error {
+		return f.locked(ctx, to, func(Upload) error { return f.moveBelow(ctx, u, to, target) })
 	})
 }
 
