@@ -26,7 +26,8 @@ type Account interface {
 type Countable interface {
 	Account
 
-	// Counted reports whether there is a count. Its error fails the change.
+	// Counted reports whether there is a count, which may become doubtful later. It is asked before
+	// each change, which its error fails.
 	Counted(ctx context.Context) (bool, error)
 
 	// BeginCount begins a count. Later changes correct its result, which is ignored if another

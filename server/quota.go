@@ -89,8 +89,8 @@ func (q *Quota) Recount(ctx context.Context, backend FS, dir string) error {
 
 // ready counts the tree unless that is already done.
 func (q *Quota) ready(ctx context.Context, v *View) error {
-	if q.counted.Load() {
-		return nil
+	if known, err := q.known(ctx); err != nil || known {
+		return err
 	}
 	return q.count(WithBeneath(ctx, ""), v.fs, v.home, false)
 }
@@ -105,22 +105,40 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 	if known, err := q.known(ctx); err != nil || known && !again {
 		return err
 	}
-	lister, ok := backend.(Lister)
-	if !ok {
-		return errUnsupported
-	}
 	open, unlock := q.files.lockAll()
 	defer unlock()
 	end, err := q.beginCount(ctx)
 	if err != nil {
 		return err
 	}
-	walk := quotaWalk{lister: lister, open: open, seen: map[any]bool{}, met: map[*quotaFile]bool{}}
-	walk.hidden, _ = backend.(HiddenLister)
-	bytes, files, err := walk.countBelow(ctx, dir, 0)
+	bytes, files, err := countAll(ctx, backend, dir, open)
 	if err != nil {
 		return err
 	}
+	if err := end(bytes, files); err != nil {
+		return err
+	}
+	q.counted.Store(true)
+	return nil
+}
+
+// countAll counts a tree, and what open files take besides.
+func countAll(ctx context.Context, backend FS, dir string,
+	open map[any]*quotaFile) (bytes, files int64, err error) {
+	if counter, ok := backend.(Counter); ok {
+		bytes, files, err = counter.Count(ctx, dir)
+		for _, f := range open {
+			bytes, files = bytes+f.size-f.least, files+f.more
+		}
+		return bytes, files, err
+	}
+	lister, ok := backend.(Lister)
+	if !ok {
+		return 0, 0, errUnsupported
+	}
+	walk := quotaWalk{lister: lister, open: open, seen: map[any]bool{}, met: map[*quotaFile]bool{}}
+	walk.hidden, _ = backend.(HiddenLister)
+	bytes, files, err = walk.countBelow(ctx, dir, 0)
 	for key, f := range open { // which a walk may not find
 		_, named := key.(string)
 		switch {
@@ -130,21 +148,15 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 			bytes, files = bytes+f.size, files+1
 		}
 	}
-	if err := end(bytes, files); err != nil {
-		return err
-	}
-	q.counted.Store(true)
-	return nil
+	return bytes, files, err
 }
 
 // known reports whether there is a count.
 func (q *Quota) known(ctx context.Context) (known bool, err error) {
-	countable, maybe := q.account.(Countable)
-	if known = q.counted.Load(); !known && maybe {
-		known, err = countable.Counted(ctx)
-		q.counted.Store(known)
+	if countable, ok := q.account.(Countable); ok {
+		return countable.Counted(ctx)
 	}
-	return known, err
+	return q.counted.Load(), nil
 }
 
 // beginCount works like BeginCount, for any account.

@@ -175,16 +175,20 @@ func (v *View) enterWith(ctx context.Context, directories bool,
 }
 
 // quotaMake runs make, which makes a directory or, if moves is true, a link.
-func (v *View) quotaMake(ctx context.Context, moves bool, name string, make func() error) error {
-	if v.quota == nil {
-		return make()
+func (v *View) quotaMake(ctx context.Context, moves bool, name string,
+	make func(ctx context.Context) error) error {
+	switch {
+	case v.quota == nil:
+		return make(ctx)
+	case v.counts():
+		return v.tallied(ctx, 0, 1, make, name)
 	}
 	leave, err := v.enter(ctx, moves, name)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return v.quota.add(ctx, make)
+	return v.quota.add(ctx, func() error { return make(ctx) })
 }
 
 // add runs make, which makes one name.
@@ -247,8 +251,11 @@ func (q *Quota) run(ctx context.Context, held []grip,
 // quotaRemove runs remove, which removes a name.
 func (v *View) quotaRemove(ctx context.Context, name string,
 	remove func(ctx context.Context) error) error {
-	if v.quota == nil {
+	switch {
+	case v.quota == nil:
 		return remove(ctx)
+	case v.counts():
+		return v.tallied(ctx, 0, 0, remove, name)
 	}
 	grips, leave, err := v.enterWith(ctx, false, name)
 	if err != nil {
@@ -269,7 +276,7 @@ func (v *View) quotaRemove(ctx context.Context, name string,
 func (v *View) quotaRmdir(ctx context.Context, name string,
 	remove func(ctx context.Context) error) error {
 	hidden, ok := v.fs.(HiddenLister)
-	if v.quota == nil || !ok {
+	if v.quota == nil || !ok || v.counts() {
 		return v.quotaRemove(ctx, name, remove)
 	}
 	return v.quotaRemove(ctx, name, func(context.Context) error {
@@ -345,8 +352,11 @@ func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 // quotaReplace runs rename, which may replace a file.
 func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	rename func(ctx context.Context) error) error {
-	if v.quota == nil {
+	switch {
+	case v.quota == nil:
 		return rename(ctx)
+	case v.counts():
+		return v.tallied(ctx, 0, 0, rename, oldName, newName)
 	}
 	grips, leave, err := v.enterWith(ctx, true, oldName, newName)
 	if err != nil {
@@ -442,9 +452,12 @@ func (v *View) sourceReplaced(ctx context.Context, source *grip, oldName, newNam
 
 // quotaResize runs resize, which changes the size of the file called name.
 func (v *View) quotaResize(ctx context.Context, name string, size uint64,
-	resize func() error) error {
-	if v.quota == nil {
-		return resize()
+	resize func(ctx context.Context) error) error {
+	switch {
+	case v.quota == nil:
+		return resize(ctx)
+	case v.counts():
+		return v.resizeCounted(ctx, name, size, resize)
 	}
 	leave, err := v.enter(ctx, false, name)
 	if err != nil {
@@ -458,9 +471,9 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 	case grips[0].err != nil:
 		return grips[0].err
 	case grips[0].file == nil:
-		return resize() // which fails
+		return resize(ctx) // which fails
 	}
-	return v.quota.resize(ctx, grips[0].file, size, resize,
+	return v.quota.resize(ctx, grips[0].file, size, func() error { return resize(ctx) },
 		func() (fs.FileInfo, error) { return lastLook(ctx, name, v.fs.Stat) })
 }
 
@@ -496,6 +509,9 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	q := v.quota
 	if q == nil || flags&writing == 0 {
 		return open(ctx)
+	}
+	if v.counts() {
+		return v.openCounted(ctx, name, flags, open)
 	}
 	leave, err := v.enter(ctx, false, name)
 	if err != nil {

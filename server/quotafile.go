@@ -35,6 +35,11 @@ type quotaFile struct {
 	returns  bool // see willReturn
 	unlinked bool // its last name is gone
 
+	// Of the open file of a Counter.
+	tally *tally
+	least int64 // bytes that count already, of size
+	more  int64 // files that it is to be more, which are reserved
+
 	// The writes in flight may come after a truncation.
 	ends     []int64 // where they end
 	appended int64   // bytes of the appending ones
@@ -154,7 +159,7 @@ func (f *quotaFile) atLeast(size int64) int64 {
 	for _, end := range f.ends {
 		size = max(size, end)
 	}
-	return size + f.appended
+	return max(f.least, size+f.appended)
 }
 
 // willReturn reports whether closing a handle makes the file appear at its name, even if another

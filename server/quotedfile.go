@@ -161,6 +161,9 @@ func (f *quotedFile) end(how Ending) (err error) {
 
 func (f *quotedFile) endOnce(how Ending) (err error) {
 	q, file := f.v.quota, f.f
+	if file.tally != nil {
+		return f.endCounted(how)
+	}
 	defer q.files.leave(file)
 	var at grip // the file that it may replace
 	release := file.mu.Unlock

@@ -296,7 +296,7 @@ func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error
 			}
 		}
 		return v.quotaResize(ctx, name, attrs.Size,
-			func() error { return setstater.Setstat(ctx, name, attrs) })
+			func(ctx context.Context) error { return setstater.Setstat(ctx, name, attrs) })
 	}
 	return setstater.Setstat(ctx, name, attrs)
 }
@@ -359,7 +359,7 @@ func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	attrs = v.masked(attrs, 0o777)
 	return change(v, opMkdir, name, "", &attrs, func(backend Mkdirer) error {
 		return v.quotaMake(ctx, false, name,
-			func() error { return backend.Mkdir(ctx, name, attrs) })
+			func(ctx context.Context) error { return backend.Mkdir(ctx, name, attrs) })
 	})
 }
 
@@ -367,7 +367,7 @@ func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 func (v *View) Symlink(ctx context.Context, target, name string) error {
 	return change(v, opSymlink, name, target, nil, func(backend Symlinker) error {
 		return v.quotaMake(ctx, true, name,
-			func() error { return backend.Symlink(ctx, target, name) })
+			func(ctx context.Context) error { return backend.Symlink(ctx, target, name) })
 	})
 }
 

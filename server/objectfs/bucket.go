@@ -24,7 +24,7 @@ type Bucket interface {
 	Put(ctx context.Context, key string, body *io.SectionReader, when Condition) (Object, error)
 
 	// Delete removes an object, or, if etag is not "", only an object with that ETag. A missing object
-	// is no error.
+	// is no error; with an ETag it is fs.ErrNotExist, if the storage says so.
 	Delete(ctx context.Context, key, etag string) error
 
 	// List returns one page of a listing, in the order of the keys' bytes.

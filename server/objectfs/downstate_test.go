@@ -34,6 +34,14 @@ func (d *downState) change(do func() error) error {
 	return errDown
 }
 
+func (d *downState) Lock(ctx context.Context, name string) (u objectfs.Upload, err error) {
+	err = d.change(func() error {
+		u, err = d.State.Lock(ctx, name)
+		return err
+	})
+	return u, err
+}
+
 func (d *downState) Find(ctx context.Context, name string) (u objectfs.Upload, err error) {
 	err = d.change(func() error {
 		u, err = d.State.Find(ctx, name)
@@ -68,7 +76,7 @@ func TestTemporaryNameInAnOutage(t *testing.T) {
 			if reached = state.call >= call; reached == (said == nil) {
 				t.Errorf("down at call %d (done: %v): the client is told %v", call, done, said)
 			}
-			if u, err := b.state.Find(ctx, "f.filepart"); err == nil {
+			if u, err := b.state.Find(ctx, "f.filepart"); err == nil && u.Locked {
 				b.must(b.state.Unlock(ctx, u, u.ID != "")) // as others do with what a dead one had
 			}
 			if err := b.fs.PosixRename(ctx, "/f.filepart", "/f"); err != nil {

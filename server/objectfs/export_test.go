@@ -1,11 +1,14 @@
 package objectfs
 
-// NewSmall is New with short parts, so that tests need little memory: the first ones are first
+import "time"
+
+// NewSmall is New with short parts and waits, so that tests need little memory: the first ones are first
 // bytes long, and memory is what is left for all of them together.
 func NewSmall(bucket Bucket, options Options, first, memory int64) *FS {
 	options.Memory = newMemory(memory, 2*first)
 	f := New(bucket, &options)
 	f.layout = layout{first: first, most: 2 * first}
+	f.pause = time.Millisecond
 	return f
 }
 

@@ -159,19 +159,6 @@ func (f *FS) uploads(ctx context.Context, dir string, hidden bool) (list []*info
 	return list, nil
 }
 
-// ListHidden implements [server.HiddenLister] with the abandoned uploads.
-func (f *FS) ListHidden(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
-	return sequence(func(yield func(*info) bool) error {
-		list, err := f.uploads(ctx, f.start(f.key(name)), true)
-		for _, i := range list {
-			if !yield(i) {
-				return nil
-			}
-		}
-		return err
-	})
-}
-
 // start returns the prefix of the keys in a directory.
 func (f *FS) start(key string) string {
 	if key == f.prefix {

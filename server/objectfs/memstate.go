@@ -57,8 +57,8 @@ func (m *MemoryState) Confirm(_ context.Context, u Upload) error {
 
 // Settle implements [State].
 func (m *MemoryState) Settle(ctx context.Context, u Upload, key string, made Stamp) error {
-	if m.Confirm(ctx, u) != nil {
-		return nil
+	if err := m.Confirm(ctx, u); err != nil {
+		return err
 	}
 	m.mu.Lock()
 	m.stamp(key, made)
@@ -71,7 +71,7 @@ func (m *MemoryState) Unlock(_ context.Context, u Upload, keep bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now := m.uploads[u.Name]; !now.Locked || now.Fence != u.Fence {
-		return nil
+		return ErrLocked
 	}
 	if u.Locked = false; keep {
 		m.uploads[u.Name] = u

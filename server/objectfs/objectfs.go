@@ -38,6 +38,7 @@ type FS struct {
 	refuse bool
 	layout layout
 	known  directories
+	pause  time.Duration // before a lock is asked for once more
 
 	sources sources
 }
@@ -46,7 +47,7 @@ var (
 	_ server.Opener         = (*FS)(nil)
 	_ server.AtomicUploader = (*FS)(nil)
 	_ server.Lister         = (*FS)(nil)
-	_ server.HiddenLister   = (*FS)(nil)
+	_ server.Counter        = (*FS)(nil)
 	_ server.Setstater      = (*FS)(nil)
 	_ server.Renamer        = (*FS)(nil)
 	_ server.PosixRenamer   = (*FS)(nil)
@@ -61,7 +62,7 @@ func New(bucket Bucket, options *Options) *FS {
 		options = &Options{}
 	}
 	f := &FS{bucket: bucket, prefix: options.Prefix, state: options.State, memory: options.Memory,
-		refuse: options.RefuseModes}
+		refuse: options.RefuseModes, pause: 10 * time.Millisecond}
 	if f.state == nil {
 		f.state = &MemoryState{}
 	}

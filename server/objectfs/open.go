@@ -79,7 +79,7 @@ func (f *FS) openWriter(ctx context.Context, key string, flags uint32) (*writer,
 	if len(key) > MaxKey {
 		return nil, errLongName
 	}
-	upload, err := f.state.Lock(ctx, key)
+	upload, err := f.lock(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +90,6 @@ func (f *FS) openWriter(ctx context.Context, key string, flags uint32) (*writer,
 		return nil, errors.Join(err, f.unlock(ctx, w.upload, w.upload.ID != ""))
 	}
 	return w, nil
-}
-
-// unlock releases the lock, even if the session has ended.
-func (f *FS) unlock(ctx context.Context, u Upload, keep bool) error {
-	ctx, cancel := lasting(ctx)
-	defer cancel()
-	return f.state.Unlock(ctx, u, keep)
 }
 
 // prepare decides between a new file, a pending upload to resume, and a change of the stored
@@ -155,6 +148,11 @@ func (w *writer) discard(ctx context.Context) error {
 	if err := w.fs.abort(ctx, w.upload); err != nil {
 		return err
 	}
-	w.upload = Upload{Name: w.key, Fence: w.upload.Fence, Locked: true, Target: FinalName(w.key)}
+	counted := w.upload.countedFiles > 0
+	w.upload = Upload{Name: w.key, Fence: w.upload.Fence, Locked: true, Target: FinalName(w.key),
+		countedBytes: w.upload.countedBytes, countedFiles: w.upload.countedFiles}
+	if counted {
+		return w.fs.update(ctx, &w.upload)
+	}
 	return nil
 }

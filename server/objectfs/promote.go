@@ -46,7 +46,7 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 			err = ErrPrecondition
 		}
 		if err == nil {
-			err = f.copy(ctx, stored, to, Condition{Absent: !replace})
+			err = f.copy(ctx, stored, to, base, Condition{Absent: !replace})
 		}
 		if err != nil {
 			return server.Unsure(err)
@@ -58,7 +58,7 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 // finish makes an object of an upload that was closed under a temporary name, in place of base.
 func (f *FS) finish(ctx context.Context, found Upload, base *Object,
 	when Condition) (made Object, err error) {
-	u, err := f.state.Lock(ctx, found.Name)
+	u, err := f.lock(ctx, found.Name)
 	if err != nil {
 		return Object{}, err
 	}
@@ -89,7 +89,7 @@ func (f *FS) finish(ctx context.Context, found Upload, base *Object,
 	}
 	done = true
 	made.Key = u.Target
-	if err := f.state.Settle(ctx, u, u.Target, Stamp{made.ETag, u.MTime}); err != nil {
+	if err := f.settle(ctx, u, u.Target, made.ETag, u.MTime); err != nil {
 		return Object{}, server.Unsure(err)
 	}
 	settled = true

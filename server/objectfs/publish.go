@@ -36,13 +36,15 @@ func (w *writer) Close() error {
 func (w *writer) closeUnchanged(ctx context.Context) error {
 	var err error
 	if w.upload.ID != "" {
-		w.upload.MTime = w.mtime
+		if w.upload.MTime = w.mtime; !w.upload.Closed {
+			w.upload.Size = w.size
+		}
 		return w.keep(ctx, w.upload)
 	}
 	if !w.mtime.IsZero() {
 		err = w.fs.stamp(ctx, w.upload, *w.base, w.mtime)
 	}
-	return errors.Join(err, w.fs.state.Unlock(ctx, w.upload, false))
+	return errors.Join(err, w.fs.unlock(ctx, w.upload, false))
 }
 
 // publish makes an object of the written file.
@@ -82,10 +84,15 @@ func (w *writer) fence(ctx context.Context,
 // comes last.
 func (f *FS) fenced(ctx context.Context, u Upload, key string, want Condition, base *Object,
 	store func(Condition) (Object, error)) (made Object, err error) {
+	defer func() {
+		if err == nil {
+			tellMade(ctx, made.Size, base)
+		}
+	}()
 	if want != (Condition{}) {
 		made, err = store(want)
 		if want.Absent {
-			err = existing(err)
+			base, err = nil, existing(err)
 		}
 		return made, err
 	}
@@ -98,7 +105,7 @@ func (f *FS) fenced(ctx context.Context, u Upload, key string, want Condition, b
 		if !errors.Is(err, ErrPrecondition) && (base == nil || !absent(err)) {
 			return made, err
 		}
-		if lost := f.state.Update(ctx, u); lost != nil {
+		if lost := f.update(ctx, &u); lost != nil {
 			return made, lost
 		}
 		switch now, err := f.bucket.Head(ctx, key); {
@@ -115,7 +122,7 @@ func (f *FS) fenced(ctx context.Context, u Upload, key string, want Condition, b
 
 // settle records that an object was made.
 func (w *writer) settle(ctx context.Context, made Object) error {
-	return w.fs.state.Settle(ctx, w.upload, w.key, Stamp{made.ETag, w.mtime})
+	return w.fs.settle(ctx, w.upload, w.key, made.ETag, w.mtime)
 }
 
 // closeTemporary leaves a file under a temporary name as parts, until it is renamed.
@@ -125,15 +132,16 @@ func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
 	if w.base != nil { // a short file, which was stored under this name
 		// The old file goes when the new one is there for good, so that one of them always is. Update
 		// also fails if another session's file may be there by now.
-		if err := w.fs.state.Update(ctx, u); err != nil {
+		if err := w.fs.update(ctx, &u); err != nil {
 			return err
 		}
-		err := w.fs.bucket.Delete(ctx, w.key, w.base.ETag)
+		err := w.fs.delete(ctx, *w.base)
 		if errors.Is(err, ErrPrecondition) {
+			w.upload.countedBytes, w.upload.countedFiles = u.countedBytes, u.countedFiles
 			return err
 		}
 		w.upload = u // the old file may be gone: giveUp keeps this one
-		if err != nil {
+		if err != nil && !absent(err) {
 			return err
 		}
 	}
@@ -143,7 +151,7 @@ func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
 // keep releases the lock of an upload that the client has gone on with, and may again.
 func (w *writer) keep(ctx context.Context, u Upload) error {
 	u.Begun = time.Now() // for Sweep
-	return w.fs.state.Unlock(ctx, u, true)
+	return w.fs.unlock(ctx, u, true)
 }
 
 // putWhole stores a short file with one request.
@@ -189,7 +197,7 @@ func (w *writer) shorten(ctx context.Context) error {
 		return err
 	}
 	w.upload.ID = ""
-	return w.fs.state.Update(ctx, w.upload)
+	return w.fs.update(ctx, &w.upload)
 }
 
 // put stores an object. After an error it checks whether the object is there all the same. want is
@@ -246,7 +254,7 @@ func (f *FS) unlessOurs(ctx context.Context, key string, size int64, err error) 
 func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, when Condition,
 	base *Object) (Object, error) {
 	made, err := f.bucket.Complete(ctx, u.Target, u.ID, parts, when)
-	if err == nil && f.state.Confirm(ctx, u) == nil { // nobody else can have aborted it
+	if made.Size = size; err == nil && f.state.Confirm(ctx, u) == nil { // nobody else can have aborted it
 		return made, nil
 	}
 	if err == nil {
@@ -310,22 +318,25 @@ func (w *writer) giveUp(keep bool) error {
 		return w.keep(ctx, u)
 	}
 	w.limit(&u)
-	if u.MTime = w.mtime; keep && w.keeps(ctx, u) {
+	if u.MTime = w.mtime; keep && w.keeps(ctx, &u) {
 		return w.keep(ctx, u)
 	}
 	var err error
 	if u.ID != "" && !errors.Is(w.fs.state.Confirm(ctx, u), ErrLocked) { // others may go on with it
 		err = w.fs.abort(ctx, u)
 	}
-	return errors.Join(err, w.fs.state.Unlock(ctx, u, err != nil && u.ID != ""))
+	return errors.Join(err, w.fs.unlock(ctx, u, err != nil && u.ID != ""))
 }
 
 // keeps reports whether a client could resume an upload. If it was to replace an object it could
 // not: STAT shows that object.
-func (w *writer) keeps(ctx context.Context, u Upload) bool {
+func (w *writer) keeps(ctx context.Context, u *Upload) bool {
 	if w.base != nil {
 		return false
 	}
-	_, size, err := w.fs.resumable(ctx, u)
+	_, size, err := w.fs.resumable(ctx, *u)
+	if err == nil {
+		u.Size = size
+	}
 	return size > 0 || err != nil && !absent(err)
 }

@@ -2,6 +2,7 @@ package objectfs_test
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -149,7 +150,9 @@ func changeAtRandom(ctx context.Context, view *server.View, random *rand.Rand, o
 		if err != nil {
 			return
 		}
-		f.WriteAt(make([]byte, random.IntN(most)), 0)
+		contents := make([]byte, random.IntN(most))
+		cryptorand.Read(contents) // a lost answer cannot be told from equal contents of another one
+		f.WriteAt(contents, 0)
 		if operation == 'a' {
 			f.Abandon(io.ErrUnexpectedEOF)
 			return

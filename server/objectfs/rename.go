@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -129,7 +130,11 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 				return err
 			}
 		}
-		if err := f.copy(ctx, source.object, to, Condition{Absent: !replace}); err != nil {
+		var base *Object
+		if target != nil {
+			base = &target.object
+		}
+		if err := f.copy(ctx, source.object, to, base, Condition{Absent: !replace}); err != nil {
 			return err
 		}
 		return server.Unsure(f.remove(ctx, source.object, u))
@@ -139,7 +144,7 @@ func (f *FS) move(ctx context.Context, source *info, from, to string, target *in
 // locked calls do with a name locked: an object that another session stored there after it was
 // copied would be deleted.
 func (f *FS) locked(ctx context.Context, key string, do func(Upload) error) error {
-	u, err := f.state.Lock(ctx, key)
+	u, err := f.lock(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -147,19 +152,67 @@ func (f *FS) locked(ctx context.Context, key string, do func(Upload) error) erro
 	return errors.Join(err, server.Unsure(f.unlock(ctx, u, u.ID != "")))
 }
 
-// copy copies an object with its time, since the new object's own would be now.
-func (f *FS) copy(ctx context.Context, from Object, to string, when Condition) error {
-	made, err := f.copyContents(ctx, from, to, when)
-	if errors.Is(err, ErrPrecondition) && when.Absent {
-		if err = f.unchanged(ctx, from); err == nil {
+// copy copies an object with its time, since the new object's own would be now, in place of base,
+// or of none. If somebody has changed that meanwhile this object comes last, unless want forbids it.
+func (f *FS) copy(ctx context.Context, from Object, to string, base *Object,
+	want Condition) error {
+	var made Object
+	var err error
+	for range 3 {
+		when := Condition{Absent: want.Absent || base == nil}
+		if !when.Absent {
+			when.ETag = base.ETag
+		}
+		made, err = f.copyContents(ctx, from, to, when)
+		if !errors.Is(err, ErrPrecondition) && (base == nil || !absent(err)) {
+			break
+		}
+		if err := f.unchanged(ctx, from); err != nil {
+			return unlessRefused(err)
+		}
+		if want.Absent {
 			err = existing(f.unlessOurs(ctx, to, from.Size, ErrPrecondition))
+			break
+		}
+		now, headErr := f.bucket.Head(ctx, to)
+		switch {
+		case absent(headErr):
+			base = nil
+		case headErr != nil:
+			return server.Unsure(headErr)
+		case from.marks(): // which nobody can tell from another
+			return nil
+		case now.ETag == from.ETag: // the answer to the first try was lost
+			made, err = now, nil
+		default:
+			base = &now
+		}
+		if err == nil {
+			break
 		}
 	}
 	if err != nil {
-		return unlessRefused(err)
+		err = unlessRefused(err)
+		if errors.Is(err, ErrPrecondition) || errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		// The storage may have made it all the same, even if it says that the source has gone.
+		if now, err := f.lookAgain(ctx, to); err == nil && now.Size == from.Size && !now.is(base) {
+			tellMade(ctx, from.Size, base)
+		}
+		return err
 	}
+	if made.ETag != from.ETag { // it was of parts, or the storage does not check what it copies
+		if now, err := f.lookAgain(ctx, to); err == nil && now.ETag == made.ETag {
+			from.Size = now.Size
+		}
+	}
+	tellMade(ctx, from.Size, base)
 	return server.Unsure(f.state.CopyTime(ctx, from, to, made.ETag))
 }
+
+// marks reports whether an object is the marker of a directory.
+func (o *Object) marks() bool { return o.Size == 0 && strings.HasSuffix(o.Key, "/") }
 
 // unchanged returns an error if the ETag of an object has changed.
 func (f *FS) unchanged(ctx context.Context, o Object) error {
@@ -220,10 +273,31 @@ func (f *FS) remove(ctx context.Context, o Object, u Upload) error {
 	if err := f.state.Confirm(ctx, u); err != nil { // this process may have slept
 		return err
 	}
-	if err := f.bucket.Delete(ctx, o.Key, o.ETag); err != nil {
+	if err := f.delete(ctx, o); err != nil && !absent(err) {
 		return err
 	}
 	return f.state.SetTime(ctx, o.Key, o.ETag, time.Time{})
+}
+
+// delete deletes an object, and returns fs.ErrNotExist if somebody else has.
+func (f *FS) delete(ctx context.Context, o Object) error {
+	err := f.bucket.Delete(ctx, o.Key, o.ETag)
+	deleted := err == nil
+	if err != nil && !absent(err) && !errors.Is(err, ErrPrecondition) {
+		_, headErr := f.lookAgain(ctx, o.Key)
+		deleted = absent(headErr) // only the answer was lost
+	}
+	if deleted {
+		tellGone(ctx, o)
+	}
+	return err
+}
+
+// lookAgain finds an object after a request for it has failed, perhaps since its time was over.
+func (f *FS) lookAgain(ctx context.Context, key string) (Object, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return f.bucket.Head(ctx, key)
 }
 
 // renameDirectory copies all objects of a directory, and then deletes them. If it fails half way,
@@ -234,8 +308,20 @@ func (f *FS) renameDirectory(ctx context.Context, from, to string, target *info)
 		return errBelowItself
 	case target != nil && !target.dir:
 		return errNotDirectory
-	case target != nil:
-		if err := f.empty(ctx, to); err != nil {
+	}
+	// Others, who rename it, too, or back, would count the same copies.
+	return f.locked(ctx, from, func(u Upload) error {
+		return f.locked(ctx, to, func(Upload) error { return f.moveBelow(ctx, u, to, target) })
+	})
+}
+
+// moveBelow renames a directory whose marker u has locked.
+func (f *FS) moveBelow(ctx context.Context, u Upload, to string, target *info) error {
+	from := u.Name
+	var marker *Object
+	if target != nil {
+		var err error
+		if marker, err = f.empty(ctx, to); err != nil {
 			return err
 		}
 	}
@@ -248,22 +334,40 @@ func (f *FS) renameDirectory(ctx context.Context, from, to string, target *info)
 	}
 	f.known.forget()
 	err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
-		return f.copy(ctx, o, to+strings.TrimPrefix(o.Key, from), Condition{})
+		var base *Object
+		if o.Key == from {
+			base = marker
+		}
+		return f.copy(ctx, o, to+strings.TrimPrefix(o.Key, from), base, Condition{})
 	})
 	if err == nil {
 		err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
+			if o.Key == from {
+				return f.remove(ctx, o, u)
+			}
 			return f.locked(ctx, o.Key, func(u Upload) error { return f.remove(ctx, o, u) })
 		})
 	}
 	return server.Unsure(err)
 }
 
-// forEach calls do for each object, for several at once.
+// forEach calls do for each object, for several at once, until one fails. The calls that have begun
+// are finished: what the storage makes of a request that was given up nobody knows.
 func forEach(ctx context.Context, objects []Object, do func(context.Context, Object) error) error {
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group
+	var failed atomic.Bool
 	group.SetLimit(atOnce)
 	for _, o := range objects {
-		group.Go(func() error { return do(ctx, o) })
+		group.Go(func() error {
+			if failed.Load() {
+				return nil
+			}
+			err := do(ctx, o)
+			if err != nil {
+				failed.Store(true)
+			}
+			return err
+		})
 	}
 	return group.Wait()
 }

@@ -72,7 +72,7 @@ func (w *writer) begin(broken bool) (Upload, error) {
 		u.ID, u.Begun = id, time.Now()
 	}
 	w.upload = u // whatever happens now, Abandon knows of it
-	return u, w.fs.state.Update(w.work, u)
+	return u, w.fs.update(w.work, &w.upload)
 }
 
 // fillGaps fills the unwritten ranges of a part: with the old file's bytes, and with zeros beyond

@@ -122,7 +122,7 @@ func sleepBeforeRemoval(t *testing.T, name, old, newer string, moved bool, call 
 		return nil
 	})
 	bucket := &faulty{Bucket: b.bucket, broken: call, after: after, sleep: func() {
-		if u, err := b.state.Find(ctx, name[1:]); err == nil {
+		if u, err := b.state.Find(ctx, name[1:]); err == nil && u.Locked {
 			b.must(b.state.Unlock(ctx, u, u.ID != "")) // as others do with a dead one's
 		}
 		b.put(name, newer)
@@ -152,7 +152,12 @@ func sleepBeforeRemoval(t *testing.T, name, old, newer string, moved bool, call 
 func TestHeldUpRemoval(t *testing.T) {
 	b := newBench(t)
 	b.put("/f", "old")
-	bucket := &faulty{Bucket: b.bucket, broken: 2, sleep: func() { b.put("/f", "newer") }}
+	bucket := &faulty{Bucket: b.bucket, broken: 2, sleep: func() {
+		u, err := b.state.Find(t.Context(), "f")
+		b.must(err)
+		b.must(b.state.Unlock(t.Context(), u, false)) // as others do with a dead one's
+		b.put("/f", "newer")
+	}}
 	if err := b.serve(bucket).Remove(t.Context(), "/f"); err == nil ||
 		errors.Is(err, server.ErrUnsure) {
 		t.Errorf("the client is told %v", err)

@@ -25,12 +25,12 @@ type State interface {
 
 	// Settle sets the time of the object that an upload has become, or with the zero time clears
 	// any, and calls Unlock for the upload, which is forgotten. If it fails the caller still holds
-	// the lock. It is a no-op if another session has taken the lock since Lock: then the time belongs
-	// to the other session's object.
+	// the lock. It does nothing and fails with ErrLocked if another session has taken the lock since
+	// Lock: then the time belongs to the other session's object.
 	Settle(ctx context.Context, u Upload, key string, made Stamp) error
 
 	// Unlock releases the lock. The upload stays pending if keep is set, and is forgotten otherwise.
-	// It is a no-op if another session has taken the lock since Lock.
+	// It does nothing and fails with ErrLocked if another session has taken the lock since Lock.
 	Unlock(ctx context.Context, u Upload, keep bool) error
 
 	// Find returns the upload pending at a name, whether locked or not, or fs.ErrNotExist. An upload
@@ -69,13 +69,15 @@ type Upload struct {
 	Locked bool      // a session holds the write lock
 	Begun  time.Time // when it got its ID, or a client has last gone on with it
 	Closed bool      // the client has closed it: it is complete, and waits for its final name
-	Size   int64     // of a closed upload
+	Size   int64     // of a closed upload, or of what a client may go on with; 0 if not known
 	Last   int       // the number of its last part; of one that is not closed, 0 if all parts count
 	MTime  time.Time // set by the client, or zero
 
 	// Broken says that the parts contain bytes that the client has not sent, from the old object or
 	// from holes, and so are not the beginning of its file. The upload cannot be resumed.
 	Broken bool
+
+	countedBytes, countedFiles int64 // what the state has of it, as a quota counts it
 }
 
 // ErrLocked is the error for a second writer of a file.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/usftp/usftp/server"
@@ -53,32 +51,15 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration, quotas ...*server.Quo
 // one's: several servers may sweep, and one of them may be suspended meanwhile.
 func (f *FS) sweepUpload(ctx context.Context, u Upload, before time.Time,
 	quotas []*server.Quota) error {
-	_, err := server.Sweep(ctx, "/"+strings.TrimPrefix(u.Name, f.prefix),
-		func() (fs.FileInfo, error) { return f.counted(ctx, u) },
-		func() (removed bool, err error) {
-			now, err := f.state.Lock(ctx, u.Name)
-			if err != nil {
-				return false, err
-			}
-			if now.ID == "" || !now.Begun.Before(before) { // a client has come back meanwhile
-				return false, f.state.Unlock(ctx, now, now.ID != "")
-			}
-			err = f.bucket.Abort(ctx, now.Target, now.ID)
-			if absent(err) { // or only the answer to the first try was lost
-				err = f.state.Confirm(ctx, now)
-			}
-			return err == nil, errors.Join(err, f.state.Unlock(ctx, now, err != nil))
-		}, quotas...)
-	return err
-}
-
-// counted describes a pending upload, unless an object has its name, which counts instead.
-func (f *FS) counted(ctx context.Context, u Upload) (fs.FileInfo, error) {
-	switch _, err := f.findObject(ctx, u.Name); {
-	case err == nil:
-		return nil, fs.ErrNotExist
-	case !absent(err):
-		return nil, err
-	}
-	return f.describeUpload(ctx, u)
+	return server.WithQuotas(ctx, func(ctx context.Context) error {
+		u, err := f.lock(ctx, u.Name)
+		if err != nil {
+			return err
+		}
+		if u.ID == "" || !u.Begun.Before(before) { // a client has come back meanwhile
+			return f.unlock(ctx, u, u.ID != "")
+		}
+		err = f.abort(ctx, u)
+		return errors.Join(err, f.unlock(ctx, u, err != nil))
+	}, quotas...)
 }

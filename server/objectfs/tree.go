@@ -25,6 +25,7 @@ func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	_, err := f.bucket.Put(ctx, key+"/", nothing(), Condition{Absent: true})
 	if err == nil {
 		f.known.add(key + "/")
+		tellMade(ctx, 0, nil)
 	}
 	return existing(err)
 }
@@ -71,95 +72,143 @@ func (f *FS) Rmdir(ctx context.Context, name string) error {
 	if !i.dir {
 		return errNotDirectory
 	}
-	if err := f.empty(ctx, key+"/"); err != nil {
-		return err
-	}
-	left, err := f.uploads(ctx, key+"/", true) // nobody may go on with them elsewhere
-	if err != nil {
-		return err
-	}
-	for _, one := range left {
-		if err := f.dropUpload(ctx, key+"/"+one.name); err != nil {
-			return err
-		}
-	}
-	f.known.forget()
-	return unlessRefused(f.bucket.Delete(ctx, key+"/", ""))
-}
-
-// empty returns an error if a directory holds anything but its marker. One with contents is another
-// program's data, which no path leads to.
-func (f *FS) empty(ctx context.Context, dir string) error {
-	for page, err := range f.pages(ctx, Query{Prefix: dir, Max: 2}) {
+	return f.locked(ctx, key+"/", func(Upload) error { // another would count it, too
+		marker, err := f.empty(ctx, key+"/")
 		if err != nil {
 			return err
 		}
+		left, err := f.uploads(ctx, key+"/", true) // nobody may go on with them elsewhere
+		if err != nil {
+			return err
+		}
+		for _, one := range left {
+			if err := f.dropUpload(ctx, key+"/"+one.name); err != nil {
+				return err
+			}
+		}
+		f.known.forget()
+		if marker == nil {
+			return nil
+		}
+		if err := f.delete(ctx, *marker); !absent(err) {
+			return unlessRefused(err)
+		}
+		return nil
+	})
+}
+
+// empty returns the marker of a directory, if it has one, and an error if the directory holds
+// anything else. A marker with contents is another program's data, which no path leads to.
+func (f *FS) empty(ctx context.Context, dir string) (marker *Object, err error) {
+	for page, err := range f.pages(ctx, Query{Prefix: dir, Max: 2}) {
+		if err != nil {
+			return nil, err
+		}
 		for _, o := range page.Objects {
 			if o.Key != dir || o.Size > 0 {
-				return errNotEmpty
+				return nil, errNotEmpty
 			}
+			marker = &o
 		}
 	}
 	waiting, err := f.uploads(ctx, dir, false)
 	if err == nil && len(waiting) > 0 {
 		err = errNotEmpty
 	}
-	return err
+	return marker, err
 }
 
 // Remove implements [server.Remover]. A file that a session is writing still appears when it is
 // closed.
 func (f *FS) Remove(ctx context.Context, name string) error {
 	key := f.key(name)
+	if len(key) > MaxKey {
+		return errLongName
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	u, err := f.lockSoon(ctx, key) // nothing is removed while the state does not answer
+	switch {
+	case errors.Is(err, ErrLocked):
+		return f.removeWritten(ctx, key)
+	case err != nil:
+		return err
+	}
+	if err := f.removeLocked(ctx, u); err != nil {
+		return errors.Join(err, f.unlock(ctx, u, u.ID != ""))
+	}
+	return server.Unsure(f.settle(ctx, u, key, "", time.Time{}))
+}
+
+// lockSoon takes the lock of a name, and waits a little for it: if two sessions remove a file at the
+// same moment, only one of them may count it.
+func (f *FS) lockSoon(ctx context.Context, key string) (u Upload, err error) {
+	for wait := f.pause; ; wait *= 2 {
+		u, err = f.lock(ctx, key)
+		if !errors.Is(err, ErrLocked) || wait > 30*f.pause {
+			return u, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return u, err
+		}
+	}
+}
+
+// removeLocked removes what is at a name that u has locked: an object, and what is left of an
+// upload.
+func (f *FS) removeLocked(ctx context.Context, u Upload) error {
+	i, err := f.statIf(ctx, u.Name)
+	switch {
+	case absent(err) && u.ID != "":
+		if err := f.holds(ctx, u, server.Condition(ctx)); err != nil {
+			return err
+		}
+		return f.abort(ctx, u)
+	case err != nil:
+		return err
+	}
+	f.known.forget()
+	// An object that has come since is another file, which nobody has asked to remove.
+	if err := f.delete(ctx, i.object); err != nil && !absent(err) {
+		return unlessRefused(err)
+	}
+	return server.Unsure(f.abort(ctx, u))
+}
+
+// removeWritten removes the object at a name that a session writes to.
+func (f *FS) removeWritten(ctx context.Context, key string) error {
 	i, err := f.findStored(ctx, key)
 	switch {
-	case absent(err):
-		return f.removeUpload(ctx, key, server.Condition(ctx))
+	case absent(err) || err == nil && server.Condition(ctx) != nil:
+		return ErrLocked
 	case err != nil:
 		return err
 	case i.dir:
 		return errIsDirectory
 	}
 	f.known.forget()
-	ctx, cancel := lasting(ctx)
-	defer cancel()
-	if server.Condition(ctx) != nil {
-		return f.removeIf(ctx, key)
-	}
-	_, none := f.state.Find(ctx, key) // nothing is removed while the state does not answer
-	if none != nil && !absent(none) {
-		return none
-	}
-	// An object that has come since is another file, which nobody has asked to remove.
-	if err := f.bucket.Delete(ctx, key, i.object.ETag); err != nil {
+	if err := f.delete(ctx, i.object); err != nil && !absent(err) {
 		return unlessRefused(err)
 	}
-	err = f.state.SetTime(ctx, key, i.object.ETag, time.Time{})
-	if none == nil {
-		err = errors.Join(err, f.dropUpload(ctx, key))
+	return server.Unsure(f.state.SetTime(ctx, key, i.object.ETag, time.Time{}))
+}
+
+// statIf finds a stored file, and fails unless the condition of ctx, if there is one, still holds
+// for it.
+func (f *FS) statIf(ctx context.Context, key string) (i *info, err error) {
+	holds := server.Condition(ctx)
+	if holds == nil {
+		i, err = f.findStored(ctx, key)
+	} else {
+		i, err = f.statStored(ctx, key)
 	}
-	return server.Unsure(err)
-}
-
-// removeIf locks a file, and removes it if the condition of ctx holds for it.
-func (f *FS) removeIf(ctx context.Context, key string) error {
-	return f.locked(ctx, key, func(u Upload) error {
-		i, err := f.statIf(ctx, key)
-		if err != nil {
-			return err
-		}
-		return unlessRefused(f.remove(ctx, i.object, u))
-	})
-}
-
-// statIf stats a stored file, and fails unless the condition of ctx still holds for it.
-func (f *FS) statIf(ctx context.Context, key string) (*info, error) {
-	i, err := f.statStored(ctx, key)
 	if err == nil && i.dir {
 		err = errIsDirectory
 	}
-	if err == nil {
-		err = server.Condition(ctx)(i)
+	if err == nil && holds != nil {
+		err = holds(i)
 	}
 	return i, err
 }
@@ -167,26 +216,24 @@ func (f *FS) statIf(ctx context.Context, key string) (*info, error) {
 // dropUpload removes the upload pending at a name, if there is one that no session writes to: the
 // name was removed, or given to another file.
 func (f *FS) dropUpload(ctx context.Context, key string) error {
-	err := f.removeUpload(ctx, key, nil)
+	err := f.removeUpload(ctx, key)
 	if absent(err) || errors.Is(err, ErrLocked) {
 		return nil
 	}
 	return err
 }
 
-// removeUpload removes a pending upload, if a condition holds for it.
-func (f *FS) removeUpload(ctx context.Context, key string, when func(fs.FileInfo) error) error {
+// removeUpload removes a pending upload.
+func (f *FS) removeUpload(ctx context.Context, key string) error {
 	if _, err := f.state.Find(ctx, key); err != nil {
 		return err
 	}
-	u, err := f.state.Lock(ctx, key)
+	u, err := f.lock(ctx, key)
 	if err != nil {
 		return err
 	}
-	if err := f.holds(ctx, u, when); err != nil {
-		return errors.Join(err, f.state.Unlock(ctx, u, u.ID != ""))
-	}
-	return f.dropLocked(ctx, u)
+	err = f.abort(ctx, u)
+	return errors.Join(err, f.unlock(ctx, u, err != nil))
 }
 
 // holds returns an error if there is a condition, and it does not hold for an upload.
@@ -199,12 +246,6 @@ func (f *FS) holds(ctx context.Context, u Upload, when func(fs.FileInfo) error) 
 		err = when(i)
 	}
 	return err
-}
-
-// dropLocked removes a pending upload whose lock it releases.
-func (f *FS) dropLocked(ctx context.Context, u Upload) error {
-	err := f.abort(ctx, u)
-	return errors.Join(err, f.state.Unlock(ctx, u, err != nil))
 }
 
 // abort drops the stored parts of an upload.
@@ -281,10 +322,10 @@ func (f *FS) setUploadTime(ctx context.Context, key string, mtime time.Time) err
 	if _, err := f.state.Find(ctx, key); err != nil || mtime.IsZero() {
 		return err
 	}
-	u, err := f.state.Lock(ctx, key)
+	u, err := f.lock(ctx, key)
 	if err != nil {
 		return err
 	}
 	u.MTime = mtime
-	return f.state.Unlock(ctx, u, u.ID != "")
+	return f.unlock(ctx, u, u.ID != "")
 }

@@ -47,6 +47,7 @@ type writer struct {
 }
 
 var (
+	_ server.FileCounter   = (*writer)(nil)
 	_ server.FileDiscarder = (*writer)(nil)
 	_ server.FileHasher    = (*writer)(nil)
 	_ server.FileStater    = (*writer)(nil)

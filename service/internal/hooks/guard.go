@@ -138,6 +138,7 @@ func (g *guardedObjects) Setstat(ctx context.Context, name string, attrs wire.At
 type objectWriter interface {
 	server.File
 	io.WriterAt
+	server.FileCounter
 	server.FileDiscarder
 	server.FileStater
 	server.FileSetstater

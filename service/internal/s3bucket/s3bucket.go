@@ -341,7 +341,7 @@ func (b *Bucket) Delete(ctx context.Context, key, etag string) error {
 	} else {
 		_, err = matching(ctx, b, &b.misjudges.deletes, key, etag, remove)
 	}
-	if isAbsent(err) {
+	if isAbsent(err) && etag == "" {
 		return nil
 	}
 	return err

@@ -47,7 +47,7 @@ var (
 // suite is what every storage must do.
 var suite = map[string]func(t *testing.T, s storage){
 	"files": testFiles, "pages": testPages, "conditions": testConditions, "errors": testErrors,
-	"an outage": testOutage}
+	"nodes": testNodes, "an outage": testOutage}
 
 func TestVersitygw(t *testing.T) {
 	for name, test := range suite {

@@ -223,9 +223,10 @@ func (o objects) Confirm(ctx context.Context, u objectfs.Upload) error {
 // Settle implements [objectfs.State]. Without a time it may happen later.
 func (o objects) Settle(ctx context.Context, u objectfs.Upload, key string,
 	made objectfs.Stamp) error {
+	lost := false
 	err := o.store.do(ctx, func(t tx) error {
 		rows, err := o.write(t, objectfs.Upload{Name: u.Name, Fence: u.Fence}, "")
-		if err != nil || rows == 0 {
+		if lost = rows == 0; err != nil || lost {
 			return err
 		}
 		return o.setTime(t, key, made)
@@ -236,6 +237,9 @@ func (o objects) Settle(ctx context.Context, u objectfs.Upload, key string,
 	}
 	if err == nil {
 		o.store.rights.add(right{o.bucket, u.Name}, -1)
+		if lost {
+			err = objectfs.ErrLocked
+		}
 	}
 	return err
 }
@@ -246,15 +250,19 @@ func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error
 	if !keep {
 		u = objectfs.Upload{Name: u.Name, Fence: u.Fence}
 	}
-	err := o.store.doOne(ctx, func(t tx) error {
-		_, err := o.write(t, u, "")
+	var rows int64
+	err := o.store.doOne(ctx, func(t tx) (err error) {
+		rows, err = o.write(t, u, "")
 		return err
 	})
 	if !keep && err != nil {
 		o.store.rights.spend(right{o.bucket, u.Name}, u.Fence)
 	}
 	o.store.rights.add(right{o.bucket, u.Name}, -1)
-	if !keep && errors.Is(err, ErrDown) {
+	switch {
+	case err == nil && rows == 0:
+		return objectfs.ErrLocked
+	case !keep && errors.Is(err, ErrDown):
 		return nil
 	}
 	return err

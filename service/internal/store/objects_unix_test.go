@@ -46,7 +46,7 @@ func testObjects(t *testing.T, name string) {
 	}
 	_, err = two.Find(ctx, "dir/")
 	is(t, err, fs.ErrNotExist)
-	must(t, two.Unlock(ctx, first, false)) // it is not that node's to give back
+	is(t, two.Unlock(ctx, first, false), objectfs.ErrLocked) // it is not that node's to give back
 	_, err = two.Lock(ctx, oddName)
 	is(t, err, objectfs.ErrLocked)
 
@@ -79,7 +79,7 @@ func testObjects(t *testing.T, name string) {
 	if third.ID != "" || third.Fence <= second.Fence {
 		t.Errorf("what was forgotten: %+v", third)
 	}
-	must(t, two.Unlock(ctx, second, false)) // it is somebody else's now
+	is(t, two.Unlock(ctx, second, false), objectfs.ErrLocked) // it is somebody else's now
 	_, err = two.Lock(ctx, oddName)
 	is(t, err, objectfs.ErrLocked)
 
@@ -139,11 +139,11 @@ func testObjectsOfADeadNode(t *testing.T, name string) {
 	must(t, other.do(t.Context(), func(t tx) error { return forget(t, slow.node) }))
 	must(t, other.Objects("b").Unlock(t.Context(), lock(t, other.Objects("b"), "g"), true))
 	is(t, slow.Objects("b").Update(t.Context(), mine), objectfs.ErrLocked)
-	must(t, slow.Objects("b").Unlock(t.Context(), mine, false))
+	is(t, slow.Objects("b").Unlock(t.Context(), mine, false), objectfs.ErrLocked)
 	theirs := objectfs.Stamp{ETag: "theirs", MTime: time.UnixMilli(1)}
 	must(t, other.Objects("b").SetTime(t.Context(), "g", theirs.ETag, theirs.MTime))
-	must(t, slow.Objects("b").Settle(t.Context(), mine, "g", objectfs.Stamp{ETag: "mine",
-		MTime: time.UnixMilli(2)}))
+	is(t, slow.Objects("b").Settle(t.Context(), mine, "g", objectfs.Stamp{ETag: "mine",
+		MTime: time.UnixMilli(2)}), objectfs.ErrLocked)
 	if _, err := other.Objects("b").Find(t.Context(), "g"); err != nil {
 		t.Errorf("who had lost the right has removed the upload: %v", err)
 	}

@@ -399,7 +399,7 @@ func (q *quotas) flush(ctx context.Context, everything bool) {
 	}
 }
 
-// read reads the totals, which other nodes change, too; not all that there are, since each day may
+// read reads the totals, which other nodes change, too, and whether they are certain; not all that there are, since each day may
 // bring two for every user. It leaves out accounts that ask for theirs at the moment, and those
 // that want to ask wait: what they are told is newer.
 func (q *quotas) read(t tx) error {
@@ -420,15 +420,19 @@ func (q *quotas) read(t tx) error {
 		}
 	}()
 	totals, tree, total := map[string]amount{}, "", amount{}
+	var certain int64
+	doubtful := map[string]bool{}
 	var err error
 	for some := range slices.Chunk(list, rowsAtOnce) {
-		var trees []any
+		args := []any{q.store.node}
 		for _, h := range some {
-			trees = append(trees, h.tree)
+			args = append(args, h.tree)
 		}
-		if err = t.each(`SELECT tree, bytes, files FROM quotas WHERE tree IN (`+
-			places(1, len(trees))+`)`, trees, []any{&tree, &total.bytes, &total.files},
-			func() { totals[tree] = total }); err != nil {
+		if err = t.each(`SELECT tree, bytes, files, CASE WHEN counted > 0 THEN 1 ELSE
+			(SELECT count(*) FROM leases WHERE leases.tree = quotas.tree AND node <> $1) END
+			FROM quotas WHERE tree IN (`+places(2, len(some))+`)`, args,
+			[]any{&tree, &total.bytes, &total.files, &certain},
+			func() { totals[tree], doubtful[tree] = total, certain == 0 }); err != nil {
 			break
 		}
 	}
@@ -436,6 +440,8 @@ func (q *quotas) read(t tx) error {
 		if total, ok := totals[h.tree]; ok {
 			h.mu.Lock()
 			h.total = total
+			// A node has died that had some of it, and no other one that lives has.
+			h.counted = h.counted && !doubtful[h.tree]
 			h.mu.Unlock()
 		}
 	}

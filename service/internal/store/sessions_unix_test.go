@@ -225,3 +225,27 @@ func testLeasesOfTheRevived(t *testing.T, name string) {
 		return counted == 0
 	})
 }
+
+// testCountOfTheKilled: a node that begins before the one that was killed is taken for dead counts
+// the tree again after that.
+func testCountOfTheKilled(t *testing.T, name string) {
+	killed := still(t, name)
+	account := killed.Account(t.Context(), "/tree", 1000, 0)
+	count(t, account, 0, 0)
+	must(t, account.Reserve(t.Context(), 10, 0))
+	killed.kill()
+	next := node(t, name).Account(t.Context(), "/tree", 1000, 0)
+	if counted, err := next.Counted(t.Context()); err != nil || !counted {
+		t.Fatalf("at first: %t, %v", counted, err)
+	}
+	eventually(t, "the tree is to be counted again", func() bool {
+		counted, err := next.Counted(t.Context())
+		must(t, err)
+		return !counted
+	})
+	count(t, next, 3, 1)
+	if counted, err := next.Counted(t.Context()); err != nil || !counted ||
+		next.Usage().Bytes != 3 {
+		t.Errorf("at last: %t, %v, %+v", counted, err, next.Usage())
+	}
+}

@@ -43,6 +43,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"killed after burial":      testKilledAfterBurial,
 	"killed after forgotten":   testKilledAfterForgotten,
 	"leases of the revived":    testLeasesOfTheRevived,
+	"count of the killed":      testCountOfTheKilled,
 	"quotas":                   testQuotas,
 	"quotas over a restart":    testQuotasOverRestart,
 	"small quotas":             testSmallQuotas,
