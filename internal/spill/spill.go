@@ -17,6 +17,7 @@ type List struct {
 	mu   sync.Mutex
 	data []byte // not in the file yet
 	file *os.File
+	gone bool  // the file has no name any more
 	n    int64 // records
 	err  error
 }
@@ -47,6 +48,8 @@ func (s *List) Add(fields ...string) {
 		if s.file, s.err = os.CreateTemp("", "usftp-sync-"); s.err != nil {
 			return
 		}
+		// A process that is killed then leaves nothing behind. Windows removes no open file.
+		s.gone = os.Remove(s.file.Name()) == nil
 	}
 	_, s.err = s.file.Write(s.data)
 	s.data = s.data[:0]
@@ -105,6 +108,8 @@ func readRecord(r byteReader) (fields []string, err error) {
 func (s *List) Close() {
 	if s.file != nil {
 		s.file.Close()
-		os.Remove(s.file.Name())
+		if !s.gone {
+			os.Remove(s.file.Name())
+		}
 	}
 }

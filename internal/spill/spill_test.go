@@ -1,7 +1,9 @@
 package spill
 
 import (
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -23,5 +25,34 @@ func TestNoRoom(t *testing.T) {
 		if err == nil {
 			t.Error("there is no error")
 		}
+	}
+}
+
+// TestKilled: of a process that is killed no file stays, where a file can be open without a name.
+func TestKilled(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file has a name on Windows")
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	var s List
+	defer s.Close()
+	want := 0
+	for want < 3*mostMemory/1000 {
+		s.Add(strings.Repeat("x", 1000))
+		want++
+	}
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Errorf("%v is there, %v", left, err)
+	}
+	got := 0
+	for record, err := range s.All() {
+		if err != nil || len(record) != 1 || len(record[0]) != 1000 {
+			t.Fatal(record, err)
+		}
+		got++
+	}
+	if got != want {
+		t.Errorf("%d records of %d", got, want)
 	}
 }
