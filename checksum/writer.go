@@ -33,7 +33,7 @@ type Writer struct {
 	added   int64
 	entries []entry
 	size    int
-	spilled *os.File
+	spilled *localfs.NamelessFile
 	runs    []int64 // where each sorted run begins in spilled, and where the last one ends
 }
 
@@ -128,7 +128,7 @@ func (w *Writer) sort() {
 // lock.
 func (w *Writer) spill() (err error) {
 	if w.spilled == nil {
-		if w.spilled, err = os.CreateTemp("", "usftp-list-*"); err != nil {
+		if w.spilled, err = localfs.NewNamelessFile("usftp-list-*"); err != nil {
 			return err
 		}
 	}
@@ -292,7 +292,6 @@ func (w *Writer) Discard() {
 func (w *Writer) discard() {
 	if w.spilled != nil {
 		w.spilled.Close()
-		os.Remove(w.spilled.Name())
 		w.spilled = nil
 	}
 	w.entries = nil

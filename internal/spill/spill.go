@@ -7,8 +7,9 @@ import (
 	"encoding/binary"
 	"io"
 	"iter"
-	"os"
 	"sync"
+
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // A List is a list of records that may become long: what exceeds a little memory goes to a
@@ -16,8 +17,7 @@ import (
 type List struct {
 	mu   sync.Mutex
 	data []byte // not in the file yet
-	file *os.File
-	gone bool  // the file has no name any more
+	file *localfs.NamelessFile
 	n    int64 // records
 	err  error
 }
@@ -45,11 +45,9 @@ func (s *List) Add(fields ...string) {
 		return
 	}
 	if s.file == nil {
-		if s.file, s.err = os.CreateTemp("", "usftp-sync-"); s.err != nil {
+		if s.file, s.err = localfs.NewNamelessFile("usftp-sync-"); s.err != nil {
 			return
 		}
-		// A process that is killed then leaves nothing behind. Windows removes no open file.
-		s.gone = os.Remove(s.file.Name()) == nil
 	}
 	_, s.err = s.file.Write(s.data)
 	s.data = s.data[:0]
@@ -108,8 +106,5 @@ func readRecord(r byteReader) (fields []string, err error) {
 func (s *List) Close() {
 	if s.file != nil {
 		s.file.Close()
-		if !s.gone {
-			os.Remove(s.file.Name())
-		}
 	}
 }

@@ -3,8 +3,9 @@ package hooks
 import (
 	"errors"
 	"io"
-	"os"
 	"sync"
+
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // spoolFactor is how many files of the largest size may be spooled at once on each node.
@@ -20,7 +21,7 @@ type spool struct {
 	most   int64
 
 	mu    sync.Mutex
-	file  *os.File
+	file  *localfs.NamelessFile
 	size  int64
 	taken int64
 	err   error // why it is useless
@@ -64,7 +65,7 @@ func (s *spool) grow(end int64) bool {
 		s.taken = end
 	}
 	if s.file == nil {
-		s.file, s.err = nameless()
+		s.file, s.err = localfs.NewNamelessFile("usftpd-*")
 	}
 	s.size = max(s.size, end)
 	return s.err == nil
@@ -75,15 +76,6 @@ func (s *spool) tooLong() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.size > s.most
-}
-
-// nameless makes a temporary file that nobody else can open, where the system can do that.
-func nameless() (*os.File, error) {
-	f, err := os.CreateTemp("", "usftpd-*")
-	if err == nil {
-		os.Remove(f.Name())
-	}
-	return f, err
 }
 
 // contents returns the copy.
@@ -100,7 +92,6 @@ func (s *spool) contents() (r io.ReaderAt, size int64, err error) {
 func (s *spool) drop() {
 	if s.file != nil {
 		s.file.Close()
-		os.Remove(s.file.Name()) // on Windows it still has its name
 		s.file = nil
 	}
 	s.budget.take(-s.taken)
