@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/private"
 )
 
 // ConcatenateOptions are the options of cat.
@@ -23,16 +21,18 @@ type ConcatenateOptions struct {
 func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []string) error {
 	j := env.begin(ctx)
 	lines := &lineWriter{job: j, numbered: o.Number}
-	for f := range readAhead(j, names, catAhead) {
-		if f.err != nil {
-			j.fail("read", f.name, f.err)
-			continue
+	open := func(name string) *beginning { return openAhead(j, name) }
+	inTurn(j, names, open, func(name string, f *beginning) {
+		defer f.close()
+		if f.err != nil || j.over() {
+			j.fail("read", name, whyNotOpened(j, name, f.err))
+			return
 		}
-		lines.name = f.name
+		lines.name = name
 		_, err := io.Copy(lines, f.content)
 		lines.end()
-		readFailed(j, f.name, err)
-	}
+		readFailed(j, name, err)
+	})
 	return j.end()
 }
 
@@ -54,72 +54,27 @@ func outputLost(j *job) bool {
 
 // A beginning is an open file whose first bytes have been read.
 type beginning struct {
-	name    string
 	file    *usftp.File
 	content io.Reader
 	err     error
 }
 
-const (
-	// mostOpened limits the files opened ahead, and catAhead the bytes read of each.
-	mostOpened = 16
-	catAhead   = 256 << 10
-	headAhead  = 32 << 10
-)
-
-// readAhead opens files and yields them in order, closing each after use.
-func readAhead(j *job, names []string, size int) iter.Seq[*beginning] {
-	return func(yield func(*beginning) bool) {
-		opened := make([]chan *beginning, len(names))
-		start := func(i int) {
-			opened[i] = make(chan *beginning, 1)
-			go func() {
-				f := openAhead(j, names[i], size)
-				if oneHandle(j) { // a file opened ahead would hold up the one before it
-					f.close()
-				}
-				opened[i] <- f
-			}()
-		}
-		for i := range min(mostOpened, len(names)) {
-			start(i)
-		}
-		for i := range names {
-			f := <-opened[i]
-			opened[i] = nil
-			if oneHandle(j) {
-				f.close()
-				f = openAhead(j, names[i], size)
-			}
-			if i+mostOpened < len(names) {
-				start(i + mostOpened)
-			}
-			more := !j.over() && yield(f)
-			f.close()
-			if !more {
-				for _, rest := range opened[i+1 : min(i+1+mostOpened, len(names))] {
-					(<-rest).close()
-				}
-				return
-			}
-		}
-	}
-}
+// readAhead is how many bytes are read of each file that is opened ahead.
+const readAhead = 64 << 10
 
 // openAhead opens a file and reads its beginning.
-func openAhead(j *job, name string, size int) *beginning {
-	f := &beginning{name: name}
+func openAhead(j *job, name string) *beginning {
+	f := new(beginning)
 	if f.file, f.err = j.client.OpenRead(j.at(name)); f.err != nil {
-		f.err = whyNotOpened(j, name, f.err)
 		return f
 	}
-	head := make([]byte, size)
+	head := make([]byte, readAhead)
 	n, err := f.file.ReadAt(head, 0)
 	f.content = bytes.NewReader(head[:n])
 	switch {
 	case err == io.EOF:
 	case err != nil:
-		f.err = whyNotOpened(j, name, err)
+		f.err = err
 	default:
 		_, f.err = f.file.Seek(int64(n), io.SeekStart)
 		f.content = io.MultiReader(f.content, steadyFile{f.file})
@@ -127,14 +82,13 @@ func openAhead(j *job, name string, size int) *beginning {
 	return f
 }
 
+func (f *beginning) failure() error { return f.err }
+
 func (f *beginning) close() {
 	if f.file != nil {
 		f.file.Close()
 	}
 }
-
-// oneHandle reports whether the host allows only one open file at a time.
-func oneHandle(j *job) bool { return private.OfClient(j.client).OneHandle() }
 
 // A steadyFile is read to its end although the host gives its handle to another file meanwhile: it
 // is opened again. The data read before that error is right.

@@ -52,20 +52,23 @@ func Head(ctx context.Context, env *Env, o HeadOptions, names []string) error {
 	j := env.begin(ctx)
 	h := newHeadings(j, o, names)
 	lines := &lineWriter{job: j}
-	for f := range readAhead(j, names, headAhead) {
-		if f.err != nil {
-			if f.err == errIsDirectory { // the tools could open it
-				h.print(f.name)
+	open := func(name string) *beginning { return openAhead(j, name) }
+	inTurn(j, names, open, func(name string, f *beginning) {
+		defer f.close()
+		if f.err != nil || j.over() {
+			err := whyNotOpened(j, name, f.err)
+			if err == errIsDirectory { // the tools could open it
+				h.print(name)
 			}
-			j.fail("read", f.name, f.err)
-			continue
+			j.fail("read", name, err)
+			return
 		}
-		h.print(f.name)
-		lines.name = f.name
+		h.print(name)
+		lines.name = name
 		err := head(lines, f.content, o)
 		lines.end()
-		readFailed(j, f.name, err)
-	}
+		readFailed(j, name, err)
+	})
 	return j.end()
 }
 

@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // The verbs that use many files or directories at once are right on a host that gives one handle to
@@ -100,6 +102,53 @@ func TestFollowWithSharedHandles(t *testing.T) {
 			t.Errorf("the error is %v, printed: %q, said: %q", err, out, said)
 		}
 	})
+}
+
+// TestFewHandles: files that a host refuses while others are open are printed and touched all the
+// same.
+func TestFewHandles(t *testing.T) {
+	var names, fresh []string
+	want := ""
+	for i := range 40 {
+		names, fresh = append(names, fmt.Sprint("/f", i)), append(fresh, fmt.Sprint("/n", i))
+		want += fmt.Sprintln("text", i)
+	}
+	first := HeadOptions{Count: 1, Quiet: true}
+	for name, verb := range map[string]func(t *testing.T, r *rig) error{
+		"cat": func(t *testing.T, r *rig) error {
+			return Concatenate(t.Context(), r.Env, ConcatenateOptions{}, names)
+		},
+		"head": func(t *testing.T, r *rig) error { return Head(t.Context(), r.Env, first, names) },
+		"tail": func(t *testing.T, r *rig) error {
+			return Tail(t.Context(), r.Env, TailOptions{HeadOptions: first}, names)
+		},
+		"touch": func(t *testing.T, r *rig) error {
+			err := Touch(t.Context(), r.Env, TouchOptions{}, fresh)
+			return cmp.Or(err, Concatenate(t.Context(), r.Env, ConcatenateOptions{},
+				slices.Concat(fresh, names)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := sftptest.NewScripted(sftptest.Script{Extensions: []wire.ExtensionPair{},
+					Limits: &wire.LimitsReply{MaxOpenHandles: 3}})
+				for i, name := range names {
+					server.Files.WriteFile(name, []byte(fmt.Sprintln("text", i)))
+				}
+				link := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
+					ToClient: time.Millisecond})
+				client, err := usftp.NewClientPipe(link, link)
+				ok(t, err)
+				defer server.Close()
+				defer client.Close()
+				r := newRig(client)
+				err = verb(t, r)
+				if out, said := r.take(); err != nil || out != want || said != "" {
+					t.Errorf("%v, printed: %q, said: %q", err, out, said)
+				}
+			})
+		})
+	}
 }
 
 func onSharedHandles(t *testing.T, handles int, contents map[string]string,

@@ -1,29 +1,5 @@
 package verb
 
-// mostBeside is how many operands inTurn works on at once.
-const mostBeside = 64
-
-// inTurn runs a function for each operand, at most this many at once, and passes the results on in
-// the order of the operands. It starts none once the verb is over.
-func inTurn[T any](j *job, names []string, most int, run func(name string) T,
-	done func(name string, result T)) {
-	results := make([]chan T, len(names))
-	start := func(i int) {
-		if i < len(names) && !j.over() {
-			results[i] = make(chan T, 1)
-			go func() { results[i] <- run(names[i]) }()
-		}
-	}
-	for i := range most {
-		start(i)
-	}
-	for i := 0; i < len(names) && results[i] != nil; i++ {
-		done(names[i], <-results[i])
-		results[i] = nil
-		start(i + most)
-	}
-}
-
 // mostInFlight is how many changes a verb has in flight. Over a link of 100 ms they make 40,000 a
 // second, more than any server executes.
 const mostInFlight = 4096

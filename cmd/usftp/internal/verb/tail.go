@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -31,7 +32,7 @@ func Tail(ctx context.Context, env *Env, o TailOptions, names []string) error {
 	}
 	t := &tail{job: j, o: o, headings: newHeadings(j, o.HeadOptions, names),
 		lines: &lineWriter{job: j}}
-	inTurn(j, names, mostOpened, t.findAhead, t.first)
+	inTurn(j, names, t.find, t.first)
 	if o.Follow || o.Retry {
 		t.follow()
 	}
@@ -49,6 +50,7 @@ type tail struct {
 	headings *headings
 	lines    *lineWriter
 	files    []*followed
+	follows  atomic.Bool // there are files; find may run on other goroutines
 }
 
 // A followed file is a file that tail keeps watching.
@@ -69,18 +71,13 @@ type ending struct {
 	err   error
 }
 
-// findAhead calls find, unless a file opened ahead would hold up the one before it.
-func (t *tail) findAhead(name string) *ending {
-	e := t.find(name)
-	if oneHandle(t.job) {
-		e.close()
-	}
-	return e
-}
-
 // find opens a file and finds its end.
 func (t *tail) find(name string) *ending {
 	e := new(ending)
+	if t.follows.Load() && oneHandle(t.job) {
+		e.err = usftp.ErrOneHandle // opening another file would wait for the first one
+		return e
+	}
 	if e.file, e.err = t.client.OpenRead(t.at(name)); e.err == nil {
 		e.info, e.err = e.file.Stat()
 	}
@@ -105,6 +102,8 @@ func (t *tail) find(name string) *ending {
 // in /proc.
 func (e *ending) isUnsized() bool { return e.info.Size() == 0 || !e.info.Mode().IsRegular() }
 
+func (e *ending) failure() error { return e.err }
+
 func (e *ending) close() {
 	if e.file != nil {
 		e.file.Close()
@@ -116,13 +115,6 @@ func (t *tail) first(name string, e *ending) {
 	if t.over() {
 		e.close()
 		return
-	}
-	if oneHandle(t.job) {
-		e.close()
-		e = &ending{err: usftp.ErrOneHandle} // the first file holds it for as long as it is followed
-		if len(t.files) == 0 {
-			e = t.find(name)
-		}
 	}
 	f := &followed{name: name, file: e.file}
 	err := e.err
@@ -144,6 +136,7 @@ func (t *tail) first(name string, e *ending) {
 		return
 	}
 	t.files = append(t.files, f)
+	t.follows.Store(true)
 }
 
 // printEnd prints the end of a file, and records where it ends.

@@ -29,18 +29,24 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 	if t.IsZero() {
 		t = j.now()
 	}
-	touched := func(name string) error { return touch(j, o, name, t) }
-	inTurn(j, names, mostBeside, touched, func(name string, err error) {
+	run := func(name string) touched { return touched{touch(j, o, name, t)} }
+	inTurn(j, names, run, func(name string, r touched) {
 		switch {
-		case err == errNotMade:
-		case err != nil:
-			j.fail("touch", name, whyMissing(j, name, err))
+		case r.err == errNotMade:
+		case r.err != nil:
+			j.fail("touch", name, whyMissing(j, name, r.err))
 		default:
 			j.done("touched", name, "", "touched "+j.quoted(name))
 		}
 	})
 	return j.end()
 }
+
+// touched is the result of one touch.
+type touched struct{ err error }
+
+func (t touched) failure() error { return t.err }
+func (t touched) close()         {}
 
 // errNotMade says that a file does not exist and is not to be created.
 var errNotMade = errors.New("it does not exist")
