@@ -499,7 +499,7 @@ func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize fu
 		}
 	}
 	q.account.Settle(now-counted, 0)
-	f.size = now
+	f.resized(q, now)
 	return err
 }
 

@@ -97,11 +97,13 @@ func (v *View) tallied(ctx context.Context, bytes, files int64,
 		if err := q.account.Reserve(ctx, bytes, files); err != nil {
 			return err
 		}
+		q.await(bytes, files)
 	}
 	t := &tally{}
 	err = change(context.WithValue(ctx, tallyKey{}, t))
 	moreBytes, moreFiles := t.told()
 	q.account.Settle(moreBytes-bytes, moreFiles-files)
+	q.await(-bytes, -files)
 	return err
 }
 
@@ -173,6 +175,7 @@ func (v *View) reserveCounted(ctx context.Context, file File, name string,
 	f := v.quota.files.lock(t)
 	defer f.mu.Unlock()
 	f.size, f.least, f.more, f.tally, f.handles = size, bytes, 1-files, t, 1
+	v.quota.await(size-bytes, 1-files)
 	return f, nil
 }
 
@@ -190,6 +193,7 @@ func (f *quotedFile) endCounted(how Ending) error {
 	defer file.mu.Unlock()
 	bytes, files := file.tally.told()
 	q.account.Settle(bytes-(file.size-file.least), files-file.more)
+	q.await(-(file.size - file.least), -file.more)
 	file.size, file.more, file.handles = file.least, 0, 0
 	return err
 }

@@ -162,6 +162,14 @@ func (f *quotaFile) atLeast(size int64) int64 {
 	return max(f.least, size+f.appended)
 }
 
+// resized sets the size, whose growth a Counter's file takes only once it is closed.
+func (f *quotaFile) resized(q *Quota, size int64) {
+	if f.tally != nil {
+		q.await(size-f.size, 0)
+	}
+	f.size = size
+}
+
 // willReturn reports whether closing a handle makes the file appear at its name, even if another
 // file has been removed or renamed there meanwhile.
 func (f *quotaFile) willReturn() bool { return f.returns && f.handles > 0 }
