@@ -32,7 +32,6 @@ type quotaFile struct {
 	size     int64
 	handles  int
 	opened   bool // it has, or had, handles
-	returns  bool // see willReturn
 	unlinked bool // its last name is gone
 
 	// Of the open file of a Counter.
@@ -169,7 +168,3 @@ func (f *quotaFile) resized(q *Quota, size int64) {
 	}
 	f.size = size
 }
-
-// willReturn reports whether closing a handle makes the file appear at its name, even if another
-// file has been removed or renamed there meanwhile.
-func (f *quotaFile) willReturn() bool { return f.returns && f.handles > 0 }
