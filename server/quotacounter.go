@@ -124,8 +124,12 @@ func (v *View) resizeCounted(ctx context.Context, name string, size uint64,
 // already is reserved until it ends.
 func (v *View) openCounted(ctx context.Context, name string, flags uint32,
 	open func(ctx context.Context) (File, error)) (file File, err error) {
-	if flags&wire.OpenWrite == 0 { // the file is made, and read
-		err = v.tallied(ctx, 0, 1, func(ctx context.Context) error {
+	if flags&wire.OpenWrite == 0 { // the file is made, if there is none, and read
+		more := int64(1)
+		if _, err := v.fs.Stat(ctx, name); err == nil {
+			more = 0
+		}
+		err = v.tallied(ctx, 0, more, func(ctx context.Context) error {
 			file, err = open(ctx)
 			return err
 		}, name)

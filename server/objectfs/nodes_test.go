@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
@@ -237,4 +238,24 @@ func (i *intruder) Delete(ctx context.Context, key, etag string) error {
 	i.at("Delete", false)
 	defer i.at("Delete", true)
 	return i.Bucket.Delete(ctx, key, etag)
+}
+
+// TestReadingAtTheLimit: with as many files as a quota allows, OPEN with CREAT for reading opens a
+// file that is there, and makes no other.
+func TestReadingAtTheLimit(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", "text")
+	view, err := server.NewView(b.fs, &server.Policy{Quota: server.NewQuota(0, 1)})
+	b.must(err)
+	open := func(name string) error {
+		f, err := view.Open(t.Context(), name, wire.OpenRead|wire.OpenCreate, wire.Attrs{})
+		if err == nil {
+			f.Close()
+		}
+		return err
+	}
+	b.must(open("/f"))
+	if err := open("/g"); !errors.Is(err, server.ErrQuota) {
+		t.Errorf("a new file: %v", err)
+	}
 }
