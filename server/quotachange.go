@@ -305,6 +305,11 @@ func (q *Quota) lost(g *grip, left uint64) {
 	}
 }
 
+// sharesCount reports whether a quota shares its count with one of the others.
+func (q *Quota) sharesCount(others []*Quota) bool {
+	return slices.ContainsFunc(others, func(o *Quota) bool { return o.quotaTree == q.quotaTree })
+}
+
 // Sweep runs remove, which removes the leftover of an upload that nobody goes on with, and
 // subtracts the leftover from the quotas if remove says that this call has removed it. Paths of
 // leftovers are told apart from those of other files. stat describes it as a quota counts it, or
@@ -314,7 +319,10 @@ func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 	if len(quotas) == 0 {
 		return remove()
 	}
-	q := quotas[0]
+	q, others := quotas[0], quotas[1:]
+	if q.sharesCount(others) {
+		return Sweep(ctx, name, stat, remove, others...)
+	}
 	leave, err := q.changes.enter(ctx, false, name, path.Dir(name)) // RMDIR subtracts leftovers, too
 	if err != nil {
 		return false, err
@@ -330,7 +338,7 @@ func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 	if err != nil {
 		return false, err
 	}
-	removed, err = Sweep(ctx, name, stat, remove, quotas[1:]...)
+	removed, err = Sweep(ctx, name, stat, remove, others...)
 	if removed && counts && found == nil {
 		q.gone(&grips[0])
 	}

@@ -58,7 +58,10 @@ func (t *tally) told() (bytes, files int64) {
 func WithQuotas(ctx context.Context, change func(ctx context.Context) error,
 	quotas ...*Quota) error {
 	t := &tally{}
-	for _, q := range quotas {
+	for i, q := range quotas {
+		if q.sharesCount(quotas[:i]) {
+			continue
+		}
 		leave, err := q.changes.enter(ctx, false, "/") // a count is not under way
 		if err != nil {
 			return err

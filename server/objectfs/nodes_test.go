@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
@@ -257,5 +258,25 @@ func TestReadingAtTheLimit(t *testing.T) {
 	b.must(open("/f"))
 	if err := open("/g"); !errors.Is(err, server.ErrQuota) {
 		t.Errorf("a new file: %v", err)
+	}
+}
+
+// TestSweepForQuotasOfOneCount: what is swept is subtracted once from quotas that share a count.
+func TestSweepForQuotasOfOneCount(t *testing.T) {
+	b, quota := newBench(t), server.NewQuota(0, 0)
+	f, err := b.open("/f", truncate)
+	b.must(err)
+	b.at(f.(writer), 0, text(3*partSize))
+	b.must(f.(writer).Abandon())
+	b.put("/g", "text")
+	b.must(quota.Recount(t.Context(), b.fs, "/"))
+	if _, files := quota.Usage(); files != 2 {
+		t.Fatalf("%d files count", files)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	b.must(b.fs.Sweep(ctx, -time.Hour, quota, quota.WithLimits(1000, 10)))
+	if bytes, files := quota.Usage(); bytes != 4 || files != 1 {
+		t.Errorf("%d bytes in %d files count", bytes, files)
 	}
 }
