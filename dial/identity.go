@@ -293,33 +293,38 @@ func readPublic(path string) (ssh.PublicKey, error) {
 	return key, err
 }
 
-// A keyPipe is what was in a key file that is a pipe.
+// A keyPipe is what was in a key file that is a pipe, once it is read.
 type keyPipe struct {
+	read chan struct{}
 	text []byte
 	info fs.FileInfo
+	err  error
 }
 
-// readKey reads a key file. A pipe, as from ssh -i <(program), can be read only once, and another
-// attempt might wait for ever: what it held is kept for further logins. The program may write late,
-// or never.
+// readKey reads a key file. A pipe, as from ssh -i <(program), can be read only once, and by one
+// reader: another might wait for ever, or take a part. So what it held is kept for all logins. The
+// program may write late, or never.
 func (k *keyring) readKey(path string) ([]byte, fs.FileInfo, error) {
-	if kept, ok := k.asker.pipes.Load(path); ok {
-		pipe := kept.(keyPipe)
-		return pipe.text, pipe.info, nil
-	}
-	var pipe keyPipe
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		pipe.text, pipe.info, err = readSmall(path)
-		if err == nil && !pipe.info.Mode().IsRegular() {
-			k.asker.pipes.Store(path, pipe)
+	kept, known := k.asker.pipes.Load(path)
+	if !known {
+		fi, err := os.Stat(path)
+		if err != nil || fi.Mode()&fs.ModeNamedPipe == 0 {
+			return readSmall(path)
 		}
-	}()
+		kept, known = k.asker.pipes.LoadOrStore(path, &keyPipe{read: make(chan struct{})})
+	}
+	pipe := kept.(*keyPipe)
+	if !known {
+		go func() {
+			defer close(pipe.read)
+			if pipe.text, pipe.info, pipe.err = readSmall(path); pipe.err != nil {
+				k.asker.pipes.Delete(path)
+			}
+		}()
+	}
 	select {
-	case <-done:
-		return pipe.text, pipe.info, err
+	case <-pipe.read:
+		return pipe.text, pipe.info, pipe.err
 	case <-k.ctx.Done():
 		return nil, nil, context.Cause(k.ctx)
 	}

@@ -5,6 +5,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -61,5 +62,38 @@ func TestKeyInAPipeWithoutAWriter(t *testing.T) {
 	_, err = d.Dial(t.Context())
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("with a ConnectTimeout: %v", err)
+	}
+}
+
+// TestKeyInAPipeOfSeveral: logins at once, and those that were given up while the program had not
+// written yet, take the key from no other.
+func TestKeyInAPipeOfSeveral(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := &keyring{ctx: t.Context(), asker: &asker{}}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 8 {
+		if _, _, err := (&keyring{ctx: gone, asker: k.asker}).readKey(pipe); err == nil {
+			t.Fatal("a login that was given up has a key")
+		}
+	}
+	read := make(chan string)
+	for range 2 {
+		go func() {
+			text, _, err := k.readKey(pipe)
+			read <- fmt.Sprint(string(text), err)
+		}()
+	}
+	if err := os.WriteFile(pipe, []byte("key"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if text := <-read; text != fmt.Sprint("key", nil) {
+			t.Errorf("a login has read %q", text)
+		}
 	}
 }

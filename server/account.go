@@ -30,8 +30,12 @@ type Countable interface {
 	// each change, which its error fails.
 	Counted(ctx context.Context) (bool, error)
 
-	// BeginCount begins a count. Later changes correct its result, which is ignored if another
-	// server's count has ended meanwhile.
+	// Await tells that so much more is reserved for what is not there yet, or less: nobody would
+	// find it who counts the directory.
+	Await(bytes, files int64)
+
+	// BeginCount begins a count, to whose result it adds what other servers await. Later changes
+	// correct it; it is ignored if another server's count has ended meanwhile.
 	BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error)
 }
 

@@ -106,6 +106,8 @@ func (u *uncounted) Counted(context.Context) (bool, error) {
 	return u.counted, u.down
 }
 
+func (u *uncounted) Await(_, _ int64) {}
+
 func (u *uncounted) BeginCount(context.Context) (end func(bytes, files int64) error, err error) {
 	return func(bytes, files int64) error {
 		u.mu.Lock()

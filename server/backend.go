@@ -178,6 +178,8 @@ type FileDiscarder interface {
 //
 // Upload describes the incomplete new file, or returns fs.ErrNotExist if none exists, or if another
 // file has its name.
+//
+// A quota needs a backend that is a [Counter], or whose files have identities; see [Linked].
 type AtomicUploader interface {
 	UploadsAtomically() bool
 	Upload(ctx context.Context, name string) (fs.FileInfo, error)

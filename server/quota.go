@@ -159,6 +159,13 @@ func (q *Quota) known(ctx context.Context) (known bool, err error) {
 	return q.counted.Load(), nil
 }
 
+// await works like Await, for any account.
+func (q *Quota) await(bytes, files int64) {
+	if countable, ok := q.account.(Countable); ok && (bytes != 0 || files != 0) {
+		countable.Await(bytes, files)
+	}
+}
+
 // beginCount works like BeginCount, for any account.
 func (q *Quota) beginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
 	if countable, ok := q.account.(Countable); ok {

@@ -19,14 +19,6 @@ type grip struct {
 	locked *quotaFile // file, or what has its name if there is none
 }
 
-// counted returns the file that counts at a path. It may be an open upload that is not to be seen.
-func (g *grip) counted() *quotaFile {
-	if g.file == nil && g.locked != nil && g.locked.willReturn() {
-		return g.locked
-	}
-	return g.file
-}
-
 // grip takes hold of the files at one or two paths. The caller has entered a change of them. Unless
 // also is nil, it locks that file, which has a handle, too. Where there is no file it locks the
 // name: an upload that ends now may make it appear.
@@ -88,8 +80,8 @@ func (q *Quota) holds(g *grip, name string, before uint64,
 	stat func(name string) (fs.FileInfo, error)) bool {
 	f := g.file
 	if f == nil {
-		return g.locked == nil || g.locked.willReturn() || // which is not always to be seen
-			!g.locked.known && q.files.endings() == before || stillMissing(name, stat)
+		return g.locked == nil || !g.locked.known && q.files.endings() == before ||
+			stillMissing(name, stat)
 	}
 	key := q.files.keyOf(f)
 	_, named := key.(string)
@@ -294,12 +286,8 @@ func (v *View) quotaRmdir(ctx context.Context, name string,
 	})
 }
 
-// gone subtracts the file that has lost this name, unless an open upload will have it again.
-func (q *Quota) gone(g *grip) {
-	if g.file == nil || !g.file.willReturn() {
-		q.lost(g, max(linkCount(g.info), 1)-1)
-	}
-}
+// gone subtracts the file that has lost this name.
+func (q *Quota) gone(g *grip) { q.lost(g, max(linkCount(g.info), 1)-1) }
 
 // lost subtracts a name of a file that has some left. The system keeps an open file's contents
 // until it is closed, and so does the count.
@@ -317,6 +305,11 @@ func (q *Quota) lost(g *grip, left uint64) {
 	}
 }
 
+// sharesCount reports whether a quota shares its count with one of the others.
+func (q *Quota) sharesCount(others []*Quota) bool {
+	return slices.ContainsFunc(others, func(o *Quota) bool { return o.quotaTree == q.quotaTree })
+}
+
 // Sweep runs remove, which removes the leftover of an upload that nobody goes on with, and
 // subtracts the leftover from the quotas if remove says that this call has removed it. Paths of
 // leftovers are told apart from those of other files. stat describes it as a quota counts it, or
@@ -326,7 +319,10 @@ func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 	if len(quotas) == 0 {
 		return remove()
 	}
-	q := quotas[0]
+	q, others := quotas[0], quotas[1:]
+	if q.sharesCount(others) {
+		return Sweep(ctx, name, stat, remove, others...)
+	}
 	leave, err := q.changes.enter(ctx, false, name, path.Dir(name)) // RMDIR subtracts leftovers, too
 	if err != nil {
 		return false, err
@@ -342,7 +338,7 @@ func Sweep(ctx context.Context, name string, stat func() (fs.FileInfo, error),
 	if err != nil {
 		return false, err
 	}
-	removed, err = Sweep(ctx, name, stat, remove, quotas[1:]...)
+	removed, err = Sweep(ctx, name, stat, remove, others...)
 	if removed && counts && found == nil {
 		q.gone(&grips[0])
 	}
@@ -365,12 +361,6 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	defer leave()
 	source, replaced := &grips[0], &grips[1]
 	err = v.quota.run(ctx, grips, rename)
-	if v.uploadsAtomically() && source.named(v.quota) {
-		if err == nil && oldName != newName {
-			v.quota.renamed(source, replaced)
-		}
-		return err
-	}
 	uploaded := source.file != nil && v.uploadsAtomically() &&
 		v.sourceReplaced(ctx, source, oldName, newName, err == nil)
 	if err != nil {
@@ -391,38 +381,6 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	return nil
 }
 
-// named reports whether the file is known by its name.
-func (g *grip) named(q *Quota) (named bool) {
-	if g.file != nil {
-		_, named = q.files.keyOf(g.file).(string)
-	}
-	return named
-}
-
-// renamed moves a file to another name, where files are known by their names and an upload that is
-// open at either name appears there when it is closed.
-func (q *Quota) renamed(source, to *grip) {
-	from, size, bytes, files := source.file, source.file.size, int64(0), int64(0)
-	if from.handles > 0 {
-		size = source.info.Size()
-	} else {
-		bytes, files = -size, -1
-		from.size, from.unlinked = 0, true
-		q.files.unlink(from)
-	}
-	if f := to.counted(); f == nil {
-		bytes, files = bytes+size, files+1
-	} else {
-		now := size
-		if f.handles > 0 {
-			now = max(size, f.size)
-		}
-		bytes += now - f.size
-		f.size = now
-	}
-	q.account.Settle(bytes, files)
-}
-
 // samePath reports whether two paths lead to one name.
 func (v *View) samePath(ctx context.Context, a, b string) bool {
 	real := v.realPaths(ctx, []string{a, b})
@@ -430,20 +388,15 @@ func (v *View) samePath(ctx context.Context, a, b string) bool {
 }
 
 // sourceReplaced subtracts the file that had the old name if an upload replaced it before it was
-// renamed: another file then has the name, or the new one. Where files are known by their names, a
-// file's last handle corrects the count.
+// renamed: another file then has the name, or the new one.
 func (v *View) sourceReplaced(ctx context.Context, source *grip, oldName, newName string,
 	renamed bool) bool {
 	name := oldName
 	if renamed {
 		name = newName
 	}
-	was := identityOf(source.info, name)
-	if was == name {
-		return false
-	}
 	now, err := lastLook(ctx, name, v.lstat)
-	if err != nil || identityOf(now, name) == was {
+	if err != nil || identityOf(now, name) == identityOf(source.info, name) {
 		return false
 	}
 	v.quota.gone(source)
@@ -499,7 +452,7 @@ func (q *Quota) resize(ctx context.Context, f *quotaFile, size uint64, resize fu
 		}
 	}
 	q.account.Settle(now-counted, 0)
-	f.size = now
+	f.resized(q, now)
 	return err
 }
 
@@ -524,7 +477,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	if before.err != nil && !errors.Is(before.err, fs.ErrNotExist) {
 		return nil, before.err // nothing is held
 	}
-	isNew := errors.Is(before.err, fs.ErrNotExist) && before.counted() == nil &&
+	isNew := errors.Is(before.err, fs.ErrNotExist) && before.file == nil &&
 		flags&wire.OpenCreate != 0
 	if isNew {
 		if attrs.Has(wire.AttrSize) {
@@ -579,8 +532,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		q.account.Settle(now-f.size, 0)
 		f.size = now
 	}
-	_, named := key.(string)
-	f.handles, f.opened, f.returns = f.handles+1, true, named && v.uploadsAtomically()
+	f.handles, f.opened = f.handles+1, true
 	return &quotedFile{File: file, ctx: ctx, v: v, f: f, name: name,
 		append: flags&wire.OpenAppend != 0}, nil
 }

@@ -58,7 +58,10 @@ func (t *tally) told() (bytes, files int64) {
 func WithQuotas(ctx context.Context, change func(ctx context.Context) error,
 	quotas ...*Quota) error {
 	t := &tally{}
-	for _, q := range quotas {
+	for i, q := range quotas {
+		if q.sharesCount(quotas[:i]) {
+			continue
+		}
 		leave, err := q.changes.enter(ctx, false, "/") // a count is not under way
 		if err != nil {
 			return err
@@ -97,11 +100,13 @@ func (v *View) tallied(ctx context.Context, bytes, files int64,
 		if err := q.account.Reserve(ctx, bytes, files); err != nil {
 			return err
 		}
+		q.await(bytes, files)
 	}
 	t := &tally{}
 	err = change(context.WithValue(ctx, tallyKey{}, t))
 	moreBytes, moreFiles := t.told()
 	q.account.Settle(moreBytes-bytes, moreFiles-files)
+	q.await(-bytes, -files)
 	return err
 }
 
@@ -122,8 +127,12 @@ func (v *View) resizeCounted(ctx context.Context, name string, size uint64,
 // already is reserved until it ends.
 func (v *View) openCounted(ctx context.Context, name string, flags uint32,
 	open func(ctx context.Context) (File, error)) (file File, err error) {
-	if flags&wire.OpenWrite == 0 { // the file is made, and read
-		err = v.tallied(ctx, 0, 1, func(ctx context.Context) error {
+	if flags&wire.OpenWrite == 0 { // the file is made, if there is none, and read
+		more := int64(1)
+		if _, err := v.fs.Stat(ctx, name); err == nil {
+			more = 0
+		}
+		err = v.tallied(ctx, 0, more, func(ctx context.Context) error {
 			file, err = open(ctx)
 			return err
 		}, name)
@@ -173,6 +182,7 @@ func (v *View) reserveCounted(ctx context.Context, file File, name string,
 	f := v.quota.files.lock(t)
 	defer f.mu.Unlock()
 	f.size, f.least, f.more, f.tally, f.handles = size, bytes, 1-files, t, 1
+	v.quota.await(size-bytes, 1-files)
 	return f, nil
 }
 
@@ -190,6 +200,7 @@ func (f *quotedFile) endCounted(how Ending) error {
 	defer file.mu.Unlock()
 	bytes, files := file.tally.told()
 	q.account.Settle(bytes-(file.size-file.least), files-file.more)
+	q.await(-(file.size - file.least), -file.more)
 	file.size, file.more, file.handles = file.least, 0, 0
 	return err
 }

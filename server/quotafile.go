@@ -32,7 +32,6 @@ type quotaFile struct {
 	size     int64
 	handles  int
 	opened   bool // it has, or had, handles
-	returns  bool // see willReturn
 	unlinked bool // its last name is gone
 
 	// Of the open file of a Counter.
@@ -162,6 +161,10 @@ func (f *quotaFile) atLeast(size int64) int64 {
 	return max(f.least, size+f.appended)
 }
 
-// willReturn reports whether closing a handle makes the file appear at its name, even if another
-// file has been removed or renamed there meanwhile.
-func (f *quotaFile) willReturn() bool { return f.returns && f.handles > 0 }
+// resized sets the size, whose growth a Counter's file takes only once it is closed.
+func (f *quotaFile) resized(q *Quota, size int64) {
+	if f.tally != nil {
+		q.await(size-f.size, 0)
+	}
+	f.size = size
+}

@@ -43,7 +43,7 @@ func (f *quotedFile) reserve(offset, length int64) error {
 		if err := f.v.quota.account.Reserve(f.ctx, growth, 0); err != nil {
 			return err
 		}
-		f.f.size += growth
+		f.f.resized(f.v.quota, end)
 	}
 	if f.append {
 		f.f.appended += length

@@ -179,6 +179,21 @@ func TestChannelViolations(t *testing.T) {
 	}
 }
 
+// TestLateForTheNext: what comes late for a channel that was closed is not taken for the next one's
+// with its number, which the peer has not confirmed.
+func TestLateForTheNext(t *testing.T) {
+	status := (&channelRequest{0, "exit-status", false, []byte{0, 0, 0, 1}}).append(nil)
+	for _, p := range [][]byte{status, {msgChannelWindowAdjust, 0, 0, 0, 0, 0, 0, 0, 1},
+		{msgChannelSuccess, 0, 0, 0, 0}} {
+		m := newMux(newTransport(capture{}, nil, Supported(), 1<<50), nil, 0)
+		ch := newChannel(m)
+		m.add(ch)
+		if err := m.handle(p); err != nil || ch.peerWindow != 0 {
+			t.Errorf("message %d: %v, and a window of %d", p[0], err, ch.peerWindow)
+		}
+	}
+}
+
 // TestNoWindowWithoutAProgram: what a client sends on a session before its program is granted, for
 // which nobody would read it, ends the connection. A refused program grants nothing, and a second
 // one no more than the first.

@@ -205,8 +205,9 @@ func (m *mux) handle(p []byte) error {
 		return err
 	}
 	c, err := m.lookup(id)
-	if err != nil && (p[0] == msgChannelWindowAdjust || p[0] >= msgChannelRequest) {
-		// Some peers send these after CLOSE, such as the exit status. OpenSSH ignores them, too.
+	if (err != nil || !c.isOpen()) && (p[0] == msgChannelWindowAdjust || p[0] >= msgChannelRequest) {
+		// Some peers send these after CLOSE, such as the exit status. OpenSSH ignores them, too. By
+		// now we may have asked for another channel of that number.
 		return nil
 	}
 	if err != nil {

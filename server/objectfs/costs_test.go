@@ -52,6 +52,9 @@ func TestCosts(t *testing.T) {
 		{"RENAME of another file", stored(7),
 			func(b *bench) { b.must(b.fs.PosixRename(ctx, "/d/f", "/d/g")) },
 			map[string]int{"Head": 3, "List": 1, "Copy": 1, "Delete": 1}},
+		{"RENAME of a long file", stored(10 * partSize),
+			func(b *bench) { b.must(b.fs.PosixRename(ctx, "/d/f", "/d/g")) },
+			map[string]int{"Head": 4, "List": 1, "Copy": 1, "Delete": 1}},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			b := newBench(t)

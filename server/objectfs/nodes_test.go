@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
@@ -237,4 +239,44 @@ func (i *intruder) Delete(ctx context.Context, key, etag string) error {
 	i.at("Delete", false)
 	defer i.at("Delete", true)
 	return i.Bucket.Delete(ctx, key, etag)
+}
+
+// TestReadingAtTheLimit: with as many files as a quota allows, OPEN with CREAT for reading opens a
+// file that is there, and makes no other.
+func TestReadingAtTheLimit(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", "text")
+	view, err := server.NewView(b.fs, &server.Policy{Quota: server.NewQuota(0, 1)})
+	b.must(err)
+	open := func(name string) error {
+		f, err := view.Open(t.Context(), name, wire.OpenRead|wire.OpenCreate, wire.Attrs{})
+		if err == nil {
+			f.Close()
+		}
+		return err
+	}
+	b.must(open("/f"))
+	if err := open("/g"); !errors.Is(err, server.ErrQuota) {
+		t.Errorf("a new file: %v", err)
+	}
+}
+
+// TestSweepForQuotasOfOneCount: what is swept is subtracted once from quotas that share a count.
+func TestSweepForQuotasOfOneCount(t *testing.T) {
+	b, quota := newBench(t), server.NewQuota(0, 0)
+	f, err := b.open("/f", truncate)
+	b.must(err)
+	b.at(f.(writer), 0, text(3*partSize))
+	b.must(f.(writer).Abandon())
+	b.put("/g", "text")
+	b.must(quota.Recount(t.Context(), b.fs, "/"))
+	if _, files := quota.Usage(); files != 2 {
+		t.Fatalf("%d files count", files)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	b.must(b.fs.Sweep(ctx, -time.Hour, quota, quota.WithLimits(1000, 10)))
+	if bytes, files := quota.Usage(); bytes != 4 || files != 1 {
+		t.Errorf("%d bytes in %d files count", bytes, files)
+	}
 }

@@ -147,6 +147,24 @@ func sleepBeforeRemoval(t *testing.T, name, old, newer string, moved bool, call 
 	return true
 }
 
+// TestSleepOnCarelessStorage: a server finds a file, and sleeps until another one has stored a newer
+// one there. It does not delete that even where the storage would.
+func TestSleepOnCarelessStorage(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", "old")
+	found := func() {
+		u, err := b.state.Find(t.Context(), "f")
+		b.must(err)
+		b.must(b.state.Unlock(t.Context(), u, false)) // as others do with a dead one's
+		b.put("/f", "newer")
+	}
+	bucket := careless{&faulty{Bucket: b.bucket, broken: 1, after: true, sleep: found}, false}
+	if err := b.serve(bucket).Remove(t.Context(), "/f"); err == nil {
+		t.Error("the server that has slept says that it has removed the file")
+	}
+	b.holds("/f", "newer")
+}
+
 // TestHeldUpRemoval: the request that deletes a file is held up until somebody else has been given
 // the right to write, and has stored a file there. It does not delete that.
 func TestHeldUpRemoval(t *testing.T) {

@@ -169,6 +169,9 @@ func (f *FS) removeLocked(ctx context.Context, u Upload) error {
 	case err != nil:
 		return err
 	}
+	if err := f.state.Confirm(ctx, u); err != nil { // this process may have slept
+		return err
+	}
 	f.known.forget()
 	// An object that has come since is another file, which nobody has asked to remove.
 	if err := f.delete(ctx, i.object); err != nil && !absent(err) {

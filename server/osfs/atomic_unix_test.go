@@ -796,6 +796,8 @@ type uncounted struct {
 
 func (u *uncounted) Counted(context.Context) (bool, error) { return false, u.err }
 
+func (u *uncounted) Await(_, _ int64) {}
+
 func (u *uncounted) BeginCount(context.Context) (func(bytes, files int64) error, error) {
 	return nil, errors.ErrUnsupported
 }

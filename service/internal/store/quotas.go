@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/server"
 )
 
@@ -35,6 +37,9 @@ type holding struct {
 	least   amount // the least limits of all accounts, 0 for none
 	total   amount // the store's total, as last heard
 	spare   amount // the part that this node has taken or freed and not used; may be negative
+	awaited amount // the part that is reserved for files that are not there yet
+	told    amount // of spare and awaited, as the store knows it
+	others  amount // the same of other nodes, as last read
 	counts  int64  // how often it has been counted, as last read
 	counted bool   // an uncertain count of a dead node no longer matters
 	known   bool   // the store has a row
@@ -109,17 +114,19 @@ func (h *holding) open(t tx) error {
 		ON CONFLICT (tree) DO NOTHING`, h.tree); err != nil {
 		return err
 	}
-	var total amount
-	var counted, others int64
-	if _, err := t.one(`SELECT bytes, files, counted, (SELECT count(*) FROM leases
-		WHERE leases.tree = quotas.tree AND node <> $2) FROM quotas WHERE tree = $1`,
-		[]any{h.tree, h.store.node}, &total.bytes, &total.files, &counted, &others); err != nil {
+	var total, others amount
+	var counted, nodes int64
+	if _, err := t.one(`SELECT q.bytes, q.files, q.counted, count(l.node),
+		CAST(coalesce(sum(l.bytes), 0) AS BIGINT), CAST(coalesce(sum(l.files), 0) AS BIGINT)
+		FROM quotas q LEFT JOIN leases l ON l.tree = q.tree AND l.node <> $2 WHERE q.tree = $1
+		GROUP BY q.tree`, []any{h.tree, h.store.node}, &total.bytes, &total.files, &counted, &nodes,
+		&others.bytes, &others.files); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.total, h.known, h.counts = total, true, counted
-	h.counted = h.counted || counted > 0 || others > 0
+	h.total, h.known, h.counts, h.others = total, true, counted, others
+	h.counted = h.counted || counted > 0 || nodes > 0
 	return nil
 }
 
@@ -137,6 +144,16 @@ func (h *holding) Counted(ctx context.Context) (bool, error) {
 	return h.counted, err
 }
 
+// Await implements [server.Countable]. The store is told within a second.
+func (h *holding) Await(bytes, files int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.awaited = h.awaited.plus(amount{bytes, files})
+}
+
+// held returns what a count by another node does not find. The caller holds the lock.
+func (h *holding) held() amount { return h.spare.plus(h.awaited) }
+
 // BeginCount implements [server.Countable].
 func (h *holding) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
 	h.asking <- struct{}{} // spare stays as it is
@@ -150,7 +167,7 @@ func (h *holding) BeginCount(ctx context.Context) (end func(bytes, files int64) 
 		err := h.open(t)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		before, counts = h.total.minus(h.spare), h.counts
+		before, counts = h.total.minus(h.spare).minus(h.others), h.counts
 		return err
 	})
 	return func(bytes, files int64) error {
@@ -354,6 +371,9 @@ func (h *holding) land(ctx context.Context) bool {
 	if going.id == "" {
 		return true
 	}
+	h.mu.Lock()
+	held := h.held()
+	h.mu.Unlock()
 	err := h.store.do(ctx, func(t tx) error {
 		fresh, err := t.one(`UPDATE quotas SET bytes = bytes - $2, files = files - $3
 			WHERE tree = $1 AND NOT EXISTS (SELECT 1 FROM leases
@@ -361,8 +381,10 @@ func (h *holding) land(ctx context.Context) bool {
 			RETURNING bytes, files`, []any{h.tree, going.bytes, going.files, h.store.node,
 			going.id}, &total.bytes, &total.files)
 		if err == nil && fresh {
-			_, err = t.exec(`INSERT INTO leases (tree, node, flushed) VALUES ($1, $2, $3)
-				ON CONFLICT (tree, node) DO UPDATE SET flushed = $3`, h.tree, h.store.node, going.id)
+			_, err = t.exec(`INSERT INTO leases (tree, node, flushed, bytes, files)
+				VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tree, node)
+				DO UPDATE SET flushed = $3, bytes = $4, files = $5`, h.tree, h.store.node, going.id,
+				held.bytes, held.files)
 		} else if err == nil { // only the answer was lost
 			_, err = t.one(`SELECT bytes, files FROM quotas WHERE tree = $1`, []any{h.tree},
 				&total.bytes, &total.files)
@@ -373,7 +395,7 @@ func (h *holding) land(ctx context.Context) bool {
 	defer h.mu.Unlock()
 	switch {
 	case err == nil:
-		h.total, h.leased, h.flight = total, true, flight{}
+		h.total, h.told, h.leased, h.flight = total, held, true, flight{}
 	case err == ErrDown && !going.sent: // it stays here
 		h.total, h.spare, h.flight = h.total.plus(going.amount), h.spare.plus(going.amount),
 			flight{}
@@ -397,13 +419,42 @@ func (q *quotas) flush(ctx context.Context, everything bool) {
 	for _, h := range q.list() {
 		h.flush(ctx, everything)
 	}
+	if !everything {
+		q.tell(ctx)
+	}
 }
 
-// read reads the totals, which other nodes change, too, and whether they are certain; not all that there are, since each day may
-// bring two for every user. It leaves out accounts that ask for theirs at the moment, and those
-// that want to ask wait: what they are told is newer.
-func (q *quotas) read(t tx) error {
-	var list []*holding
+// tell tells the store what a count by another node does not find. Nobody counts what users move.
+func (q *quotas) tell(ctx context.Context) {
+	list, done := q.unasked()
+	defer done()
+	var rows [][]any
+	news := map[*holding]amount{}
+	for _, h := range list {
+		h.mu.Lock()
+		if held := h.held(); held != h.told && h.known && h.flight.id == "" &&
+			!strings.HasPrefix(h.tree, site.TransferTree) {
+			news[h] = held
+			rows = append(rows, []any{h.tree, q.store.node, held.bytes, held.files})
+		}
+		h.mu.Unlock()
+	}
+	if len(rows) == 0 || q.store.do(ctx, func(t tx) error {
+		return t.insert(`leases (tree, node, bytes, files)`, `(?, ?, ?, ?)`, `ON CONFLICT
+			(tree, node) DO UPDATE SET bytes = excluded.bytes, files = excluded.files`, rows)
+	}) != nil {
+		return
+	}
+	for h, held := range news {
+		h.mu.Lock()
+		h.told, h.leased = held, true
+		h.mu.Unlock()
+	}
+}
+
+// unasked returns the accounts that ask for nothing at the moment. Until done is called, those that
+// want to ask wait.
+func (q *quotas) unasked() (list []*holding, done func()) {
 	for _, h := range q.list() {
 		select {
 		case h.asking <- struct{}{}:
@@ -411,14 +462,22 @@ func (q *quotas) read(t tx) error {
 		default:
 		}
 	}
-	if len(list) == 0 {
-		return nil
-	}
-	defer func() {
+	return list, func() {
 		for _, h := range list {
 			<-h.asking
 		}
-	}()
+	}
+}
+
+// read reads the totals, which other nodes change, too, and whether they are certain; not all that
+// there are, since each day may bring two for every user. It leaves out accounts that ask for
+// theirs: what they are told is newer.
+func (q *quotas) read(t tx) error {
+	list, done := q.unasked()
+	defer done()
+	if len(list) == 0 {
+		return nil
+	}
 	totals, tree, total := map[string]amount{}, "", amount{}
 	var certain int64
 	doubtful := map[string]bool{}
@@ -454,18 +513,20 @@ func (q *quotas) write(t tx) error {
 	var rows [][]any
 	for _, h := range q.list() {
 		h.mu.Lock()
-		if h.leased = h.leased && (h.uncertain() || len(h.asking) > 0); h.leased {
-			rows = append(rows, []any{h.tree, q.store.node})
+		h.leased = h.leased && (h.uncertain() || h.told != (amount{}) || len(h.asking) > 0)
+		if h.leased {
+			rows = append(rows, []any{h.tree, q.store.node, h.told.bytes, h.told.files})
 		}
 		h.mu.Unlock()
 	}
-	return t.insert(`leases (tree, node)`, `(?, ?)`, `ON CONFLICT (tree, node) DO NOTHING`, rows)
+	return t.insert(`leases (tree, node, bytes, files)`, `(?, ?, ?, ?)`,
+		`ON CONFLICT (tree, node) DO NOTHING`, rows)
 }
 
 // uncertain reports whether the store's total would be wrong if this node ended now. The caller
 // holds the lock.
 func (h *holding) uncertain() bool {
-	return h.doubt || h.flight.id != "" || h.spare != (amount{})
+	return h.doubt || h.flight.id != "" || h.spare != (amount{}) || h.awaited != (amount{})
 }
 
 // end gives the leases back. Trees whose count may be wrong are counted again.

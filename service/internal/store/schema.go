@@ -146,6 +146,11 @@ var schema = [][]string{{
 }, {
 	// flushed is the ID of the node's last change of the count, which may not know of its success.
 	`ALTER TABLE leases ADD COLUMN flushed TEXT NOT NULL DEFAULT ''`,
+}, {
+	// What of a quota's total nobody finds who counts the tree, since the node has taken it in
+	// advance, or freed it, or reserved it for files that are not there yet.
+	`ALTER TABLE leases ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0`,
+	`ALTER TABLE leases ADD COLUMN files BIGINT NOT NULL DEFAULT 0`,
 }}
 
 // migrationPatience is how long it may take to bring the tables up to date: new ones on a busy

@@ -73,6 +73,61 @@ func testStatements(t *testing.T, name string) {
 	}
 }
 
+// testCountWhileOthersUpload: a count leaves out nothing that another node holds: what it has taken
+// in advance, or freed, and what it has reserved for a file that is not there yet.
+func testCountWhileOthersUpload(t *testing.T, name string) {
+	const size = 3 << 20
+	ctx := t.Context()
+	bucket, err := s3bucket.New("bucket", s3bucket.Config{Endpoint: s3test.Storage(t, "bucket"),
+		Region: "us-east-1", PathStyle: true, AccessKey: s3test.AccessKey,
+		SecretKey: s3test.SecretKey})
+	must(t, err)
+	one, two := silentNode(t, name), silentNode(t, name)
+	of := func(s *Store) (*objectfs.FS, *server.Quota) {
+		return objectfs.New(bucket, &objectfs.Options{State: s.Objects("bucket")}),
+			server.NewQuotaOf(s.Account(ctx, "s3://bucket", 0, 0))
+	}
+	files, quota := of(one)
+	others, theirs := of(two)
+	client := serve(t, others, server.Policy{Quota: theirs})
+	create := func(name string) *usftp.File {
+		f, err := client.Create(name)
+		must(t, err)
+		_, err = f.WriteAt(make([]byte, size), 0)
+		must(t, err)
+		return f
+	}
+	must(t, create("kept").Close())
+	must(t, create("removed").Close())
+	two.quotas.flush(ctx, false)
+	var upload *usftp.File
+	for _, one := range []struct {
+		name          string
+		before, after func()
+		bytes, files  int64
+	}{
+		{"taken in advance", func() {}, func() {}, 2 * size, 2},
+		{"a removed file", func() { must(t, client.Remove("removed")) }, func() {}, size, 1},
+		{"an upload", func() { upload = create("new") }, func() { must(t, upload.Close()) },
+			2 * size, 2},
+	} {
+		one.before()
+		two.quotas.flush(ctx, false)
+		must(t, quota.Recount(ctx, files, "/"))
+		one.after()
+		two.quotas.flush(ctx, true)
+		var bytes, number int64
+		must(t, two.do(ctx, func(t tx) error {
+			_, err := t.one(`SELECT bytes, files FROM quotas`, nil, &bytes, &number)
+			return err
+		}))
+		if bytes != one.bytes || number != one.files {
+			t.Errorf("%s: %d bytes in %d files are counted, want %d in %d", one.name, bytes, number,
+				one.bytes, one.files)
+		}
+	}
+}
+
 // silentNode opens a store that does nothing in the background.
 func silentNode(t *testing.T, name string) *Store {
 	t.Helper()

@@ -70,6 +70,8 @@ var suite = map[string]func(t *testing.T, name string){
 	"latest dead letters":      testLatestDead,
 	"turns":                    testTurns,
 	"statements":               testStatements,
+	"tables of before":         testTablesOfBefore,
+	"count while others write": testCountWhileOthersUpload,
 	"audit trail":              testTrail,
 	"statements of a trail":    testStatementsOfTrail,
 	"audit trail in an outage": testTrailInAnOutage,
@@ -195,6 +197,31 @@ func startAtOnce(t *testing.T, name string) {
 		}
 		eventually(t, "the store answers", func() bool { return !s.Down() })
 		must(t, s.Close())
+	}
+}
+
+// testTablesOfBefore: a node brings the tables of the version before up to date.
+func testTablesOfBefore(t *testing.T, name string) {
+	must(t, still(t, name).Close())
+	db, err := openDatabase(name)
+	must(t, err)
+	defer db.Close()
+	must(t, db.do(t.Context(), func(t tx) error {
+		for _, statement := range []string{
+			`ALTER TABLE leases DROP COLUMN bytes`,
+			`ALTER TABLE leases DROP COLUMN files`,
+			`DELETE FROM versions WHERE version = 8`,
+			`INSERT INTO leases (tree, node, flushed) VALUES ('/srv', 'n', 'f')`,
+		} {
+			if _, err := t.exec(statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	s := still(t, name)
+	if n := s.count(t, `SELECT count(*) FROM leases WHERE bytes = 0 AND files = 0`); n != 1 {
+		t.Errorf("%d leases are left", n)
 	}
 }
 
