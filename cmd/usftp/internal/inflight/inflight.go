@@ -67,10 +67,10 @@ type End struct {
 }
 
 // Look returns the sizes of the sources, negative for those that must be copied alone: one that is
-// not known to be a regular file, and one whose target is a symbolic link, since others may go to
-// where it leads. It takes one round trip.
+// not known to be a regular file, and one that is a symbolic link or whose target is, since others
+// may go to where it leads. It takes one round trip.
 func Look(from, to End) []int64 {
-	sources, targets := from.look(false), to.look(true)
+	sources, targets := from.look(), to.look()
 	sizes := make([]int64, len(sources))
 	for i := range sizes {
 		sizes[i] = -1
@@ -87,18 +87,13 @@ func Look(from, to End) []int64 {
 }
 
 // look asks for the attributes of all files, or of the links that they are.
-func (e End) look(links bool) []func() (fs.FileInfo, error) {
+func (e End) look() []func() (fs.FileInfo, error) {
 	answers := make([]func() (fs.FileInfo, error), len(e.Names))
 	for i, name := range e.Names {
-		switch {
-		case e.Client == nil && links:
+		if e.Client == nil {
 			answers[i] = func() (fs.FileInfo, error) { return os.Lstat(name) }
-		case e.Client == nil:
-			answers[i] = func() (fs.FileInfo, error) { return os.Stat(name) }
-		case links:
+		} else {
 			answers[i] = private.OfClient(e.Client).StartLook(name)
-		default:
-			answers[i] = e.Client.Async().Stat(name).Wait
 		}
 	}
 	return answers

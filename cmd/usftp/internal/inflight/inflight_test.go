@@ -212,3 +212,25 @@ func TestInterruption(t *testing.T) {
 		}
 	})
 }
+
+// TestLinksAlone: a link is copied alone, since it may lead to where another file goes.
+func TestLinksAlone(t *testing.T) {
+	onRig(t, sftptest.Script{}, 2, func(r *rig) {
+		link := filepath.Join(r.local, "link")
+		if err := os.Symlink("f000", link); err != nil {
+			r.t.Skip(err)
+		}
+		if err := r.host.Client.Symlink("f000", "/from/link"); err != nil {
+			r.t.Fatal(err)
+		}
+		here := End{Names: []string{link, filepath.Join(r.local, "f001")}}
+		there := End{Client: r.host.Client, Names: []string{"/from/link", "/from/f001"}}
+		none := []string{"/to/link", "/to/f001"}
+		for _, from := range []End{here, there} {
+			got := Look(from, End{Client: r.host.Client, Names: none})
+			if want := []int64{-1, 4}; !slices.Equal(got, want) {
+				r.t.Errorf("%q: %d, want %d", from.Names, got, want)
+			}
+		}
+	})
+}
