@@ -53,7 +53,9 @@ func (c *Copier) copyAll(files []file, target connect.Place, several bool) {
 		}
 		one := inflight.Copy{Name: f.base(), Size: -1,
 			Check: func() bool { return !c.over() && c.isFree(taken, f, target) },
-			Alone: func(again bool) bool { return ended(c.copyAlone(f, target, several, again)) },
+			Alone: func(events func(transfer.Event), again bool) bool {
+				return ended(c.copyAlone(f, target, several, again, events))
+			},
 			Beside: func(again bool) func(events func(transfer.Event)) error {
 				return c.beside(f, target, again)
 			},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io/fs"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/usftp/usftp"
@@ -113,8 +112,8 @@ type Copy struct {
 	Beside func(again bool) func(events func(transfer.Event)) error
 
 	// Alone copies the file when nothing else is in flight, also if Beside has failed: the host may
-	// have refused what it allows otherwise. It reports events and errors itself.
-	Alone func(again bool) (ok bool)
+	// have refused what it allows otherwise. It reports errors itself.
+	Alone func(events func(transfer.Event), again bool) (ok bool)
 
 	// Ended is called if Beside was the only attempt: it succeeded, or everything is interrupted.
 	Ended func(err error)
@@ -130,25 +129,27 @@ type Queue struct {
 	grown   int // files that succeeded since most changed
 	bytes   int64
 	flights []*flight
-	told    bool // an interruption was reported
+	names   map[string]bool // those whose forms are keys may be one
+	told    bool            // an interruption was reported
 }
 
 // New returns a Queue that reports to events.
 func New(ctx context.Context, most int, events func(transfer.Event)) *Queue {
-	return &Queue{ctx: ctx, events: events, most: most, limit: most}
+	return &Queue{ctx: ctx, events: events, most: most, limit: most, names: make(map[string]bool)}
 }
 
 // Beside reports whether files may still be in flight at once.
 func (q *Queue) Beside() bool { return q.most > 1 }
 
 // Add copies a file alone, or starts to copy it once there is room beside those in flight. Copies
-// whose names may be one are not in flight together.
+// whose names may be one are not in flight together, and Check may report a name that is taken.
 func (q *Queue) Add(c Copy) {
 	beside := q.Beside() && c.Size >= 0 && c.Size <= mostBytes
 	form := endpoint.NameForm(c.Name)
-	if slices.ContainsFunc(q.flights, func(f *flight) bool { return f.form == form }) {
+	if q.names[form] {
 		q.Finish()
 	}
+	q.names[form] = true
 	for len(q.flights) > 0 &&
 		(!beside || len(q.flights) >= q.most || q.bytes+c.Size > mostBytes) {
 		q.next()
@@ -157,7 +158,7 @@ func (q *Queue) Add(c Copy) {
 		return
 	}
 	if !beside {
-		c.Alone(false)
+		c.Alone(q.events, false)
 		return
 	}
 	q.start(c, false)
@@ -191,7 +192,7 @@ func (q *Queue) next() {
 		<-other.landed
 	}
 	lost := f.lost()
-	if f.Alone(true) && !lost {
+	if f.Alone(f.further(q.events), true) && !lost {
 		q.most, q.grown = max(1, q.most/2), 0
 	}
 	if lost {
@@ -228,8 +229,8 @@ func (q *Queue) start(c Copy, again bool) {
 	if run == nil {
 		return
 	}
-	f := &flight{Copy: c, form: endpoint.NameForm(c.Name), landed: make(chan struct{})}
-	f.news.L = &f.mu
+	f := &flight{Copy: c, landed: make(chan struct{}), told: make(map[news]bool)}
+	f.more.L = &f.mu
 	q.flights = append(q.flights, f)
 	q.bytes += c.Size
 	go f.run(run)
@@ -238,15 +239,30 @@ func (q *Queue) start(c Copy, again bool) {
 // A flight is a copy that runs beside others.
 type flight struct {
 	Copy
-	form   string        // names of the same form may be one
 	landed chan struct{} // closed when Beside has returned err
 	err    error
+	told   map[news]bool // what was reported, other than progress
 
 	mu     sync.Mutex
-	news   sync.Cond
+	more   sync.Cond
 	unread []transfer.Event
 	heard  bool // it is the oldest: its events are reported as they come
 	over   bool
+}
+
+// News is what an event says that need not be said twice.
+type news struct {
+	kind    transfer.Kind
+	message string
+}
+
+// further passes on what another attempt says that this one has not.
+func (f *flight) further(events func(transfer.Event)) func(transfer.Event) {
+	return func(e transfer.Event) {
+		if !f.told[news{e.Kind, e.Message}] {
+			events(e)
+		}
+	}
 }
 
 // lost reports whether the copy failed because its connection was lost.
@@ -258,7 +274,7 @@ func (f *flight) run(run func(events func(transfer.Event)) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = true
-	f.news.Signal()
+	f.more.Signal()
 }
 
 // tell takes an event. It drops progress if nobody has read what came before.
@@ -269,7 +285,7 @@ func (f *flight) tell(e transfer.Event) {
 		return
 	}
 	f.unread = append(f.unread, e)
-	f.news.Signal()
+	f.more.Signal()
 }
 
 // report passes the events on until the copy has ended, except for that of its failure.
@@ -279,7 +295,7 @@ func (f *flight) report(events func(transfer.Event)) (failure transfer.Event) {
 	f.heard = true
 	for {
 		for len(f.unread) == 0 && !f.over {
-			f.news.Wait()
+			f.more.Wait()
 		}
 		if len(f.unread) == 0 {
 			return failure
@@ -290,9 +306,10 @@ func (f *flight) report(events func(transfer.Event)) (failure transfer.Event) {
 		for _, e := range unread {
 			if e.Kind == transfer.Failed {
 				failure = e
-			} else {
-				events(e)
+				continue
 			}
+			f.told[news{e.Kind, e.Message}] = e.Kind != transfer.Progress
+			events(e)
 		}
 		f.mu.Lock()
 	}

@@ -30,6 +30,7 @@ type rig struct {
 	events  []string
 	failed  int // files
 	alone   int
+	taken   string // a name that is taken once it is copied
 }
 
 const trip = time.Second
@@ -95,16 +96,23 @@ func (r *rig) run(ctx context.Context) (trips int) {
 	q := New(ctx, AtOnce(r.host.Client), r.event)
 	for i, size := range Look(from, to) {
 		name := r.names[i]
-		q.Add(Copy{Name: name, Size: size, Check: func() bool { return true },
+		q.Add(Copy{Name: name, Size: size,
+			Check: func() bool {
+				taken := name == r.taken && i > 0
+				if taken {
+					r.events = append(r.events, "taken "+name)
+				}
+				return !taken
+			},
 			Beside: func(bool) func(func(transfer.Event)) error {
 				return func(events func(transfer.Event)) error {
 					return r.copy(ctx, name, Options(r.options, events))
 				}
 			},
-			Alone: func(bool) bool {
+			Alone: func(events func(transfer.Event), _ bool) bool {
 				r.alone++
 				o := r.options
-				o.Events = r.event
+				o.Events = events
 				err := r.copy(ctx, name, o)
 				r.ended(err)
 				return err == nil
@@ -122,7 +130,8 @@ func (r *rig) ended(err error) {
 }
 
 func (r *rig) event(e transfer.Event) {
-	if e.Kind == transfer.Done || e.Kind == transfer.Failed {
+	switch e.Kind {
+	case transfer.Started, transfer.Done, transfer.Failed:
 		r.events = append(r.events, string(e.Kind)+" "+filepath.Base(e.Source))
 	}
 }
@@ -137,7 +146,7 @@ func (r *rig) check(failed ...string) {
 			want = append(want, "failed "+name)
 			continue
 		}
-		want = append(want, "done "+name)
+		want = append(want, "started "+name, "done "+name)
 		var got []byte
 		if _, to := r.paths(name); r.down {
 			got, _ = os.ReadFile(to)
@@ -210,6 +219,23 @@ func TestInterruption(t *testing.T) {
 		if want := []string{"failed f000"}; !slices.Equal(r.events, want) || r.failed != len(r.names) {
 			r.t.Errorf("reported: %q, want %q; %d files failed", r.events, want, r.failed)
 		}
+	})
+}
+
+// TestTakenInTurn: that a name is taken is said after what became of the files before it.
+func TestTakenInTurn(t *testing.T) {
+	script := sftptest.Script{Extensions: []wire.ExtensionPair{}}
+	onRig(t, script, unknownFiles+10, func(r *rig) {
+		r.taken = "f000"
+		r.names = append(r.names, r.taken)
+		r.run(r.t.Context())
+		last := len(r.names) - 1
+		r.names = r.names[:last]
+		if got := r.events[len(r.events)-1]; got != "taken f000" {
+			r.t.Errorf("reported last: %s", got)
+		}
+		r.events = slices.DeleteFunc(r.events, func(e string) bool { return e == "taken f000" })
+		r.check()
 	})
 }
 
