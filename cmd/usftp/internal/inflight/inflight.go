@@ -115,7 +115,8 @@ type Copy struct {
 	// have refused what it allows otherwise. It reports errors itself.
 	Alone func(events func(transfer.Event), again bool) (ok bool)
 
-	// Ended is called if Beside was the only attempt: it succeeded, or everything is interrupted.
+	// Ended is called if Beside was the only attempt: it succeeded, or left something and cannot be
+	// tried again.
 	Ended func(err error)
 }
 
@@ -209,31 +210,35 @@ func (q *Queue) grow() {
 }
 
 // relaunch starts the copies anew that were in flight when their connection was lost. The one that
-// has meanwhile run alone has replaced it.
+// has meanwhile run alone has replaced it. If it has not, what the others have left is reported.
 func (q *Queue) relaunch() {
 	old := q.flights
 	q.flights, q.bytes = nil, 0
 	for _, f := range old {
-		if f.lost() {
-			q.start(f.Copy, true)
-		} else {
+		if !f.lost() {
 			q.flights = append(q.flights, f)
 			q.bytes += f.Size
+		} else if !q.start(f.Copy, true) {
+			if failure := f.report(func(transfer.Event) {}); failure.Bytes > 0 {
+				q.events(failure)
+				f.Ended(f.err)
+			}
 		}
 	}
 }
 
 // start starts a copy beside others, if it can begin.
-func (q *Queue) start(c Copy, again bool) {
+func (q *Queue) start(c Copy, again bool) bool {
 	run := c.Beside(again)
 	if run == nil {
-		return
+		return false
 	}
 	f := &flight{Copy: c, landed: make(chan struct{}), told: make(map[news]bool)}
 	f.more.L = &f.mu
 	q.flights = append(q.flights, f)
 	q.bytes += c.Size
 	go f.run(run)
+	return true
 }
 
 // A flight is a copy that runs beside others.

@@ -104,7 +104,10 @@ func (r *rig) run(ctx context.Context) (trips int) {
 				}
 				return !taken
 			},
-			Beside: func(bool) func(func(transfer.Event)) error {
+			Beside: func(again bool) func(func(transfer.Event)) error {
+				if again {
+					return nil // nothing replaces the connection
+				}
 				return func(events func(transfer.Event)) error {
 					return r.copy(ctx, name, Options(r.options, events))
 				}
@@ -219,6 +222,17 @@ func TestInterruption(t *testing.T) {
 		if want := []string{"failed f000"}; !slices.Equal(r.events, want) || r.failed != len(r.names) {
 			r.t.Errorf("reported: %q, want %q; %d files failed", r.events, want, r.failed)
 		}
+	})
+}
+
+// TestLostForGood: what the files in flight have left is reported if nothing replaces the connection.
+func TestLostForGood(t *testing.T) {
+	lost := sftptest.Fault{On: wire.TypeExtended, Extension: wire.ExtPosixRename,
+		Do: sftptest.Hangup()}
+	onRig(t, sftptest.Script{Faults: []sftptest.Fault{lost}}, 5, func(r *rig) {
+		r.run(r.t.Context())
+		r.events = slices.DeleteFunc(r.events, func(e string) bool { return e == "started f000" })
+		r.check(r.names...)
 	})
 }
 
