@@ -67,6 +67,9 @@ func (c *Copier) copyFrom(files []file, target connect.Place, several bool,
 				return c.beside(f, target, again)
 			},
 			Ended: func(err error) {
+				if err != nil && c.Ctx.Err() == nil {
+					c.untried-- // it has left something, and is reported
+				}
 				c.ended(err)
 				ended(err == nil)
 			}}
