@@ -7,20 +7,14 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// atOnce returns how many files may be in flight at once.
+// atOnce returns how many files of a place may be in flight at once.
 func (c *Copier) atOnce(files []file, target connect.Place) int {
-	if len(files) < 2 || target.Stream || c.dryRun || c.stopOnError ||
+	if len(files) < 2 || files[0].Stream || target.Stream || c.dryRun || c.stopOnError ||
 		!inflight.Suits(&c.options) {
 		return 1
 	}
-	places := []connect.Place{target}
-	for _, f := range files {
-		if !sameHost(f.Place, places[len(places)-1]) {
-			places = append(places, f.Place)
-		}
-	}
 	var clients []*usftp.Client
-	for _, p := range places {
+	for _, p := range []connect.Place{files[0].Place, target} {
 		client := c.client(p)
 		switch {
 		case client != nil:
@@ -35,13 +29,26 @@ func (c *Copier) atOnce(files []file, target connect.Place) int {
 // sameHost reports whether two places are on one host, or both on this machine.
 func sameHost(a, b connect.Place) bool {
 	a.Target.Path, b.Target.Path = "", ""
-	return a.Remote == b.Remote && a.Target == b.Target
+	return a.Remote == b.Remote && a.Stream == b.Stream && a.Target == b.Target
 }
 
-// copyAll copies the sources, small files beside each other: over a link one takes little but round
-// trips.
+// copyAll copies the sources, those on one host before it connects to the next one.
 func (c *Copier) copyAll(files []file, target connect.Place, several bool) {
 	taken := make(connect.Taken[file])
+	for len(files) > 0 && !c.over() {
+		n := 1
+		for n < len(files) && sameHost(files[n].Place, files[0].Place) {
+			n++
+		}
+		c.copyFrom(files[:n], target, several, taken)
+		files = files[n:]
+	}
+}
+
+// copyFrom copies sources on one host, small files beside each other: over a link one takes little
+// but round trips.
+func (c *Copier) copyFrom(files []file, target connect.Place, several bool,
+	taken connect.Taken[file]) {
 	look := lookout{c: c, files: files, target: target}
 	q := inflight.New(c.Ctx, c.atOnce(files, target), c.options.Events)
 	for i, f := range files {
@@ -53,11 +60,16 @@ func (c *Copier) copyAll(files []file, target connect.Place, several bool) {
 		}
 		one := inflight.Copy{Name: f.base(), Size: -1,
 			Check: func() bool { return !c.over() && c.isFree(taken, f, target) },
-			Alone: func(again bool) bool { return ended(c.copyAlone(f, target, several, again)) },
+			Alone: func(events func(transfer.Event), again bool) bool {
+				return ended(c.copyAlone(f, target, several, again, events))
+			},
 			Beside: func(again bool) func(events func(transfer.Event)) error {
 				return c.beside(f, target, again)
 			},
 			Ended: func(err error) {
+				if err != nil && c.Ctx.Err() == nil {
+					c.untried-- // it has left something, and is reported
+				}
 				c.ended(err)
 				ended(err == nil)
 			}}
@@ -86,7 +98,8 @@ func (c *Copier) beside(f file, target connect.Place,
 // mostLooked limits the sources that are looked at together.
 const mostLooked = 256
 
-// A lookout looks at the sources and their targets before they are copied, at many at a time.
+// A lookout looks at the sources of a host and their targets before they are copied, at many at a
+// time.
 type lookout struct {
 	c      *Copier
 	files  []file
@@ -104,15 +117,11 @@ func (l *lookout) size(i int) int64 {
 	from := inflight.End{Client: l.c.client(first)}
 	to := inflight.End{Client: l.c.client(l.target)}
 	for _, f := range l.files[i:min(i+mostLooked, len(l.files))] {
-		if f.Stream != first.Stream || !sameHost(f.Place, first) {
-			break
-		}
 		from.Names = append(from.Names, f.path)
 		to.Names = append(to.Names, connect.Below(l.target.Path(), f.base()))
 	}
 	sizes := []int64{-1} // a copy that cannot begin says why
-	if !first.Stream && first.Remote == (from.Client != nil) &&
-		l.target.Remote == (to.Client != nil) {
+	if first.Remote == (from.Client != nil) && l.target.Remote == (to.Client != nil) {
 		sizes = inflight.Look(from, to)
 	}
 	l.sizes = append(l.sizes, sizes...)

@@ -336,7 +336,8 @@ func (c *Copier) mayFollow(f, first file) bool {
 
 // copyAlone copies one source, and reports whether it succeeded. again means that an attempt beside
 // others has failed.
-func (c *Copier) copyAlone(f file, target connect.Place, several, again bool) bool {
+func (c *Copier) copyAlone(f file, target connect.Place, several, again bool,
+	events func(transfer.Event)) bool {
 	if several && c.options.RemoveSource && c.isLink(target, f.base()) {
 		c.Fail(fmt.Errorf("cannot move %s to %s along with other sources: that is a link, and if another were copied to where it leads, one would be lost",
 			f.shown(), connect.Below(target.Typed, f.base())))
@@ -353,7 +354,9 @@ func (c *Copier) copyAlone(f file, target connect.Place, several, again bool) bo
 		}
 	}
 	ends.again = again
-	err := c.copy(ends, c.options)
+	options := c.options
+	options.Events = events
+	err := c.copy(ends, options)
 	c.ended(err)
 	return err == nil
 }

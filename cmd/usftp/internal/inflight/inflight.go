@@ -6,7 +6,6 @@ import (
 	"context"
 	"io/fs"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/usftp/usftp"
@@ -67,10 +66,10 @@ type End struct {
 }
 
 // Look returns the sizes of the sources, negative for those that must be copied alone: one that is
-// not known to be a regular file, and one whose target is a symbolic link, since others may go to
-// where it leads. It takes one round trip.
+// not known to be a regular file, and one that is a symbolic link or whose target is, since others
+// may go to where it leads. It takes one round trip.
 func Look(from, to End) []int64 {
-	sources, targets := from.look(false), to.look(true)
+	sources, targets := from.look(), to.look()
 	sizes := make([]int64, len(sources))
 	for i := range sizes {
 		sizes[i] = -1
@@ -87,18 +86,13 @@ func Look(from, to End) []int64 {
 }
 
 // look asks for the attributes of all files, or of the links that they are.
-func (e End) look(links bool) []func() (fs.FileInfo, error) {
+func (e End) look() []func() (fs.FileInfo, error) {
 	answers := make([]func() (fs.FileInfo, error), len(e.Names))
 	for i, name := range e.Names {
-		switch {
-		case e.Client == nil && links:
+		if e.Client == nil {
 			answers[i] = func() (fs.FileInfo, error) { return os.Lstat(name) }
-		case e.Client == nil:
-			answers[i] = func() (fs.FileInfo, error) { return os.Stat(name) }
-		case links:
+		} else {
 			answers[i] = private.OfClient(e.Client).StartLook(name)
-		default:
-			answers[i] = e.Client.Async().Stat(name).Wait
 		}
 	}
 	return answers
@@ -118,10 +112,11 @@ type Copy struct {
 	Beside func(again bool) func(events func(transfer.Event)) error
 
 	// Alone copies the file when nothing else is in flight, also if Beside has failed: the host may
-	// have refused what it allows otherwise. It reports events and errors itself.
-	Alone func(again bool) (ok bool)
+	// have refused what it allows otherwise. It reports errors itself.
+	Alone func(events func(transfer.Event), again bool) (ok bool)
 
-	// Ended is called if Beside was the only attempt: it succeeded, or everything is interrupted.
+	// Ended is called if Beside was the only attempt: it succeeded, or left something and cannot be
+	// tried again.
 	Ended func(err error)
 }
 
@@ -135,25 +130,27 @@ type Queue struct {
 	grown   int // files that succeeded since most changed
 	bytes   int64
 	flights []*flight
-	told    bool // an interruption was reported
+	names   map[string]bool // those whose forms are keys may be one
+	told    bool            // an interruption was reported
 }
 
 // New returns a Queue that reports to events.
 func New(ctx context.Context, most int, events func(transfer.Event)) *Queue {
-	return &Queue{ctx: ctx, events: events, most: most, limit: most}
+	return &Queue{ctx: ctx, events: events, most: most, limit: most, names: make(map[string]bool)}
 }
 
 // Beside reports whether files may still be in flight at once.
 func (q *Queue) Beside() bool { return q.most > 1 }
 
 // Add copies a file alone, or starts to copy it once there is room beside those in flight. Copies
-// whose names may be one are not in flight together.
+// whose names may be one are not in flight together, and Check may report a name that is taken.
 func (q *Queue) Add(c Copy) {
 	beside := q.Beside() && c.Size >= 0 && c.Size <= mostBytes
 	form := endpoint.NameForm(c.Name)
-	if slices.ContainsFunc(q.flights, func(f *flight) bool { return f.form == form }) {
+	if q.names[form] {
 		q.Finish()
 	}
+	q.names[form] = true
 	for len(q.flights) > 0 &&
 		(!beside || len(q.flights) >= q.most || q.bytes+c.Size > mostBytes) {
 		q.next()
@@ -162,7 +159,7 @@ func (q *Queue) Add(c Copy) {
 		return
 	}
 	if !beside {
-		c.Alone(false)
+		c.Alone(q.events, false)
 		return
 	}
 	q.start(c, false)
@@ -196,7 +193,7 @@ func (q *Queue) next() {
 		<-other.landed
 	}
 	lost := f.lost()
-	if f.Alone(true) && !lost {
+	if f.Alone(f.further(q.events), true) && !lost {
 		q.most, q.grown = max(1, q.most/2), 0
 	}
 	if lost {
@@ -213,45 +210,64 @@ func (q *Queue) grow() {
 }
 
 // relaunch starts the copies anew that were in flight when their connection was lost. The one that
-// has meanwhile run alone has replaced it.
+// has meanwhile run alone has replaced it. If it has not, what the others have left is reported.
 func (q *Queue) relaunch() {
 	old := q.flights
 	q.flights, q.bytes = nil, 0
 	for _, f := range old {
-		if f.lost() {
-			q.start(f.Copy, true)
-		} else {
+		if !f.lost() {
 			q.flights = append(q.flights, f)
 			q.bytes += f.Size
+		} else if !q.start(f.Copy, true) {
+			if failure := f.report(func(transfer.Event) {}); failure.Bytes > 0 {
+				q.events(failure)
+				f.Ended(f.err)
+			}
 		}
 	}
 }
 
 // start starts a copy beside others, if it can begin.
-func (q *Queue) start(c Copy, again bool) {
+func (q *Queue) start(c Copy, again bool) bool {
 	run := c.Beside(again)
 	if run == nil {
-		return
+		return false
 	}
-	f := &flight{Copy: c, form: endpoint.NameForm(c.Name), landed: make(chan struct{})}
-	f.news.L = &f.mu
+	f := &flight{Copy: c, landed: make(chan struct{}), told: make(map[news]bool)}
+	f.more.L = &f.mu
 	q.flights = append(q.flights, f)
 	q.bytes += c.Size
 	go f.run(run)
+	return true
 }
 
 // A flight is a copy that runs beside others.
 type flight struct {
 	Copy
-	form   string        // names of the same form may be one
 	landed chan struct{} // closed when Beside has returned err
 	err    error
+	told   map[news]bool // what was reported, other than progress
 
 	mu     sync.Mutex
-	news   sync.Cond
+	more   sync.Cond
 	unread []transfer.Event
 	heard  bool // it is the oldest: its events are reported as they come
 	over   bool
+}
+
+// News is what an event says that need not be said twice.
+type news struct {
+	kind    transfer.Kind
+	message string
+}
+
+// further passes on what another attempt says that this one has not.
+func (f *flight) further(events func(transfer.Event)) func(transfer.Event) {
+	return func(e transfer.Event) {
+		if !f.told[news{e.Kind, e.Message}] {
+			events(e)
+		}
+	}
 }
 
 // lost reports whether the copy failed because its connection was lost.
@@ -263,7 +279,7 @@ func (f *flight) run(run func(events func(transfer.Event)) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = true
-	f.news.Signal()
+	f.more.Signal()
 }
 
 // tell takes an event. It drops progress if nobody has read what came before.
@@ -274,7 +290,7 @@ func (f *flight) tell(e transfer.Event) {
 		return
 	}
 	f.unread = append(f.unread, e)
-	f.news.Signal()
+	f.more.Signal()
 }
 
 // report passes the events on until the copy has ended, except for that of its failure.
@@ -284,7 +300,7 @@ func (f *flight) report(events func(transfer.Event)) (failure transfer.Event) {
 	f.heard = true
 	for {
 		for len(f.unread) == 0 && !f.over {
-			f.news.Wait()
+			f.more.Wait()
 		}
 		if len(f.unread) == 0 {
 			return failure
@@ -295,9 +311,10 @@ func (f *flight) report(events func(transfer.Event)) (failure transfer.Event) {
 		for _, e := range unread {
 			if e.Kind == transfer.Failed {
 				failure = e
-			} else {
-				events(e)
+				continue
 			}
+			f.told[news{e.Kind, e.Message}] = e.Kind != transfer.Progress
+			events(e)
 		}
 		f.mu.Lock()
 	}

@@ -30,6 +30,7 @@ type rig struct {
 	events  []string
 	failed  int // files
 	alone   int
+	taken   string // a name that is taken once it is copied
 }
 
 const trip = time.Second
@@ -95,16 +96,26 @@ func (r *rig) run(ctx context.Context) (trips int) {
 	q := New(ctx, AtOnce(r.host.Client), r.event)
 	for i, size := range Look(from, to) {
 		name := r.names[i]
-		q.Add(Copy{Name: name, Size: size, Check: func() bool { return true },
-			Beside: func(bool) func(func(transfer.Event)) error {
+		q.Add(Copy{Name: name, Size: size,
+			Check: func() bool {
+				taken := name == r.taken && i > 0
+				if taken {
+					r.events = append(r.events, "taken "+name)
+				}
+				return !taken
+			},
+			Beside: func(again bool) func(func(transfer.Event)) error {
+				if again {
+					return nil // nothing replaces the connection
+				}
 				return func(events func(transfer.Event)) error {
 					return r.copy(ctx, name, Options(r.options, events))
 				}
 			},
-			Alone: func(bool) bool {
+			Alone: func(events func(transfer.Event), _ bool) bool {
 				r.alone++
 				o := r.options
-				o.Events = r.event
+				o.Events = events
 				err := r.copy(ctx, name, o)
 				r.ended(err)
 				return err == nil
@@ -122,7 +133,8 @@ func (r *rig) ended(err error) {
 }
 
 func (r *rig) event(e transfer.Event) {
-	if e.Kind == transfer.Done || e.Kind == transfer.Failed {
+	switch e.Kind {
+	case transfer.Started, transfer.Done, transfer.Failed:
 		r.events = append(r.events, string(e.Kind)+" "+filepath.Base(e.Source))
 	}
 }
@@ -137,7 +149,7 @@ func (r *rig) check(failed ...string) {
 			want = append(want, "failed "+name)
 			continue
 		}
-		want = append(want, "done "+name)
+		want = append(want, "started "+name, "done "+name)
 		var got []byte
 		if _, to := r.paths(name); r.down {
 			got, _ = os.ReadFile(to)
@@ -209,6 +221,56 @@ func TestInterruption(t *testing.T) {
 		r.run(ctx)
 		if want := []string{"failed f000"}; !slices.Equal(r.events, want) || r.failed != len(r.names) {
 			r.t.Errorf("reported: %q, want %q; %d files failed", r.events, want, r.failed)
+		}
+	})
+}
+
+// TestLostForGood: what the files in flight have left is reported if nothing replaces the connection.
+func TestLostForGood(t *testing.T) {
+	lost := sftptest.Fault{On: wire.TypeExtended, Extension: wire.ExtPosixRename,
+		Do: sftptest.Hangup()}
+	onRig(t, sftptest.Script{Faults: []sftptest.Fault{lost}}, 5, func(r *rig) {
+		r.run(r.t.Context())
+		r.events = slices.DeleteFunc(r.events, func(e string) bool { return e == "started f000" })
+		r.check(r.names...)
+	})
+}
+
+// TestTakenInTurn: that a name is taken is said after what became of the files before it.
+func TestTakenInTurn(t *testing.T) {
+	script := sftptest.Script{Extensions: []wire.ExtensionPair{}}
+	onRig(t, script, unknownFiles+10, func(r *rig) {
+		r.taken = "f000"
+		r.names = append(r.names, r.taken)
+		r.run(r.t.Context())
+		last := len(r.names) - 1
+		r.names = r.names[:last]
+		if got := r.events[len(r.events)-1]; got != "taken f000" {
+			r.t.Errorf("reported last: %s", got)
+		}
+		r.events = slices.DeleteFunc(r.events, func(e string) bool { return e == "taken f000" })
+		r.check()
+	})
+}
+
+// TestLinksAlone: a link is copied alone, since it may lead to where another file goes.
+func TestLinksAlone(t *testing.T) {
+	onRig(t, sftptest.Script{}, 2, func(r *rig) {
+		link := filepath.Join(r.local, "link")
+		if err := os.Symlink("f000", link); err != nil {
+			r.t.Skip(err)
+		}
+		if err := r.host.Client.Symlink("f000", "/from/link"); err != nil {
+			r.t.Fatal(err)
+		}
+		here := End{Names: []string{link, filepath.Join(r.local, "f001")}}
+		there := End{Client: r.host.Client, Names: []string{"/from/link", "/from/f001"}}
+		none := []string{"/to/link", "/to/f001"}
+		for _, from := range []End{here, there} {
+			got := Look(from, End{Client: r.host.Client, Names: none})
+			if want := []int64{-1, 4}; !slices.Equal(got, want) {
+				r.t.Errorf("%q: %d, want %d", from.Names, got, want)
+			}
 		}
 	})
 }

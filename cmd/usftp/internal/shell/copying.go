@@ -184,7 +184,7 @@ func (c *copies) file(name string, size int64) inflight.Copy {
 	}
 	return inflight.Copy{Name: base, Size: size,
 		Check: func() bool { return c.isFree(name) },
-		Alone: func(again bool) bool {
+		Alone: func(events func(transfer.Event), again bool) bool {
 			host, ok := c.host()
 			if !ok {
 				return false
@@ -192,7 +192,7 @@ func (c *copies) file(name string, size int64) inflight.Copy {
 			dst, src := c.ends(host, name, c.several)
 			job := job
 			job.options.Resume = job.options.Resume || again
-			job.options.Events = c.listener(&job)
+			job.options.Events = events
 			return ended(c.transfer(c.ctx, job, dst, src))
 		},
 		Beside: func(again bool) func(events func(transfer.Event)) error {
