@@ -42,7 +42,7 @@ func sameHost(a, b connect.Place) bool {
 // trips.
 func (c *Copier) copyAll(files []file, target connect.Place, several bool) {
 	taken := make(connect.Taken[file])
-	look := lookout{c: c, files: files, target: target}
+	var sizes inflight.Sizes
 	q := inflight.New(c.Ctx, c.atOnce(files, target), c.options.Events)
 	for i, f := range files {
 		ended := func(ok bool) bool {
@@ -62,7 +62,7 @@ func (c *Copier) copyAll(files []file, target connect.Place, several bool) {
 				ended(err == nil)
 			}}
 		if q.Beside() {
-			one.Size = look.size(i)
+			one.Size = sizes.Of(i, func() []int64 { return c.look(files[i:], target) })
 		}
 		q.Add(one)
 	}
@@ -83,38 +83,21 @@ func (c *Copier) beside(f file, target connect.Place,
 	}
 }
 
-// mostLooked limits the sources that are looked at together.
-const mostLooked = 256
-
-// A lookout looks at the sources and their targets before they are copied, at many at a time.
-type lookout struct {
-	c      *Copier
-	files  []file
-	target connect.Place
-	sizes  []int64
-}
-
-// size returns the size of a source, negative if it must be copied alone. It is called for one after
-// another.
-func (l *lookout) size(i int) int64 {
-	if i < len(l.sizes) {
-		return l.sizes[i]
-	}
-	first := l.files[i].Place
-	from := inflight.End{Client: l.c.client(first)}
-	to := inflight.End{Client: l.c.client(l.target)}
-	for _, f := range l.files[i:min(i+mostLooked, len(l.files))] {
+// look looks at a source and its target before it is copied, and at some that follow.
+func (c *Copier) look(files []file, target connect.Place) []int64 {
+	first := files[0].Place
+	from := inflight.End{Client: c.client(first)}
+	to := inflight.End{Client: c.client(target)}
+	for _, f := range files[:min(inflight.MostLooked, len(files))] {
 		if f.Stream != first.Stream || !sameHost(f.Place, first) {
 			break
 		}
 		from.Names = append(from.Names, f.path)
-		to.Names = append(to.Names, connect.Below(l.target.Path(), f.base()))
+		to.Names = append(to.Names, connect.Below(target.Path(), f.base()))
 	}
-	sizes := []int64{-1} // a copy that cannot begin says why
-	if !first.Stream && first.Remote == (from.Client != nil) &&
-		l.target.Remote == (to.Client != nil) {
-		sizes = inflight.Look(from, to)
+	if first.Stream || first.Remote != (from.Client != nil) ||
+		target.Remote != (to.Client != nil) {
+		return []int64{-1} // a copy that cannot begin says why
 	}
-	l.sizes = append(l.sizes, sizes...)
-	return l.sizes[i]
+	return inflight.Look(from, to)
 }
