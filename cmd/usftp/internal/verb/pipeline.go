@@ -1,28 +1,54 @@
 package verb
 
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/usftp/usftp/internal/endpoint"
+)
+
 // mostBeside is how many operands inTurn works on at once.
 const mostBeside = 64
 
-// inTurn runs a function for each operand, at most this many at once, and passes the results on in
-// the order of the operands. It starts none once the verb is over.
-func inTurn[T any](j *job, names []string, most int, run func(name string) T,
+// An outcome is what inTurn gets for an operand.
+type outcome interface {
+	refused() bool // by the host, which may allow it when fewer files are open
+	close()        // closes what it has opened
+}
+
+// inTurn runs a function for each operand, at most this many at once, and passes the outcomes on in
+// the order of the operands. What is refused is tried again alone. It starts none once the verb is
+// over.
+func inTurn[T outcome](j *job, names []string, most int, run func(name string) T,
 	done func(name string, result T)) {
-	results := make([]chan T, len(names))
-	start := func(i int) {
-		if i < len(names) && !j.over() {
-			results[i] = make(chan T, 1)
-			go func() { results[i] <- run(names[i]) }()
+	results, started := make([]chan T, len(names)), 0
+	for i, name := range names {
+		for ; started < min(i+most, len(names)) && !j.over(); started++ {
+			result, name := make(chan T, 1), names[started]
+			results[started] = result
+			go func() { result <- run(name) }()
 		}
-	}
-	for i := range most {
-		start(i)
-	}
-	for i := 0; i < len(names) && results[i] != nil; i++ {
-		done(names[i], <-results[i])
+		if started == i {
+			return
+		}
+		result := <-results[i]
 		results[i] = nil
-		start(i + most)
+		if most > 1 && result.refused() {
+			result.close()
+			for _, later := range results[i+1 : started] {
+				(<-later).close()
+			}
+			started = i + 1
+			if result = run(name); !result.refused() {
+				most = max(1, most/2)
+			}
+		}
+		done(name, result)
 	}
 }
+
+// isRefused reports whether a host that allows few open files may answer so.
+func isRefused(err error) bool { return endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) }
 
 // mostInFlight is how many changes a verb has in flight. Over a link of 100 ms they make 40,000 a
 // second, more than any server executes.

@@ -105,6 +105,8 @@ func (t *tail) find(name string) *ending {
 // in /proc.
 func (e *ending) isUnsized() bool { return e.info.Size() == 0 || !e.info.Mode().IsRegular() }
 
+func (e *ending) refused() bool { return isRefused(e.err) }
+
 func (e *ending) close() {
 	if e.file != nil {
 		e.file.Close()

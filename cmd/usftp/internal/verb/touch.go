@@ -29,18 +29,23 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 	if t.IsZero() {
 		t = j.now()
 	}
-	touched := func(name string) error { return touch(j, o, name, t) }
-	inTurn(j, names, mostBeside, touched, func(name string, err error) {
+	run := func(name string) touched { return touched{touch(j, o, name, t)} }
+	inTurn(j, names, mostBeside, run, func(name string, is touched) {
 		switch {
-		case err == errNotMade:
-		case err != nil:
-			j.fail("touch", name, whyMissing(j, name, err))
+		case is.err == errNotMade:
+		case is.err != nil:
+			j.fail("touch", name, whyMissing(j, name, is.err))
 		default:
 			j.done("touched", name, "", "touched "+j.quoted(name))
 		}
 	})
 	return j.end()
 }
+
+type touched struct{ err error }
+
+func (t touched) refused() bool { return isRefused(t.err) }
+func (t touched) close()        {}
 
 // errNotMade says that a file does not exist and is not to be created.
 var errNotMade = errors.New("it does not exist")
