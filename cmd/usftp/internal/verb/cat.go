@@ -70,39 +70,22 @@ const (
 // readAhead opens files and yields them in order, closing each after use.
 func readAhead(j *job, names []string, size int) iter.Seq[*beginning] {
 	return func(yield func(*beginning) bool) {
-		opened := make([]chan *beginning, len(names))
-		start := func(i int) {
-			opened[i] = make(chan *beginning, 1)
-			go func() {
-				f := openAhead(j, names[i], size)
-				if oneHandle(j) { // a file opened ahead would hold up the one before it
-					f.close()
-				}
-				opened[i] <- f
-			}()
+		open := func(name string) *beginning {
+			f := openAhead(j, name, size)
+			if oneHandle(j) { // a file opened ahead would hold up the one before it
+				f.close()
+			}
+			return f
 		}
-		for i := range min(mostOpened, len(names)) {
-			start(i)
-		}
-		for i := range names {
-			f := <-opened[i]
-			opened[i] = nil
+		more := true
+		inTurn(j, names, mostOpened, open, func(name string, f *beginning) {
 			if oneHandle(j) {
 				f.close()
-				f = openAhead(j, names[i], size)
+				f = openAhead(j, name, size)
 			}
-			if i+mostOpened < len(names) {
-				start(i + mostOpened)
-			}
-			more := !j.over() && yield(f)
+			more = more && !j.over() && yield(f)
 			f.close()
-			if !more {
-				for _, rest := range opened[i+1 : min(i+1+mostOpened, len(names))] {
-					(<-rest).close()
-				}
-				return
-			}
-		}
+		})
 	}
 }
 
@@ -126,6 +109,8 @@ func openAhead(j *job, name string, size int) *beginning {
 	}
 	return f
 }
+
+func (f *beginning) refused() bool { return isRefused(f.err) }
 
 func (f *beginning) close() {
 	if f.file != nil {

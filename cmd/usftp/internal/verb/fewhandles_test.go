@@ -39,6 +39,14 @@ func TestFewHandles(t *testing.T) {
 			o := TailOptions{HeadOptions: HeadOptions{Count: 1, Quiet: true}}
 			return Tail(context.Background(), r.Env, o, names)
 		}},
+		{"cat", strings.ReplaceAll(want, "line", "first\nline"), "cannot read /denied: ",
+			func(r *rig) error {
+				return Concatenate(context.Background(), r.Env, ConcatenateOptions{}, names)
+			}},
+		{"head", strings.ReplaceAll(want, "line", "first\nline"), "cannot read /denied: ",
+			func(r *rig) error {
+				return Head(context.Background(), r.Env, HeadOptions{Count: 9, Quiet: true}, names)
+			}},
 		{"touch", "", "cannot touch /denied.new: ", func(r *rig) error {
 			var fresh []string
 			for _, name := range names {
