@@ -2,6 +2,7 @@ package usftp_test
 
 import (
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -67,5 +68,25 @@ func TestAppendSaysWhere(t *testing.T) {
 				t.Errorf("the file has %q", got)
 			}
 		})
+	}
+}
+
+// TestAppendAfterAWriter: what a Writer has sent is no reason to trust the offset.
+func TestAppendAfterAWriter(t *testing.T) {
+	r := newRig(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, 0)
+	r.server.Files.WriteFile("/f", nil)
+	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_WRONLY|os.O_APPEND, 0))
+	sent := strings.Repeat("x", wire.DefaultMaxData)
+	must[int](t)(f.Writer().Write([]byte(sent)))
+	for len(r.server.Requests(wire.TypeWrite)) == 0 { // short requests overtake it
+		must[fs.FileInfo](t)(r.Async().Stat("/f").Wait())
+	}
+	ok(t, r.server.Files.Append("/f", []byte("another's")))
+	must[int](t)(f.Write([]byte("more")))
+	ok(t, f.Close())
+	writes := r.server.Requests(wire.TypeWrite)
+	want := uint64(len(sent) + len("another's"))
+	if last := writes[len(writes)-1]; last.Offset != want {
+		t.Errorf("written at %d, want %d", last.Offset, want)
 	}
 }

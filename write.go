@@ -27,6 +27,9 @@ func (f *File) Write(p []byte) (int, error) {
 	if most := f.session().options.writeBehind; most > 0 {
 		return f.writeBehind(p, most)
 	}
+	if _, err := f.opened("write"); err != nil { // what a Writer has collected goes first
+		return 0, err
+	}
 	f.toEnd()
 	n, err := f.writeAt(p, f.offset)
 	f.offset += int64(n)

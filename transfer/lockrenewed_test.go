@@ -306,6 +306,34 @@ func TestSyncLockOfAnotherRunStays(t *testing.T) {
 	})
 }
 
+// An interrupted run removes its own lock, also if it could not renew it for long.
+func TestSyncLockIsRemovedAfterAPause(t *testing.T) {
+	lock := "/dst/" + transfer.LockName
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			now := time.Since(began)
+			if r.Type == wire.TypeLstat && r.Path == lock && now > 30*time.Second && now < lockTakenOver ||
+				r.Type == wire.TypeOpen && r.Path != lock {
+				return []sftptest.Action{sftptest.Delay(time.Hour)}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		src := filepath.Join(b.dir, "src")
+		fill(t, src, "file")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(lockTakenOver, cancel)
+		_, err := transfer.Sync(ctx, transfer.Remote(b.host, "/dst"), transfer.Local(src),
+			transfer.SyncOptions{})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+		if b.server.Files.Exists(lock) {
+			t.Error("the lock was left behind")
+		}
+	})
+}
+
 const lockTakenOver = transfer.LockStale + time.Minute
 
 // If the connection is lost after the lock was made and before it was written, it is taken all the

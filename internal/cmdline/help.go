@@ -45,29 +45,46 @@ func helpCommand() *cobra.Command {
 var shells = map[string]func(root *cobra.Command, w io.Writer) error{
 	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
 	"zsh":  (*cobra.Command).GenZshCompletion,
-	"fish": func(root *cobra.Command, w io.Writer) error {
-		return root.GenFishCompletion(fishWords{w}, true)
-	},
+	"fish": fishCompletion,
 
 	"powershell": (*cobra.Command).GenPowerShellCompletionWithDesc,
 }
 
-// fishWords corrects how cobra's script for fish quotes the words of a command line. It evaluates
+// fishQuoting corrects how cobra's script for fish quotes the words of a command line. It evaluates
 // those before the last without their quotes, so that a file's name such as "a;reboot" would run a
 // command, and quotes the last one twice, so that nothing is found below a name with a space.
-type fishWords struct{ io.Writer }
+var fishQuoting = []struct{ theirs, ours string }{
+	{"set -l args (commandline -opc)\n",
+		`set -l args (commandline -opc | string escape | string replace -r '^(["\']?)~/' '~/$1')` + "\n"},
+	{"(string escape -- (commandline -ct))",
+		"(string escape -- (commandline -ct | string unescape))"},
+	{"(commandline -t | string escape --style=regex)",
+		"(commandline -t | string unescape | string escape --style=regex)"},
+}
 
-var fishQuoting = strings.NewReplacer(
-	"set -l args (commandline -opc)\n",
-	`set -l args (commandline -opc | string escape | string replace -r '^(["\']?)~/' '~/$1')`+"\n",
-	"(string escape -- (commandline -ct))", "(string escape -- (commandline -ct | string unescape))",
-	"(commandline -t | string escape --style=regex)",
-	"(commandline -t | string unescape | string escape --style=regex)")
+// fishCompletion fails if another version of cobra has another script: it might run names.
+func fishCompletion(root *cobra.Command, w io.Writer) error {
+	var theirs strings.Builder
+	if err := root.GenFishCompletion(&theirs, true); err != nil {
+		return err
+	}
+	script, err := quotedForFish(theirs.String())
+	if err == nil {
+		_, err = io.WriteString(w, script)
+	}
+	return err
+}
 
-// Write takes the whole script at once, as cobra passes it.
-func (w fishWords) Write(p []byte) (int, error) {
-	_, err := fishQuoting.WriteString(w.Writer, string(p))
-	return len(p), err
+func quotedForFish(script string) (string, error) {
+	known := strings.Count(script, "(commandline ") == len(fishQuoting)
+	for _, q := range fishQuoting {
+		known = known && strings.Count(script, q.theirs) == 1
+		script = strings.Replace(script, q.theirs, q.ours, 1)
+	}
+	if !known {
+		return "", errors.New("this version of cobra has another script for fish, which may run names of files as commands")
+	}
+	return script, nil
 }
 
 // Completion returns the command completion; long is its text.

@@ -255,14 +255,16 @@ func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.Fi
 // ReadSmall implements FS.
 func (h *Host) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
 	err = h.WithReconnect(name, func(client *usftp.Client, _ bool) error {
-		data, was, err = readSmallFrom(client, name, most)
+		data, was, err = readSmallFrom(h, client, name, most)
 		return err
 	})
 	return data, was, err
 }
 
-func readSmallFrom(client *usftp.Client, name string,
+func readSmallFrom(h *Host, client *usftp.Client, name string,
 	most int64) (data []byte, was Info, err error) {
+	client, done := late(h, client)
+	defer done()
 	was, err = seen(Unfollowed(client, name))
 	if private.Untold(err) {
 		was, err = seenInList(client, name, err)
@@ -345,11 +347,8 @@ func (h *Host) Remove(name string, dir bool) error {
 }
 
 func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err error) {
-	if h.ctx.Err() != nil {
-		late, cancel := h.Cleanup(h.ctx)
-		defer cancel()
-		client = client.WithContext(late)
-	}
+	client, done := late(h, client)
+	defer done()
 	if dir {
 		err = client.RemoveDirectory(name)
 	} else {

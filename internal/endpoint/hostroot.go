@@ -127,7 +127,7 @@ func (r *HostRoot) List(dir string, _ *Info, restart func(),
 // ReadSmall implements FS.
 func (r *HostRoot) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
 	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
-		data, was, err = readSmallFrom(client, r.dir.at(name), most)
+		data, was, err = readSmallFrom(r.host, client, r.dir.at(name), most)
 		return err
 	})
 	return data, was, err

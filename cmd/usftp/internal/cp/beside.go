@@ -49,7 +49,7 @@ func (c *Copier) copyAll(files []file, target connect.Place, several bool) {
 // but round trips.
 func (c *Copier) copyFrom(files []file, target connect.Place, several bool,
 	taken connect.Taken[file]) {
-	look := lookout{c: c, files: files, target: target}
+	var sizes inflight.Sizes
 	q := inflight.New(c.Ctx, c.atOnce(files, target), c.options.Events)
 	for i, f := range files {
 		ended := func(ok bool) bool {
@@ -74,7 +74,7 @@ func (c *Copier) copyFrom(files []file, target connect.Place, several bool,
 				ended(err == nil)
 			}}
 		if q.Beside() {
-			one.Size = look.size(i)
+			one.Size = sizes.Of(i, func() []int64 { return c.look(files[i:], target) })
 		}
 		q.Add(one)
 	}
@@ -95,35 +95,16 @@ func (c *Copier) beside(f file, target connect.Place,
 	}
 }
 
-// mostLooked limits the sources that are looked at together.
-const mostLooked = 256
-
-// A lookout looks at the sources of a host and their targets before they are copied, at many at a
-// time.
-type lookout struct {
-	c      *Copier
-	files  []file
-	target connect.Place
-	sizes  []int64
-}
-
-// size returns the size of a source, negative if it must be copied alone. It is called for one after
-// another.
-func (l *lookout) size(i int) int64 {
-	if i < len(l.sizes) {
-		return l.sizes[i]
+// look looks at a source and its target before it is copied, and at some that follow on its host.
+func (c *Copier) look(files []file, target connect.Place) []int64 {
+	from := inflight.End{Client: c.client(files[0].Place)}
+	to := inflight.End{Client: c.client(target)}
+	if files[0].Remote != (from.Client != nil) || target.Remote != (to.Client != nil) {
+		return []int64{-1} // a copy that cannot begin says why
 	}
-	first := l.files[i].Place
-	from := inflight.End{Client: l.c.client(first)}
-	to := inflight.End{Client: l.c.client(l.target)}
-	for _, f := range l.files[i:min(i+mostLooked, len(l.files))] {
+	for _, f := range files[:min(inflight.MostLooked, len(files))] {
 		from.Names = append(from.Names, f.path)
-		to.Names = append(to.Names, connect.Below(l.target.Path(), f.base()))
+		to.Names = append(to.Names, connect.Below(target.Path(), f.base()))
 	}
-	sizes := []int64{-1} // a copy that cannot begin says why
-	if first.Remote == (from.Client != nil) && l.target.Remote == (to.Client != nil) {
-		sizes = inflight.Look(from, to)
-	}
-	l.sizes = append(l.sizes, sizes...)
-	return l.sizes[i]
+	return inflight.Look(from, to)
 }

@@ -311,7 +311,11 @@ func (c *Copier) client(p connect.Place) *usftp.Client {
 // isLink reports whether a name in the target directory is a symbolic link.
 func (c *Copier) isLink(target connect.Place, name string) bool {
 	look := os.Lstat
-	if client := c.client(target); client != nil {
+	if target.Remote {
+		client := c.client(target)
+		if client == nil {
+			return false
+		}
 		look = private.OfClient(client).Look
 	}
 	info, err := look(connect.Below(target.Path(), name))

@@ -23,6 +23,9 @@ const (
 
 	mostFiles    = 128
 	unknownFiles = 16 // on servers that do not tell how many handles they allow
+
+	// MostLooked limits the sources that are looked at together.
+	MostLooked = 256
 )
 
 // AtOnce returns how many files may be in flight on some hosts at once. A host that counts how often
@@ -83,6 +86,21 @@ func Look(from, to End) []int64 {
 		}
 	}
 	return sizes
+}
+
+// Sizes are the sizes of sources that were looked at together, before they are copied.
+type Sizes struct {
+	first int // the number of the first one
+	sizes []int64
+}
+
+// Of returns the size of a source, whose number is larger than those before. look returns the sizes
+// of it and of some that follow; not every source is asked about.
+func (s *Sizes) Of(i int, look func() []int64) int64 {
+	if i >= s.first+len(s.sizes) {
+		s.first, s.sizes = i, look()
+	}
+	return s.sizes[i-s.first]
 }
 
 // look asks for the attributes of all files, or of the links that they are.

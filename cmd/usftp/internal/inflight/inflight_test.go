@@ -274,3 +274,22 @@ func TestLinksAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestSizes: sources that were not asked about do not move the sizes of the others.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	var sizes Sizes
+	looks := 0
+	for _, i := range []int{0, 1, 2, 5, 6, 7, 11} {
+		size := sizes.Of(i, func() []int64 {
+			looks++
+			return []int64{int64(i), int64(i) + 1}
+		})
+		if size != int64(i) {
+			t.Errorf("the size of source %d is %d", i, size)
+		}
+	}
+	if looks != 5 {
+		t.Errorf("%d looks", looks)
+	}
+}

@@ -101,14 +101,14 @@ func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c *copy
 	}
 	all := &copies{shell: s, copying: c, ctx: ctx, several: several, failed: failed,
 		taken: make(connect.Taken[string])}
-	q := inflight.New(ctx, most, s.listener(&c.job))
+	q, sizes := inflight.New(ctx, most, s.listener(&c.job)), inflight.Sizes{}
 	for i, name := range names {
 		if ctx.Err() != nil {
 			break
 		}
 		size := int64(-1)
 		if q.Beside() {
-			size = all.size(names, i)
+			size = sizes.Of(i, func() []int64 { return all.look(names[i:]) })
 		}
 		q.Add(all.file(name, size))
 	}
@@ -123,7 +123,6 @@ type copies struct {
 	ctx     context.Context
 	several bool
 	taken   connect.Taken[string]
-	sizes   []int64
 	failed  error // of the first file that failed
 	lost    bool  // the host cannot be reached any more
 }
@@ -148,24 +147,18 @@ func (c *copies) host() (host pool.Host, ok bool) {
 	return host, err == nil
 }
 
-// size returns the size of a source, negative if it must be copied alone. It is called for one after
-// another, and looks at many at a time.
-func (c *copies) size(names []string, i int) int64 {
-	const mostLooked = 256
-	if i < len(c.sizes) {
-		return c.sizes[i]
-	}
-	from := inflight.End{Client: c.client(c.here), Names: names[i:min(i+mostLooked, len(names))]}
+// look looks at a source and its target before it is copied, and at some that follow.
+func (c *copies) look(names []string) []int64 {
+	names = names[:min(inflight.MostLooked, len(names))]
+	from := inflight.End{Client: c.client(c.here), Names: names}
 	to := inflight.End{Client: c.client(c.near)}
-	for _, name := range from.Names {
+	for _, name := range names {
 		to.Names = append(to.Names, connect.Below(c.target, filepath.Base(name)))
 	}
-	sizes := []int64{-1}
-	if !c.lost {
-		sizes = inflight.Look(from, to)
+	if c.lost {
+		return []int64{-1}
 	}
-	c.sizes = append(c.sizes, sizes...)
-	return c.sizes[i]
+	return inflight.Look(from, to)
 }
 
 // file returns the copy of one file.
