@@ -4,6 +4,7 @@ package inflight
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"sync"
@@ -201,7 +202,7 @@ func (q *Queue) next() {
 		case f.err == nil:
 			q.grow()
 		case !q.told || failure.Bytes > 0:
-			q.told = true
+			q.told = q.told || errors.Is(f.err, context.Cause(q.ctx))
 			q.events(failure)
 		}
 		f.Ended(f.err)
