@@ -136,12 +136,14 @@ func TestChangesAreReportedOnce(t *testing.T) {
 // not it prints anything.
 func TestChangesAreProgress(t *testing.T) {
 	t.Parallel()
-	// the first run makes 5 changes, the second 2, the third 8
-	l := newLossy(t, hangup(wire.TypeSetstat, 5), hangup(wire.TypeSetstat, 6+2),
-		hangup(wire.TypeSetstat, 6+3+8))
+	// The first run makes 5 links, the second 2, the third 8. Replacing one takes two requests.
+	l := newLossy(t, hangup(wire.TypeSymlink, 5), hangup(wire.TypeSymlink, 6+2*2),
+		hangup(wire.TypeSymlink, 6+5+5*2+3))
 	l.seed()
+	l.server.Files.WriteFile("/links/before", nil)
 	ok(t, l.Steadily(true, func() error {
-		return Touch(background, l.Env, TouchOptions{NoCreate: true}, files)
+		return Link(background, l.Env, LinkOptions{Symbolic: true, Force: true},
+			append(slices.Clone(files), "/links"))
 	}))
 	if want := []bool{true, false, true}; !slices.Equal(l.progress, want) {
 		t.Errorf("progress %v, want %v", l.progress, want)
