@@ -47,8 +47,8 @@ type Failure struct {
 
 // failures are the kinds of events that are failures.
 var failures = []server.EventKind{server.LoginFailed, server.LoginRefused, server.AddressBanned,
-	server.UserBanned, server.SessionRefused, server.SessionFailed, server.CommandRefused, server.RequestDenied,
-	server.FileAbandoned, server.FileFailed, server.CopyFailed}
+	server.UserBanned, server.SessionRefused, server.SessionFailed, server.CommandRefused,
+	server.RequestDenied, server.FileAbandoned, server.FileFailed, server.CopyFailed}
 
 // A Tracker follows events of this node: the files in progress, their rates, and the failures. It
 // is safe for concurrent use.

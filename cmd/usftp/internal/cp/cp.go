@@ -271,8 +271,8 @@ func (f file) shown() string {
 	return ui.Printable(at.String())
 }
 
-// isFree reports whether no other source's copy has the name of f's copy, unless f may follow it. It
-// reports a copy that has.
+// isFree reports whether no other source's copy has the name of f's copy, unless f may follow it.
+// Otherwise it tells the user.
 func (c *Copier) isFree(taken connect.Taken[file], f file, target connect.Place) bool {
 	if target.Stream {
 		return true

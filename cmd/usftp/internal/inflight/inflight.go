@@ -29,8 +29,8 @@ const (
 	MostLooked = 256
 )
 
-// AtOnce returns how many files may be in flight on some hosts at once. A host that counts how often
-// a file is read gets one at a time: none may fail only because others are in flight.
+// AtOnce returns how many files may be in flight on some hosts at once. A host that counts how
+// often a file is read gets one at a time: none may fail only because others are in flight.
 func AtOnce(hosts ...*usftp.Client) int {
 	most := 1 // on this machine nothing waits for a link
 	for i, client := range hosts {
@@ -56,8 +56,8 @@ func Suits(o *transfer.Options) bool {
 	return o.RateLimit == 0 && o.Placement != transfer.PlaceDirect
 }
 
-// Options returns the options of a copy beside others. It may not write in place, since two names may
-// be one file's. It does not replace a lost connection: all would try.
+// Options returns the options of a copy beside others. It may not write in place, since two names
+// may be one file's. It does not replace a lost connection: all would try.
 func Options(o transfer.Options, events func(transfer.Event)) transfer.Options {
 	o.Placement, o.Retries, o.Events = transfer.PlaceAtomic, 0, events
 	return o
@@ -228,8 +228,8 @@ func (q *Queue) grow() {
 	}
 }
 
-// relaunch starts the copies anew that were in flight when their connection was lost. The one that
-// has meanwhile run alone has replaced it. If it has not, what the others have left is reported.
+// relaunch restarts the copies that failed because their connection was lost. The copy that has
+// just run alone has replaced it, or has given up: then what the others have left is reported.
 func (q *Queue) relaunch() {
 	old := q.flights
 	q.flights, q.bytes = nil, 0
@@ -274,7 +274,7 @@ type flight struct {
 	over   bool
 }
 
-// News is what an event says that need not be said twice.
+// news is what an event says, which need not be said twice.
 type news struct {
 	kind    transfer.Kind
 	message string

@@ -225,7 +225,8 @@ func TestInterruption(t *testing.T) {
 	})
 }
 
-// TestLostForGood: what the files in flight have left is reported if nothing replaces the connection.
+// TestLostForGood: what the files in flight have left is reported if nothing replaces the
+// connection.
 func TestLostForGood(t *testing.T) {
 	lost := sftptest.Fault{On: wire.TypeExtended, Extension: wire.ExtPosixRename,
 		Do: sftptest.Hangup()}

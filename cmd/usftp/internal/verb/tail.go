@@ -213,13 +213,9 @@ func startOfLast(f *usftp.File, size, n int64) (start int64, data []byte, err er
 			return 0, nil, err
 		}
 		piece = piece[:m]
-		if last {
+		if data = nil; last {
 			data = piece
-		} else {
-			data = nil
-		}
-		if last && bytes.HasSuffix(piece, []byte("\n")) {
-			piece = piece[:m-1] // it ends the last line
+			piece = bytes.TrimSuffix(piece, []byte("\n")) // it ends the last line
 		}
 		for {
 			i := bytes.LastIndexByte(piece, '\n')

@@ -75,8 +75,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestRoundTripsOfSeveral limits how many round trips the verbs take for 50 operands: as many as for
-// one.
+// TestRoundTripsOfSeveral limits how many round trips the verbs take for 50 operands: as many as
+// for one.
 func TestRoundTripsOfSeveral(t *testing.T) {
 	var names []string
 	for i := range 50 {
