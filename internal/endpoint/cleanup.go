@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -57,16 +56,6 @@ func (h *Host) Cleanup(ctx context.Context) (context.Context, context.CancelFunc
 			c.cancel()
 		}
 	})
-}
-
-// late returns a client that also works for a while after an interruption, to clean up: to find out
-// whether a file is still this run's, and to remove it.
-func late(h *Host, client *usftp.Client) (*usftp.Client, context.CancelFunc) {
-	if h.ctx.Err() == nil {
-		return client, func() {}
-	}
-	ctx, cancel := h.Cleanup(h.ctx)
-	return client.WithContext(ctx), cancel
 }
 
 // watch calls end if the host is silent: if its answers are overdue, or it does not even answer a

@@ -360,6 +360,16 @@ func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err
 	return err
 }
 
+// late returns a client that also works for a while after an interruption, to clean up: to find out
+// whether a file is still this run's, and to remove it.
+func late(h *Host, client *usftp.Client) (*usftp.Client, context.CancelFunc) {
+	if h.ctx.Err() == nil {
+		return client, func() {}
+	}
+	ctx, cancel := h.Cleanup(h.ctx)
+	return client.WithContext(ctx), cancel
+}
+
 // Overdue returns since when all of a host's sessions that owe answers have sent nothing of them,
 // and when the connection will be given up for that. Both are zero if nothing is overdue.
 func Overdue(host pool.Host) (since, end time.Time) {
