@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -96,6 +97,11 @@ type chain struct {
 // operands share is counted as the first one's.
 func makeChains(j *job, names []string, mode *modeChange) {
 	inTurn(j, chainsOf(j, names), func(c chain) (made directories) {
+		if private.OfClient(j.client).WorksInOrder() { // then they are there for what follows at once
+			for _, dir := range c.missing[:max(0, len(c.missing)-1)] {
+				j.client.Async().Mkdir(j.at(dir))
+			}
+		}
 		if made.err = j.client.MkdirAll(j.at(c.name)); made.err != nil {
 			made.names, _ = present(j, c.missing)
 			return made
