@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type asker struct {
 
 	turn chan struct{} // holds the right to ask
 
-	pipes sync.Map // what was in key files that are pipes, by name
+	pipes *KeyPipes
 
 	mu          sync.Mutex
 	passphrases map[string][]byte          // by file
@@ -36,6 +37,7 @@ type asker struct {
 func newAsker(c *Config) *asker {
 	return &asker{
 		prompter: c.Prompter, log: c.logger(), turn: make(chan struct{}, 1),
+		pipes:       cmp.Or(c.KeyPipes, new(KeyPipes)),
 		passphrases: make(map[string][]byte), accepted: make(map[string][]ssh.PublicKey),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -103,6 +104,15 @@ func lost(err error) error {
 
 // Host returns the target's name for messages: "user@host".
 func (c *Conn) Host() string { return c.d.host() }
+
+// Place returns where the configuration says that the target is: "user@address:port". It is "" with
+// the system's ssh, which does not say.
+func (c *Conn) Place() string {
+	if c.d.s == nil {
+		return ""
+	}
+	return c.d.s.user + "@" + net.JoinHostPort(c.d.s.host, strconv.Itoa(c.d.s.port))
+}
 
 // SSH returns the facts about the SSH connection, or nil with the system's ssh. Through an OpenSSH
 // master the session's id, the versions and the user are not known.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/crypto/ssh"
@@ -293,6 +294,10 @@ func readPublic(path string) (ssh.PublicKey, error) {
 	return key, err
 }
 
+// KeyPipes keeps what was in key files that are pipes, by name. The zero value is ready, for any
+// number of dialers.
+type KeyPipes struct{ kept sync.Map }
+
 // A keyPipe is what was in a key file that is a pipe, once it is read.
 type keyPipe struct {
 	read chan struct{}
@@ -305,20 +310,20 @@ type keyPipe struct {
 // reader: another might wait for ever, or take a part. So what it held is kept for all logins. The
 // program may write late, or never.
 func (k *keyring) readKey(path string) ([]byte, fs.FileInfo, error) {
-	kept, known := k.asker.pipes.Load(path)
+	kept, known := k.asker.pipes.kept.Load(path)
 	if !known {
 		fi, err := os.Stat(path)
 		if err != nil || fi.Mode()&fs.ModeNamedPipe == 0 {
 			return readSmall(path)
 		}
-		kept, known = k.asker.pipes.LoadOrStore(path, &keyPipe{read: make(chan struct{})})
+		kept, known = k.asker.pipes.kept.LoadOrStore(path, &keyPipe{read: make(chan struct{})})
 	}
 	pipe := kept.(*keyPipe)
 	if !known {
 		go func() {
 			defer close(pipe.read)
 			if pipe.text, pipe.info, pipe.err = readSmall(path); pipe.err != nil {
-				k.asker.pipes.Delete(path)
+				k.asker.pipes.kept.Delete(path)
 			}
 		}()
 	}

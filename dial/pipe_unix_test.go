@@ -14,7 +14,7 @@ import (
 )
 
 // TestKeyInAPipe: a key that can be read only once, as `-i <(program)` gives it, serves for further
-// logins.
+// logins, also to other hosts.
 func TestKeyInAPipe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -30,7 +30,11 @@ func TestKeyInAPipe(t *testing.T) {
 	}
 	written := make(chan error)
 	go func() { written <- os.WriteFile(pipe, text, 0) }()
-	dialTwice(t, srv.dialer(t, &Config{Identities: []string{pipe}}))
+	config := Config{Identities: []string{pipe}, KeyPipes: new(KeyPipes)}
+	for range 2 {
+		c := config
+		dialTwice(t, srv.dialer(t, &c))
+	}
 	if err := <-written; err != nil {
 		t.Error(err)
 	}
@@ -73,7 +77,7 @@ func TestKeyInAPipeOfSeveral(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := &keyring{ctx: t.Context(), asker: &asker{}}
+	k := &keyring{ctx: t.Context(), asker: &asker{pipes: new(KeyPipes)}}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 8 {

@@ -261,10 +261,11 @@ func (l *Login) reconnect(ctx context.Context) error {
 	return nil
 }
 
-// identity identifies a host by its key and the user's name on it, or by its given name if the
-// system's ssh does not reveal the key. An SFTP server of the user's choice may see other files.
+// identity identifies a host by its key and the user's name on it. A master does not reveal the key:
+// then it is the place to which the given name leads, as an alias may lead elsewhere tomorrow. The
+// system's ssh reveals neither, and leaves the name. An SFTP server of the user's choice may see other files.
 func (l *Login) identity(conn *dial.Conn) string {
-	name := fmt.Sprintf("%s:%d", l.target.UserHost(), l.target.Port)
+	name := cmp.Or(conn.Place(), fmt.Sprintf("%s:%d", l.target.UserHost(), l.target.Port))
 	if key := conn.HostKey(); key != nil {
 		name = conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
 	}

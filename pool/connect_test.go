@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -227,5 +228,39 @@ func TestIdentityOfAnotherServer(t *testing.T) {
 	usual, other := identity(""), identity(opensshd.Find(t, "sftp-server"))
 	if usual == other || usual != identity("") {
 		t.Errorf("%q and %q", usual, other)
+	}
+}
+
+// TestIdentityThroughMaster: a master does not reveal the host's key, and an alias may lead to
+// another host later.
+func TestIdentityThroughMaster(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "master") // a short name for the socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	srv := opensshd.Start(t, opensshd.Options{})
+	ssh, socket := opensshd.Find(t, "ssh"), "ControlPath="+dir+"/s"
+	// -f goes to the background once the master listens.
+	if out, err := exec.Command(ssh, "-F", srv.ConfigFile, "-M", "-N", "-f", "-o", socket, "-o",
+		"ControlPersist=yes", srv.Alias).CombinedOutput(); err != nil {
+		t.Fatalf("ssh -M: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		exec.Command(ssh, "-F", srv.ConfigFile, "-O", "exit", "-o", socket, srv.Alias).Run()
+	})
+	identity := func(options ...string) string {
+		login, err := pool.Connect(t.Context(), dial.Target{Host: srv.Alias}, pool.ConnectConfig{
+			Dial: &dial.Config{ConfigFile: srv.ConfigFile, Options: append(options, socket)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer login.Close()
+		return login.Host().Identity
+	}
+	if now, later := identity(), identity("HostName=later.invalid"); now == later ||
+		now != identity() {
+		t.Errorf("%q and %q", now, later)
 	}
 }

@@ -15,8 +15,9 @@ import (
 
 // A tree copied into itself never ends: the copy is found and copied again. A host may be this very
 // machine, or two hosts may be one, and SFTP cannot tell (device and inode numbers are not sent).
-// So if, on one machine, the target's path would lie inside the source, we make a file at one end
-// and look for it at the other. Two paths on this machine are compared by inode.
+// So if, on one machine, the target's path would lie inside the source, and the target's end has the
+// source's path too, we make a file at one end and look for it at the other. Two paths on this
+// machine are compared by inode.
 
 var (
 	errIntoItself = errors.New("a directory cannot be copied into itself")
@@ -30,6 +31,7 @@ type overlap struct {
 	marks  bool   // the copy is marked, since it may lie in the source
 	marker string // name of the marker file; "" if there is none
 	unmark func() // removes the marker
+	source string // the source's resolved path
 }
 
 // inside returns the target's resolved path if, on one machine, that would lie inside the source;
@@ -47,6 +49,7 @@ func (o *overlap) inside() string {
 		}
 	}
 	asking.Wait()
+	o.source = source
 	switch {
 	case path.Join(resolved, t.base) == source:
 		return source // it would be copied to itself
@@ -70,6 +73,9 @@ func (o *overlap) check(dir string) error {
 	}
 	if t.src.Conn() == t.dst.Conn() {
 		return t.rules.apart
+	}
+	if _, err := t.dst.Lstat(o.source); endpoint.IsAbsent(err) {
+		return nil // another machine, where nothing needs to be made and removed to find out
 	}
 	var probe string
 	var remove func() error
@@ -99,6 +105,7 @@ func (o *overlap) apart(dir string) error {
 	if err = cmp.Or(err, realErr); err != nil {
 		return err
 	}
+	o.source = source
 	if leadsInto(resolved, source) || leadsInto(source, resolved) {
 		return o.check(resolved)
 	}

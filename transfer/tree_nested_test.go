@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestTreeIntoItself: a tree is not copied into itself, whichever end turns out to be the other's
@@ -71,6 +72,17 @@ func TestTreeIntoItself(t *testing.T) {
 		b.server.Files.Mkdir(tree + "/sub")
 		s, err := uploadTree(t.Context(), b.host, tree, tree+"/sub", transfer.Options{})
 		if err != nil || s.Files != 1 || !bytes.Equal(b.remote(tree+"/sub/tr/file"), data) {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if left := b.temporaries(); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+	t.Run("a machine without the source", func(t *testing.T) { // and where nothing can be removed
+		b := newBench(t, sftptest.Script{Refuse: []wire.Type{wire.TypeRemove}}, sftptest.LinkConfig{})
+		b.server.Files.Mkdir(filepath.Dir(tree))
+		s, err := uploadTree(t.Context(), b.host, tree, tree, transfer.Options{})
+		if err != nil || s.Files != 1 || !bytes.Equal(b.remote(tree+"/file"), data) {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if left := b.temporaries(); len(left) > 0 {

@@ -71,7 +71,7 @@ func (b *Board) text(width int) (lines []string) {
 		case len(lines) >= most:
 			hidden++
 		default:
-			label := runewidth.Truncate(Printable(r.label), min(b.wide, width/3), "…")
+			label := runewidth.Truncate(Printable(r.label), min(b.wide, width/3), "...")
 			label = runewidth.FillRight(label, min(b.wide, width/3))
 			if text := show(width - runewidth.StringWidth(label) - 1); len(text) > 0 {
 				lines = append(lines, label+" "+text[0])
@@ -79,7 +79,7 @@ func (b *Board) text(width int) (lines []string) {
 		}
 	}
 	if hidden > 0 {
-		lines = append(lines, runewidth.Truncate(fmt.Sprintf("… and %s", Count(int64(hidden),
+		lines = append(lines, runewidth.Truncate(fmt.Sprintf("... and %s", Count(int64(hidden),
 			"more host", "more hosts")), max(0, width-1), ""))
 	}
 	return lines

@@ -259,6 +259,9 @@ func TestCompletionInShells(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	root := completionTree(t)
+	for _, name := range []string{"$(touch bad)a", "$(touch bad)b"} {
+		writeFile(t, filepath.Join(root, name), nil)
+	}
 	at := "testhost:" + root + "/"
 	const bashCompletion = "/usr/share/bash-completion/bash_completion"
 	for _, shell := range []struct {
@@ -273,8 +276,10 @@ ask() {
 	COMP_LINE="usftp ls --config $CONF $1"
 	COMP_POINT=${#COMP_LINE}
 	IFS=' ' read -r -a COMP_WORDS <<<"usftp ls --config $CONF"
-	# as readline splits it, at colons too
-	COMP_WORDS+=("${1%%:*}" ":" "${1#*:}")
+	case $1 in
+	[\"\']*) COMP_WORDS+=("$1") ;;
+	*) COMP_WORDS+=("${1%%:*}" ":" "${1#*:}") ;; # as readline splits it, at colons too
+	esac
 	COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 	COMP_TYPE=9 COMPREPLY=()
 	__start_usftp
@@ -333,6 +338,13 @@ complete -C "usftp ls --config $CONF $WORD"
 			wantCompleted(t, ask(at+"al"), head+"alink/", head+"alpha.txt", head+"alps/")
 			wantCompleted(t, ask(at+"sp"), head+shell.quoted)
 			wantCompleted(t, ask(at+"zzz"), []string{}...)
+			for _, quote := range []string{`"`, `'`} {
+				wantCompleted(t, ask(quote+at+"sp a"), at+"sp ace.txt")
+			}
+			if shell.name == "bash" { // the others quote what they insert
+				wantCompleted(t, ask(at+`\$`), head+`\$\(touch\ bad\)a`, head+`\$\(touch\ bad\)b`)
+				wantCompleted(t, ask(`"`+at+`\$`), at+`\$(touch bad)a`, at+`\$(touch bad)b`)
+			}
 		})
 	}
 }
@@ -358,13 +370,15 @@ func TestQuotedWordsInFish(t *testing.T) {
 	at := "testhost:" + root + "/"
 	for _, words := range []string{at + `it\'s\ a\;\ touch\ bad/`, `"` + at + "it's a; touch bad/i",
 		`a\;touch\ bad '(touch bad)' ` + at + `it\'s\ a\;\ touch\ bad/i`} {
-		cmd := exec.Command(program, "-c", "source completion; complete -C $LINE")
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "HOME="+dir, "SSH_AUTH_SOCK=", patient,
-			"LINE=usftp cp --config ~/conf "+words)
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), at+name+"/in it") {
-			t.Errorf("%s: %v, %q", words, err, out)
+		for _, conf := range []string{"~/conf", "$HOME/conf", `"$HOME/conf"`} {
+			cmd := exec.Command(program, "-c", "source completion; complete -C $LINE")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "HOME="+dir, "SSH_AUTH_SOCK=", patient,
+				"LINE=usftp cp --config "+conf+" "+words)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), at+name+"/in it") {
+				t.Errorf("%s %s: %v, %q", conf, words, err, out)
+			}
 		}
 		if _, err := os.Stat(filepath.Join(dir, "bad")); err == nil {
 			t.Errorf("%s was run", words)

@@ -2,6 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,3 +41,36 @@ func TestHelpFits(t *testing.T) {
 		}
 	}
 }
+
+// TestTextsAreASCII: nothing that the command says is outside of ASCII, which a terminal in the
+// locale C or POSIX shows as rubbish.
+func TestTextsAreASCII(t *testing.T) {
+	t.Parallel()
+	for _, tree := range []string{"..", "../../../../internal", "../../../../transfer",
+		"../../../../dial", "../../../../pool"} {
+		err := filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+				strings.Contains(name, "endpointtest") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				text, ok := n.(*ast.BasicLit)
+				if ok && text.Kind == token.STRING && strings.ContainsFunc(text.Value, notASCII) &&
+					text.Value != `" ← "` { // fsnotify's
+					t.Errorf("%s: %s", name, text.Value)
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func notASCII(r rune) bool { return r >= 0x80 }

@@ -176,6 +176,30 @@ func TestManyUploads(t *testing.T) {
 	})
 }
 
+// TestManyWithAKeyInAPipe: what -i <(program) gives can be read only once, and serves for all hosts.
+func TestManyWithAKeyInAPipe(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 1)
+	key, config := "", ""
+	for line := range strings.Lines(string(readFile(t, f.config))) {
+		if name, found := strings.CutPrefix(strings.TrimSpace(line), "IdentityFile "); found {
+			key = name
+		} else {
+			config += strings.Replace(line, "Host web1", "Host web1 too", 1)
+		}
+	}
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "config"), []byte(config))
+	writeFile(t, filepath.Join(f.dirs["web1"], "file"), nil)
+	c := command(t, dir, "ls", "--config", "config", "--hosts", "web1,too", ":file")
+	bash := exec.Command(testenv.Program(t, "bash"), append([]string{"-c",
+		`"$0" "$@" -i <(cat ` + key + `)`, c.Path}, c.Args[1:]...)...)
+	bash.Dir, bash.Env = c.Dir, append(c.Env, "SSH_AUTH_SOCK=")
+	if o := finish(t, bash); o.code != 0 || strings.Count(o.stdout, "file") != 2 {
+		t.Errorf("code %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
 // TestManyFromHost: a file and a tree on one host go to others, are read once, and are logged in to
 // once. A host that is the source too keeps its file.
 func TestManyFromHost(t *testing.T) {

@@ -31,6 +31,7 @@ func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
 	return run.Each(cmd.Context(), func(ctx context.Context, a *ui.App,
 		h hosts.Host) (result hosts.Result, err error) {
 		own, ownCmd := newCommand(a, c.make)
+		own.flags.ShareKeys(&c.flags.Connect)
 		args := typed
 		if !c.rawArguments {
 			given := a.Args[slices.Index(a.Args, c.name)+1:]

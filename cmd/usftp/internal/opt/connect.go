@@ -42,6 +42,7 @@ type Connect struct {
 	retryFor                               time.Duration
 	ipv4, ipv6, batch                      bool
 	compress                               bool
+	pipes                                  *dial.KeyPipes
 }
 
 // Register adds the flags.
@@ -57,12 +58,16 @@ func (c *Connect) RegisterSFTP(f *pflag.FlagSet) {
 // RegisterRsync adds the flags, with rsync's letter where rsync gives scp's letter to another flag.
 func (c *Connect) RegisterRsync(f *pflag.FlagSet) { c.register(f, letters{compress: "z", batch: "B"}) }
 
+// ShareKeys lets c use the keys that others read, where that can be done once.
+func (c *Connect) ShareKeys(others *Connect) { c.pipes = others.pipes }
+
 // letters are the letters that differ between commands; "" for none.
 type letters struct{ compress, sftpServer, batch string }
 
 func (c *Connect) register(f *pflag.FlagSet, l letters) {
 	f.StringVarP(&c.configFile, "config", "F", "",
 		"read `file` instead of the user's and the system's ssh_config; \"none\" for neither")
+	c.pipes = new(dial.KeyPipes)
 	f.StringArrayVarP(&c.identities, "identity", "i", nil,
 		"try the private key in `file` first; may be repeated")
 	f.StringVarP(&c.jump, "jump", "J", "", "connect through `host`[,host...]")
@@ -368,7 +373,7 @@ func (c *Connect) silentConfig() *dial.Config {
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Proxy: c.proxy,
 		Options: c.options,
 		Port:    c.port, Ciphers: c.cipher, SSH: cmp.Or(c.program, c.ssh), Server: c.server,
-		SFTPServer: c.sftpServer,
+		SFTPServer: c.sftpServer, KeyPipes: c.pipes,
 	}
 	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {
 		config.StateDir = StatePath()

@@ -110,7 +110,7 @@ func (l *progressLine) text(width int) []string {
 		below = l.stall
 	}
 	if below != "" {
-		lines = append(lines, runewidth.Truncate("  "+below, max(0, width), "…"))
+		lines = append(lines, runewidth.Truncate("  "+below, max(0, width), "..."))
 	}
 	return lines
 }
@@ -150,7 +150,7 @@ func (l *progressLine) line(width int) string {
 	if room < 4 {
 		return fitting(append([]string{strings.TrimSpace(files)}, fields[:]...), width)
 	}
-	name := runewidth.Truncate(l.name, room, "…")
+	name := runewidth.Truncate(l.name, room, "...")
 	return name + strings.Repeat(" ", room-runewidth.StringWidth(name)+1) + numbers
 }
 

@@ -154,11 +154,11 @@ func (t *terminal) prompt() string {
 	if dir == session.home {
 		dir = "~"
 	} else if len(dir) > 30 {
-		dir = "…/" + path.Base(dir)
+		dir = ".../" + path.Base(dir)
 	}
 	prompt := ui.Printable(session.target.UserHost()+":"+dir) + "> "
 	if over := runewidth.StringWidth(prompt) - t.columns()/2; over > 0 {
-		prompt = runewidth.TruncateLeft(prompt, over+1, "…")
+		prompt = runewidth.TruncateLeft(prompt, over+3, "...")
 	}
 	return prompt
 }

@@ -20,39 +20,38 @@ type result interface {
 }
 
 // inTurn runs a function for each operand, many at once, and passes the results on in the order of
-// the operands; done closes them. It starts none once the verb is over. What a host refuses only
+// the operands; done closes them, if they hold files. It starts none once the verb is over. What a host refuses only
 // because it allows few open files is tried again when no other operand has one open.
-func inTurn[T result](j *job, names []string, run func(name string) T,
-	done func(name string, result T)) {
+func inTurn[S any, T result](j *job, operands []S, run func(S) T, done func(S, T)) {
 	most := ahead(j)
-	results := make([]chan T, len(names))
+	results := make([]chan T, len(operands))
 	start := func(from int) {
-		for i := from; i < min(from+most, len(names)) && !j.over(); i++ {
+		for i := from; i < min(from+most, len(operands)) && !j.over(); i++ {
 			if results[i] == nil {
 				results[i] = make(chan T, 1)
-				go func() { results[i] <- run(names[i]) }()
+				go func() { results[i] <- run(operands[i]) }()
 			}
 		}
 	}
-	for i := range names {
+	for i := range operands {
 		if start(i); results[i] == nil {
 			return
 		}
 		r := <-results[i]
 		if most > 1 && mayBeCrowded(j, r.failure()) {
 			r.close()
-			for k := i + 1; k < len(names) && results[k] != nil; k++ {
+			for k := i + 1; k < len(operands) && results[k] != nil; k++ {
 				(<-results[k]).close()
 				results[k] = nil
 			}
-			if r = run(names[i]); oneHandle(j) {
+			if r = run(operands[i]); oneHandle(j) {
 				most = 1
 			} else if r.failure() == nil {
 				most /= 2
 			}
 		}
 		results[i] = nil
-		done(names[i], r)
+		done(operands[i], r)
 	}
 }
 

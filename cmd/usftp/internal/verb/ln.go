@@ -32,39 +32,61 @@ func Link(ctx context.Context, env *Env, o LinkOptions, names []string) error {
 		noDirectory = err == nil && info.Mode()&fs.ModeSymlink != 0
 	}
 	sources, targets := targetsOf(l.job, names, noDirectory)
+	var links []link
 	for i, source := range sources {
-		if targets[i] != "" && !l.over() {
-			l.link(source, targets[i])
+		if targets[i] != "" {
+			links = append(links, link{source, targets[i]})
 		}
 	}
+	if !private.OfClient(l.client).WorksInOrder() && len(links) > 1 {
+		// The first shows what the server means by a symbolic link.
+		inTurn(l.job, links[:1], l.make, l.made)
+		links = links[1:]
+	}
+	inTurn(l.job, links, l.make, l.made)
 	return l.end()
 }
+
+// A link is one to make.
+type link struct{ source, target string }
+
+// linked is the outcome of making one.
+type linked struct{ err error }
+
+func (l linked) failure() error { return nil } // it is not for lack of handles
+func (l linked) close()         {}
 
 type linker struct {
 	*job
 	o LinkOptions
 }
 
-// link makes one link.
-func (l *linker) link(source, target string) {
+// make makes one link.
+func (l *linker) make(k link) linked {
 	make := func(at string) error {
 		if l.o.Symbolic {
-			return l.client.Symlink(source, at)
+			return l.client.Symlink(k.source, at)
 		}
-		return l.client.Link(l.at(source), at)
+		return l.client.Link(l.at(k.source), at)
 	}
-	at := l.at(target)
+	at := l.at(k.target)
 	err := make(at)
 	switch {
 	case !l.o.Force || !errors.Is(err, fs.ErrExist):
-	case l.o.Symbolic && leadsTo(at, source) == path.Clean(at):
+	case l.o.Symbolic && leadsTo(at, k.source) == path.Clean(at):
 		err = errors.New("the link would replace what it points to")
 	default:
-		err = l.replace(source, at, make)
+		err = l.replace(k.source, at, make)
 	}
+	return linked{err}
+}
+
+// made reports the outcome.
+func (l *linker) made(k link, r linked) {
+	source, target := k.source, k.target
 	switch {
-	case err != nil:
-		l.notLinked(source, target, err)
+	case r.err != nil:
+		l.notLinked(source, target, r.err)
 	case l.o.Symbolic:
 		l.done("linked", target, source, l.quoted(target)+" -> "+quoted(source))
 	default:

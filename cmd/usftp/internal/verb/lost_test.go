@@ -193,17 +193,22 @@ func TestRemoveMissing(t *testing.T) {
 // mode, and is reported once.
 func TestMakeDirectoryAgain(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]sftptest.Fault{
-		"the reply to MKDIR is lost": {On: wire.TypeMkdir, Skip: 2, Times: 1, Do: sftptest.Truncate(0)},
-		"the mode is not set":        hangup(wire.TypeSetstat, 0),
+	for _, test := range []struct {
+		name  string
+		fault sftptest.Fault
+		dirs  []string
+	}{
+		{"the reply to MKDIR is lost", sftptest.Fault{On: wire.TypeMkdir, Skip: 1, Times: 1,
+			Do: sftptest.Truncate(0)}, []string{"/new/deep"}},
+		{"the mode is not set", hangup(wire.TypeSetstat, 0), []string{"/new/deep", "/new"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLossy(t, fault)
+			l := newLossy(t, test.fault)
 			l.Verbose = true
 			err := l.Steadily(true, func() error {
 				return MakeDirectory(background, l.Env, MakeDirectoryOptions{Parents: true,
-					Mode: "700"}, []string{"/new/deep", "/new"})
+					Mode: "700"}, test.dirs)
 			})
 			out, _ := l.take()
 			attrs, statErr := l.server.Files.Lstat("/new/deep")

@@ -1,5 +1,7 @@
 package verb
 
+import "github.com/usftp/usftp/internal/private"
+
 // mostInFlight is how many changes a verb has in flight. Over a link of 100 ms they make 40,000 a
 // second, more than any server executes.
 const mostInFlight = 4096
@@ -39,3 +41,7 @@ func (p *pipeline) drain() {
 	}
 	p.waits, p.first = p.waits[:0], 0
 }
+
+// early reports whether the host may have come to an operand, by its number, before it was done
+// with those in front of it.
+func early(j *job, i int) bool { return i > 0 && !private.OfClient(j.client).WorksInOrder() }

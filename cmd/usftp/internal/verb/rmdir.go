@@ -15,7 +15,7 @@ func RemoveDirectory(ctx context.Context, env *Env, o RemoveDirectoryOptions,
 	names []string) error {
 	j := env.begin(ctx)
 	var ops pipeline
-	for _, name := range names {
+	for i, name := range names {
 		if o.Parents {
 			removeChain(j, name)
 			continue
@@ -23,6 +23,9 @@ func RemoveDirectory(ctx context.Context, env *Env, o RemoveDirectoryOptions,
 		pending := j.client.Async().RemoveDirectory(j.at(name))
 		ops.add(func() {
 			_, err := pending.Wait()
+			if err != nil && early(j, i) { // an earlier operand may have been in it
+				err = j.client.RemoveDirectory(j.at(name))
+			}
 			directoryRemoved(j, name, err)
 		})
 	}

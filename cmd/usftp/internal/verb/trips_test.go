@@ -2,10 +2,14 @@ package verb
 
 import (
 	"context"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestRoundTrips limits how many round trips the recursive verbs take for 5,000 files. A directory
@@ -82,6 +86,12 @@ func TestRoundTripsOfSeveral(t *testing.T) {
 	for i := range 50 {
 		names = append(names, shapes[0].path(i))
 	}
+	fresh := func(suffix string) (list []string) {
+		for _, name := range names {
+			list = append(list, name+suffix)
+		}
+		return list
+	}
 	last := TailOptions{HeadOptions: HeadOptions{Count: 1}}
 	for _, verb := range []struct {
 		name string
@@ -96,15 +106,48 @@ func TestRoundTripsOfSeveral(t *testing.T) {
 			return Touch(ctx, r.Env, TouchOptions{}, names)
 		}, 2},
 		{"touch new", func(ctx context.Context, r *rig) error {
-			var fresh []string
-			for _, name := range names {
-				fresh = append(fresh, name+".new")
-			}
-			return Touch(ctx, r.Env, TouchOptions{}, fresh)
+			return Touch(ctx, r.Env, TouchOptions{}, fresh(".new"))
 		}, 3},
 		{"rm", func(ctx context.Context, r *rig) error {
 			return Remove(ctx, r.Env, RemoveOptions{}, names)
 		}, 2},
+		{"mkdir", func(ctx context.Context, r *rig) error {
+			return MakeDirectory(ctx, r.Env, MakeDirectoryOptions{}, fresh(".d"))
+		}, 1},
+		{"mkdir -m", func(ctx context.Context, r *rig) error {
+			return MakeDirectory(ctx, r.Env, MakeDirectoryOptions{Mode: "700"}, fresh(".d"))
+		}, 2},
+		{"mkdir -p", func(ctx context.Context, r *rig) error {
+			return MakeDirectory(ctx, r.Env, MakeDirectoryOptions{Parents: true}, fresh(".d/a/b"))
+		}, 2},
+		{"rmdir", func(ctx context.Context, r *rig) error {
+			return RemoveDirectory(ctx, r.Env, RemoveDirectoryOptions{}, fresh(".empty"))
+		}, 1},
+		{"ln", func(ctx context.Context, r *rig) error {
+			return Link(ctx, r.Env, LinkOptions{}, append(names[:50:50], "/into"))
+		}, 2},
+		{"ln -s", func(ctx context.Context, r *rig) error {
+			return Link(ctx, r.Env, LinkOptions{Symbolic: true}, append(names[:50:50], "/into"))
+		}, 2},
+		{"ln -sf", func(ctx context.Context, r *rig) error {
+			return Link(ctx, r.Env, LinkOptions{Symbolic: true, Force: true},
+				append(names[:50:50], "/old"))
+		}, 6},
+		{"mv", func(ctx context.Context, r *rig) error {
+			return Move(ctx, r.Env, MoveOptions{}, append(names[:50:50], "/into"))
+		}, 2},
+		{"chmod", func(ctx context.Context, r *rig) error {
+			return ChangeMode(ctx, r.Env, ChangeModeOptions{Mode: "600"}, names)
+		}, 2},
+		{"stat", func(ctx context.Context, r *rig) error {
+			return Status(ctx, r.Env, StatusOptions{}, names)
+		}, 2},
+		{"ls -l", func(ctx context.Context, r *rig) error {
+			return List(ctx, r.Env, ListOptions{Long: true}, names)
+		}, 2},
+		{"du", func(ctx context.Context, r *rig) error {
+			return DiskUsage(ctx, r.Env, DiskUsageOptions{Depth: -1}, names)
+		}, 1},
 	} {
 		t.Run(verb.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +155,10 @@ func TestRoundTripsOfSeveral(t *testing.T) {
 				var err error
 				for _, name := range names {
 					server.Files.WriteFile(name, []byte("text\n"))
+					server.Files.Mkdir(name + ".empty")
+					server.Files.Symlink("other", "/old/"+path.Base(name))
 				}
+				server.Files.Mkdir("/into")
 				took := trips(func() { err = verb.run(context.Background(), r) })
 				_, said := r.take()
 				if ok(t, err); took > verb.most || said != "" {
@@ -120,5 +166,62 @@ func TestRoundTripsOfSeveral(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestDependentOperands: an operand may need an earlier one, and is told about after it. A server
+// that works on several requests at once may come to it first.
+func TestDependentOperands(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		run  func(r *rig) error
+		late sftptest.Fault // what a server that works out of order answers
+		out  string
+		left []string
+	}{
+		{"mkdir", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{}, []string{"/a", "/a/b"})
+		}, sftptest.Fault{On: wire.TypeMkdir, Path: "/a/b", Do: sftptest.Refuse(wire.NoSuchFile, "")},
+			"mkdir: created directory '/a'\nmkdir: created directory '/a/b'\n",
+			[]string{"/a/", "/a/b/", "/full/", "/full/empty/"}},
+		{"mkdir -p", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true, Mode: "700"},
+				[]string{"/a/b", "/a/", "/a/c", "/full/", "/a/c"})
+		}, sftptest.Fault{On: wire.TypeMkdir, Path: "/a/c", Do: sftptest.Refuse(wire.NoSuchFile, "")},
+			"mkdir: created directory '/a'\nmkdir: created directory '/a/b'\n" +
+				"mkdir: created directory '/a/c'\n",
+			[]string{"/a/", "/a/b/", "/a/c/", "/full/", "/full/empty/"}},
+		{"rmdir", func(r *rig) error {
+			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{},
+				[]string{"/full/empty", "/full"})
+		}, sftptest.Fault{On: wire.TypeRmdir, Path: "/full", Do: sftptest.Refuse(wire.Failure, "")},
+			"rmdir: removing directory, '/full/empty'\nrmdir: removing directory, '/full'\n", nil},
+	} {
+		for _, version := range []string{openSSH, "SSH-2.0-other"} {
+			t.Run(test.name+" on "+version, func(t *testing.T) {
+				server := sftptest.NewServer(t, sftptest.Script{})
+				server.Files.Mkdir("/full/empty")
+				if test.late.Times = 1; version != openSSH {
+					server.AddFaults(test.late)
+				}
+				link := server.Dial(sftptest.LinkConfig{})
+				client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(version))
+				ok(t, err)
+				t.Cleanup(func() { client.Close() })
+				r := newRig(client)
+				r.Verbose = true
+				err = test.run(r)
+				if out, said := r.take(); err != nil || out != test.out || said != "" {
+					t.Errorf("%v; %q; said %q", err, out, said)
+				}
+				if left := server.Files.List(); !slices.Equal(left, test.left) {
+					t.Errorf("there are %q", left)
+				}
+				if info, err := client.Stat("/a"); err == nil && test.name == "mkdir -p" &&
+					info.Mode().Perm() == 0o700 {
+					t.Error("-m changed the mode of a parent")
+				}
+			})
+		}
 	}
 }

@@ -13,10 +13,11 @@ func TestFishCompletion(t *testing.T) {
 	t.Parallel()
 	root := &cobra.Command{Use: "program"}
 	var theirs, ours bytes.Buffer
-	if err := root.GenFishCompletion(&theirs, true); err != nil {
+	fish := shells["fish"]
+	if err := fish.print(root, &theirs); err != nil {
 		t.Fatal(err)
 	}
-	if err := fishCompletion(root, &ours); err != nil {
+	if err := fish.write(root, &ours); err != nil {
 		t.Fatal(err)
 	}
 	const evaluated = "set -l args (commandline -opc)\n"
@@ -26,7 +27,7 @@ func TestFishCompletion(t *testing.T) {
 	for _, changed := range []string{"", ours.String(),
 		strings.Replace(theirs.String(), evaluated, "set -l args (commandline -xpc)\n", 1),
 		theirs.String() + evaluated, theirs.String() + "eval (commandline -b)\n"} {
-		if script, err := quotedForFish(changed); err == nil {
+		if script, err := fish.correct(changed, "program"); err == nil {
 			t.Errorf("another script is printed:\n%s", script)
 		}
 	}
