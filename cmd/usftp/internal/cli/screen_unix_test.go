@@ -319,7 +319,7 @@ func (s *screen) continued() { s.cmd.Process.Signal(unix.SIGCONT) }
 // What a shell has written while the command was stopped is not erased.
 func TestCtrlZ(t *testing.T) {
 	t.Parallel()
-	s := copying(t, 16<<20)
+	s := copying(t, 8<<20)
 	s.stopped()
 	s.continued()
 	if code := s.End(); code != 0 {
@@ -337,7 +337,7 @@ func TestCtrlZIsAPause(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
-	const size = 16 << 20
+	const size = 8 << 20
 	writeFile(t, filepath.Join(dir, "big"), randomData(size))
 	s := onScreen(t, 120, command(t, dir, "cp", "-v", "-F", server.ConfigFile, "-l", "20000", "big",
 		"testhost:"+filepath.Join(dir, "target")))
@@ -348,7 +348,7 @@ func TestCtrlZIsAPause(t *testing.T) {
 	if code := s.End(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)
 	}
-	said := regexp.MustCompile(`copied big to .*: 16\.8 MB in (\d+\.\d) s \((\d+\.\d) s of them ` +
+	said := regexp.MustCompile(`copied big to .*: 8\.39 MB in (\d+\.\d) s \((\d+\.\d) s of them ` +
 		`paused\), (\d\.\d\d) MB/s, limited by --limit\r\n`).FindSubmatch(s.shown.Bytes())
 	shown := regexp.MustCompile(`big +100% .* (\d\.\d\d) MB/s +in 00:(\d\d)\r\n`).
 		FindSubmatch(s.shown.Bytes())
