@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/usftp/usftp/bench/pipes"
 	"github.com/usftp/usftp/internal/testenv"
@@ -75,14 +74,10 @@ func TestMountMemory(t *testing.T) {
 		}
 		<-ended
 	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(at, "large")); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not mount: %s", said.Bytes())
-		}
-	}
+	testenv.Until(t, "it mounts", func() bool {
+		_, err := os.Stat(filepath.Join(at, "large"))
+		return err == nil
+	})
 	for _, step := range []struct {
 		what string
 		do   func() error

@@ -10,10 +10,10 @@ import (
 	"regexp"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -26,26 +26,18 @@ var (
 // connection is logged in or has ended.
 func failuresIn(t *testing.T, srv *opensshd.Server, offset int) int {
 	t.Helper()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	limit := time.After(time.Minute)
-	for {
-		text := srv.Log()[offset:]
-		ended := true
+	var text string
+	testenv.Until(t, "sshd ends its connections", func() bool {
+		text = srv.Log()[offset:]
 		for _, m := range sshdBegan.FindAllStringSubmatch(text, -1) {
-			ended = ended && regexp.MustCompile(`(?m)^(Accepted|Connection closed|Connection reset|`+
-				`Disconnect).* port `+m[1]+`\b`).MatchString(text)
+			if !regexp.MustCompile(`(?m)^(Accepted|Connection closed|Connection reset|` +
+				`Disconnect).* port ` + m[1] + `\b`).MatchString(text) {
+				return false
+			}
 		}
-		if ended && text != "" {
-			return len(sshdFailed.FindAllString(text, -1))
-		}
-		select {
-		case <-look.C:
-		case <-limit:
-			t.Errorf("sshd did not end its connections:\n%s", text)
-			return 0
-		}
-	}
+		return text != ""
+	})
+	return len(sshdFailed.FindAllString(text, -1))
 }
 
 // TestAttempts: whatever keys there are, in whatever order, and whichever worked before, usftp logs

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -41,16 +42,11 @@ func startMaster(t testing.TB, srv *opensshd.Server) (master *os.Process, contro
 	if _, err := io.ReadFull(out, make([]byte, 2)); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
-		check := exec.Command(ssh, "-F", srv.ConfigFile, "-O", "check", "-o", controlPath,
-			srv.Alias)
-		if check.Run() == nil {
-			return cmd.Process, controlPath
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the master does not answer")
-		}
-	}
+	testenv.Until(t, "the master answers", func() bool {
+		return exec.Command(ssh, "-F", srv.ConfigFile, "-O", "check", "-o", controlPath,
+			srv.Alias).Run() == nil
+	})
+	return cmd.Process, controlPath
 }
 
 func logins(srv *opensshd.Server) int { return strings.Count(srv.Log(), "Accepted publickey") }
@@ -110,9 +106,7 @@ func TestMaster(t *testing.T) {
 	}
 	// What comes behind a refused login, sshd complains of, in its own time.
 	refused := func() int { return strings.Count(srv.Log(), "dispatch_protocol_error: type 90") }
-	for ctx := testContext(t); refused() == 0 && ctx.Err() == nil; {
-		time.Sleep(10 * time.Millisecond)
-	}
+	testenv.Until(t, "sshd complains", func() bool { return refused() > 0 })
 	if n := refused(); n != 1 {
 		t.Errorf("%d logins were refused, want one: %s", n, srv.Log())
 	}

@@ -13,10 +13,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -66,9 +66,12 @@ func none(t testing.TB) {
 	t.Helper()
 	buf := make([]byte, 1<<20)
 	var stacks string
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(time.Minute); ; {
+	defer func() {
+		if stacks != "" {
+			t.Logf("goroutines are left:\n%s", stacks)
+		}
+	}()
+	testenv.Until(t, "no goroutine is left", func() bool {
 		stacks = ""
 		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 			if strings.Contains(g, "crypto/ssh") || strings.Contains(g, "internal/ssh.") ||
@@ -76,15 +79,8 @@ func none(t testing.TB) {
 				stacks += g + "\n\n"
 			}
 		}
-		if stacks == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("goroutines are left:\n%s", stacks)
-		}
-	}
+		return stacks == ""
+	})
 }
 
 func TestNative(t *testing.T) {

@@ -30,36 +30,38 @@ func TestFewHandlesThatNobodyAnnounced(t *testing.T) {
 				for name, open := range map[string]func(*testing.T, sftptest.Script,
 					sftptest.LinkConfig) *bench{"in order": newTreeBench, "step by step": newBench} {
 					t.Run(fmt.Sprint(direction, " ", name, ", ", code, ", one is bad: ", bad), func(t *testing.T) {
-						script := sftptest.Script{Limits: &limits, Crowded: code, Extensions: []wire.ExtensionPair{
-							{Name: wire.ExtPosixRename, Data: "1"}}}
-						if bad {
-							script.Intercept = func(r sftptest.Request) []sftptest.Action {
-								name := strings.TrimPrefix(filepath.Base(r.Path), ".")
-								if r.Type == wire.TypeOpen && (name == "f7" || strings.HasPrefix(name, "f7.")) {
-									return []sftptest.Action{sftptest.Refuse(code, "")}
+						synctest.Test(t, func(t *testing.T) {
+							script := sftptest.Script{Limits: &limits, Crowded: code, Extensions: []wire.ExtensionPair{
+								{Name: wire.ExtPosixRename, Data: "1"}}}
+							if bad {
+								script.Intercept = func(r sftptest.Request) []sftptest.Action {
+									name := strings.TrimPrefix(filepath.Base(r.Path), ".")
+									if r.Type == wire.TypeOpen && (name == "f7" || strings.HasPrefix(name, "f7.")) {
+										return []sftptest.Action{sftptest.Refuse(code, "")}
+									}
+									return nil
 								}
-								return nil
 							}
-						}
-						b := open(t, script, sftptest.LinkConfig{})
-						source, target := filepath.Join(b.dir, "source"), "/copy"
-						names := numbered("f", files)
-						if direction == upload {
-							fill(t, source, names...)
-						} else {
-							for _, name := range names {
-								b.server.Files.WriteFile("/source/"+name, []byte(name))
+							b := open(t, script, sftptest.LinkConfig{})
+							source, target := filepath.Join(b.dir, "source"), "/copy"
+							names := numbered("f", files)
+							if direction == upload {
+								fill(t, source, names...)
+							} else {
+								for _, name := range names {
+									b.server.Files.WriteFile("/source/"+name, []byte(name))
+								}
+								source, target = "/source", filepath.Join(b.dir, "copy")
 							}
-							source, target = "/source", filepath.Join(b.dir, "copy")
-						}
-						s, err := b.tree(direction, source, target)
-						want := int64(files)
-						if bad {
-							want--
-						}
-						if s.Files != want || s.Failed != files-want || (err != nil) != bad {
-							t.Errorf("%+v, %v", s.Totals, err)
-						}
+							s, err := b.tree(direction, source, target)
+							want := int64(files)
+							if bad {
+								want--
+							}
+							if s.Files != want || s.Failed != files-want || (err != nil) != bad {
+								t.Errorf("%+v, %v", s.Totals, err)
+							}
+						})
 					})
 				}
 			}
@@ -187,39 +189,41 @@ func TestDeniedFilesAreNotPutDownToALimit(t *testing.T) {
 	} {
 		direction, files := test.direction, test.files
 		t.Run(fmt.Sprint(direction, " ", test.code), func(t *testing.T) {
-			var opened atomic.Int64
-			b := newBench(t, sftptest.Script{
-				Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}},
-				Intercept: func(r sftptest.Request) []sftptest.Action {
-					if r.Type != wire.TypeOpen {
+			synctest.Test(t, func(t *testing.T) {
+				var opened atomic.Int64
+				b := newBench(t, sftptest.Script{
+					Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}},
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						if r.Type != wire.TypeOpen {
+							return nil
+						}
+						opened.Add(1)
+						name := strings.TrimPrefix(filepath.Base(r.Path), ".")
+						name, _, _ = strings.Cut(name, ".")
+						if strings.HasSuffix(name, "7") || strings.HasSuffix(name, "3") {
+							return []sftptest.Action{sftptest.Refuse(test.code, "")}
+						}
 						return nil
+					}}, sftptest.LinkConfig{})
+				source, target := filepath.Join(b.dir, "source"), "/copy"
+				names := numbered("f", int(files))
+				if direction == upload {
+					fill(t, source, names...)
+				} else {
+					for _, name := range names {
+						b.server.Files.WriteFile("/source/"+name, []byte(name))
 					}
-					opened.Add(1)
-					name := strings.TrimPrefix(filepath.Base(r.Path), ".")
-					name, _, _ = strings.Cut(name, ".")
-					if strings.HasSuffix(name, "7") || strings.HasSuffix(name, "3") {
-						return []sftptest.Action{sftptest.Refuse(test.code, "")}
-					}
-					return nil
-				}}, sftptest.LinkConfig{})
-			source, target := filepath.Join(b.dir, "source"), "/copy"
-			names := numbered("f", int(files))
-			if direction == upload {
-				fill(t, source, names...)
-			} else {
-				for _, name := range names {
-					b.server.Files.WriteFile("/source/"+name, []byte(name))
+					source, target = "/source", filepath.Join(b.dir, "copy")
 				}
-				source, target = "/source", filepath.Join(b.dir, "copy")
-			}
-			s, err := b.tree(direction, source, target)
-			if s.Files != files*4/5 || s.Failed != files/5 || err == nil {
-				t.Errorf("%+v, %v", s.Totals, err)
-			}
-			// the first that are denied wait for others, and uploads are tried in place, too
-			if n := opened.Load(); n > files*2 {
-				t.Errorf("%d requests to open %d files", n, files)
-			}
+				s, err := b.tree(direction, source, target)
+				if s.Files != files*4/5 || s.Failed != files/5 || err == nil {
+					t.Errorf("%+v, %v", s.Totals, err)
+				}
+				// the first that are denied wait for others, and uploads are tried in place, too
+				if n := opened.Load(); n > files*2 {
+					t.Errorf("%d requests to open %d files", n, files)
+				}
+			})
 		})
 	}
 }

@@ -156,18 +156,20 @@ func TestReplacementWithoutLstat(t *testing.T) {
 		for step, request := range []sftptest.Fault{{On: wire.TypeRename},
 			{On: wire.TypeRename, Skip: 1}, {On: wire.TypeRemove}} {
 			t.Run(fmt.Sprintf("%s step %d", when, step), func(t *testing.T) {
-				request.Times, request.Do = 1, do
-				b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
-					Refuse: []wire.Type{wire.TypeLstat}, Faults: []sftptest.Fault{request}},
-					sftptest.LinkConfig{})
-				b.server.Files.WriteFile("/target", []byte("old"))
-				b.redials(sftptest.LinkConfig{}, nil)
-				_, err := b.job(upload, b.local("source", random(1<<20)), "/target",
-					func(j *copyJob) { j.Options.Retries = 1 })
-				if left := b.temporaries(); err != nil || len(left) > 0 ||
-					!bytes.Equal(b.remote("/target"), random(1<<20)) {
-					t.Errorf("%v; left behind: %q", err, left)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					request.Times, request.Do = 1, do
+					b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+						Refuse: []wire.Type{wire.TypeLstat}, Faults: []sftptest.Fault{request}},
+						sftptest.LinkConfig{})
+					b.server.Files.WriteFile("/target", []byte("old"))
+					b.redials(sftptest.LinkConfig{}, nil)
+					_, err := b.job(upload, b.local("source", random(1<<20)), "/target",
+						func(j *copyJob) { j.Options.Retries = 1 })
+					if left := b.temporaries(); err != nil || len(left) > 0 ||
+						!bytes.Equal(b.remote("/target"), random(1<<20)) {
+						t.Errorf("%v; left behind: %q", err, left)
+					}
+				})
 			})
 		}
 	}

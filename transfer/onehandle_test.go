@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -106,17 +107,19 @@ func TestSharedHandles(t *testing.T) {
 						direction, place)
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						script := sftptest.Script{SharedHandles: handles}
-						link := sftptest.LinkConfig{ToServer: 100 * time.Microsecond}
-						b := newBench
-						if inOrder {
-							b = newTreeBench
-						}
-						server := b(t, script, link)
-						testSharedHandles(t, server, direction, place, files, other)
-						if most := mostOpen(server.server.Requests(), handles); most > 1 {
-							t.Errorf("%d handles were open at once, after all were closed", most)
-						}
+						synctest.Test(t, func(t *testing.T) {
+							script := sftptest.Script{SharedHandles: handles}
+							link := sftptest.LinkConfig{ToServer: 100 * time.Microsecond}
+							b := newBench
+							if inOrder {
+								b = newTreeBench
+							}
+							server := b(t, script, link)
+							testSharedHandles(t, server, direction, place, files, other)
+							if most := mostOpen(server.server.Requests(), handles); most > 1 {
+								t.Errorf("%d handles were open at once, after all were closed", most)
+							}
+						})
 					})
 				}
 			}
@@ -160,44 +163,46 @@ func TestSyncAndCheckWithSharedHandles(t *testing.T) {
 	for _, handles := range []int{1, 2} {
 		for _, direction := range []way{upload, download} {
 			t.Run(fmt.Sprintf("%d handles, %v", handles, direction), func(t *testing.T) {
-				b := newTreeBench(t, sftptest.Script{SharedHandles: handles, ReaddirNames: 7},
-					sftptest.LinkConfig{ToServer: 100 * time.Microsecond})
-				src, dst := "/from", filepath.Join(b.dir, "target")
-				if direction == upload {
-					src, dst = b.localTree("from", files), "/target"
-				}
-				for name, data := range files {
-					if direction == download {
-						b.server.Files.WriteFile("/from/"+name, data)
+				synctest.Test(t, func(t *testing.T) {
+					b := newTreeBench(t, sftptest.Script{SharedHandles: handles, ReaddirNames: 7},
+						sftptest.LinkConfig{ToServer: 100 * time.Microsecond})
+					src, dst := "/from", filepath.Join(b.dir, "target")
+					if direction == upload {
+						src, dst = b.localTree("from", files), "/target"
 					}
-				}
-				b.server.Files.WriteFile("/target/d1/extra", []byte("to be deleted"))
-				b.localTree("target", map[string][]byte{"d1/extra": []byte("to be deleted"),
-					"d1/f001": []byte("old contents, longer than the new ones by far, as it is")})
-				job := syncJob{direction: direction, far: b.host, src: src, dst: dst}
-				job.options.Delete = true
-				job.must(t)
-				b.wantTree(direction, files)
-				job.options.Checksum = true
-				if again := job.must(t); again.Files != 0 {
-					t.Errorf("the second sync has copied %d files", again.Files)
-				}
-				var lines strings.Builder
-				for name, data := range files {
-					fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(data), name)
-				}
-				list, err := checksum.Open(b.local("sums", []byte(lines.String())), checksum.SHA256)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer list.Close()
-				check := checkJob{Host: b.host, Dir: "/target", List: list}
-				if direction == download {
-					check.Dir = "/from"
-				}
-				if sum, err := check.Run(t.Context()); err != nil {
-					t.Errorf("%v (%+v)", err, sum)
-				}
+					for name, data := range files {
+						if direction == download {
+							b.server.Files.WriteFile("/from/"+name, data)
+						}
+					}
+					b.server.Files.WriteFile("/target/d1/extra", []byte("to be deleted"))
+					b.localTree("target", map[string][]byte{"d1/extra": []byte("to be deleted"),
+						"d1/f001": []byte("old contents, longer than the new ones by far, as it is")})
+					job := syncJob{direction: direction, far: b.host, src: src, dst: dst}
+					job.options.Delete = true
+					job.must(t)
+					b.wantTree(direction, files)
+					job.options.Checksum = true
+					if again := job.must(t); again.Files != 0 {
+						t.Errorf("the second sync has copied %d files", again.Files)
+					}
+					var lines strings.Builder
+					for name, data := range files {
+						fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(data), name)
+					}
+					list, err := checksum.Open(b.local("sums", []byte(lines.String())), checksum.SHA256)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer list.Close()
+					check := checkJob{Host: b.host, Dir: "/target", List: list}
+					if direction == download {
+						check.Dir = "/from"
+					}
+					if sum, err := check.Run(t.Context()); err != nil {
+						t.Errorf("%v (%+v)", err, sum)
+					}
+				})
 			})
 		}
 	}

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -101,9 +103,7 @@ func TestSyncReplacesADirectoryByALinkToItsLike(t *testing.T) {
 		fill(t, dst, "current/file", "current/sub/file", "self/file", "self/new/sub/file",
 			"loop/sub/file")
 		for name, to := range map[string]string{"current": "new", "self": ".", "loop": "loop"} {
-			if err := os.Symlink(to, filepath.Join(src, name)); err != nil {
-				t.Skip(err)
-			}
+			testenv.Symlink(t, to, filepath.Join(src, name))
 		}
 		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
 			options: transfer.SyncOptions{Delete: true}}
@@ -314,27 +314,29 @@ func TestSyncBackupOfWhatWasNoDirectory(t *testing.T) {
 // more than half of them would be deleted.
 func TestSyncDeletesNothingAfterARelisting(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	b := newTreeBench(t, sftptest.Script{ReaddirNames: 10,
-		Intercept: func(r sftptest.Request) []sftptest.Action {
-			if r.Type == wire.TypeReaddir && asked.Add(1) == 8 {
-				return []sftptest.Action{sftptest.Hangup()}
-			}
-			return nil
-		}}, sftptest.LinkConfig{})
-	connections := b.redials(sftptest.LinkConfig{}, nil)
-	src := filepath.Join(b.dir, "src")
-	fill(t, src, numbered("kept", 40)...)
-	for _, name := range slices.Concat(numbered("kept", 40), numbered("extra", 60)) {
-		b.server.Files.WriteFile("/dst/"+name, nil)
-	}
-	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
-		options: transfer.SyncOptions{Delete: true}}
-	j.options.Retries = 3
-	s, err := j.run(t)
-	if !errors.Is(err, transfer.ErrDeletionRefused) || s.Deleted > 0 || *connections != 2 {
-		t.Errorf("over %d connections: %+v, %v", *connections, s.Totals, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		b := newTreeBench(t, sftptest.Script{ReaddirNames: 10,
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeReaddir && asked.Add(1) == 8 {
+					return []sftptest.Action{sftptest.Hangup()}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+		connections := b.redials(sftptest.LinkConfig{}, nil)
+		src := filepath.Join(b.dir, "src")
+		fill(t, src, numbered("kept", 40)...)
+		for _, name := range slices.Concat(numbered("kept", 40), numbered("extra", 60)) {
+			b.server.Files.WriteFile("/dst/"+name, nil)
+		}
+		j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+			options: transfer.SyncOptions{Delete: true}}
+		j.options.Retries = 3
+		s, err := j.run(t)
+		if !errors.Is(err, transfer.ErrDeletionRefused) || s.Deleted > 0 || *connections != 2 {
+			t.Errorf("over %d connections: %+v, %v", *connections, s.Totals, err)
+		}
+	})
 }
 
 // If a listed directory has become a link by the time its files are deleted, nothing is deleted

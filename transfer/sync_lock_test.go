@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
@@ -179,51 +180,53 @@ func TestSyncLockOnAHostThatKeepsAll(t *testing.T) {
 		"does not rename": {wire.TypeRemove, wire.TypeRename}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := reticent{others: others}.bench(t)
-			source := filepath.Join(b.dir, "source")
-			fill(t, source, "a", "\u00e9")
-			sync := func(delete bool) (notes []string, err error) {
-				j := &syncJob{direction: upload, far: b.host, src: source, dst: "/in/"}
-				j.options.Delete = delete
-				_, err = j.run(t)
-				for _, e := range j.events {
-					if e.Kind == transfer.Warning {
-						notes = append(notes, e.Message)
+			synctest.Test(t, func(t *testing.T) {
+				b := reticent{others: others}.bench(t)
+				source := filepath.Join(b.dir, "source")
+				fill(t, source, "a", "\u00e9")
+				sync := func(delete bool) (notes []string, err error) {
+					j := &syncJob{direction: upload, far: b.host, src: source, dst: "/in/"}
+					j.options.Delete = delete
+					_, err = j.run(t)
+					for _, e := range j.events {
+						if e.Kind == transfer.Warning {
+							notes = append(notes, e.Message)
+						}
+					}
+					b.reconnect(sftptest.LinkConfig{}) // to a host of which nothing is known
+					return notes, err
+				}
+				notes, err := sync(false)
+				if err != nil || !slices.ContainsFunc(notes, func(note string) bool {
+					return strings.Contains(note, transfer.LockName+" stays")
+				}) {
+					t.Fatalf("the first run ends with %v and says %q", err, notes)
+				}
+				there := b.server.Files.List()
+				for i := range 2 {
+					b.local("source/a", bytes.Repeat([]byte("longer"), i+2))
+					notes, err := sync(true)
+					if silent := len(others) == 1; err != nil || silent != (len(notes) == 0) ||
+						!silent && (len(notes) > 1 || !strings.Contains(notes[0], "in place")) {
+						t.Errorf("the next one ends with %v and says %q", err, notes)
 					}
 				}
-				b.reconnect(sftptest.LinkConfig{}) // to a host of which nothing is known
-				return notes, err
-			}
-			notes, err := sync(false)
-			if err != nil || !slices.ContainsFunc(notes, func(note string) bool {
-				return strings.Contains(note, transfer.LockName+" stays")
-			}) {
-				t.Fatalf("the first run ends with %v and says %q", err, notes)
-			}
-			there := b.server.Files.List()
-			for i := range 2 {
-				b.local("source/a", bytes.Repeat([]byte("longer"), i+2))
-				notes, err := sync(true)
-				if silent := len(others) == 1; err != nil || silent != (len(notes) == 0) ||
-					!silent && (len(notes) > 1 || !strings.Contains(notes[0], "in place")) {
-					t.Errorf("the next one ends with %v and says %q", err, notes)
+				if now := b.server.Files.List(); !slices.Equal(now, there) {
+					t.Errorf("of %q there are now %q", there, now)
 				}
-			}
-			if now := b.server.Files.List(); !slices.Equal(now, there) {
-				t.Errorf("of %q there are now %q", there, now)
-			}
 
-			lock := "/in/" + transfer.LockName
-			held, _ := json.Marshal(transfer.Holder{Host: "alpha", PID: 1, ID: "x"})
-			b.server.Files.WriteFile(lock, held)
-			b.server.Files.SetModTime(lock, time.Now())
-			if _, err := sync(false); !errors.Is(err, transfer.ErrLocked) {
-				t.Errorf("while another one holds the lock: %v", err)
-			}
-			b.server.Files.SetModTime(lock, time.Now().Add(-transfer.LockStale-time.Minute))
-			if _, err := sync(false); err != nil {
-				t.Errorf("after a killed one: %v", err)
-			}
+				lock := "/in/" + transfer.LockName
+				held, _ := json.Marshal(transfer.Holder{Host: "alpha", PID: 1, ID: "x"})
+				b.server.Files.WriteFile(lock, held)
+				b.server.Files.SetModTime(lock, time.Now())
+				if _, err := sync(false); !errors.Is(err, transfer.ErrLocked) {
+					t.Errorf("while another one holds the lock: %v", err)
+				}
+				b.server.Files.SetModTime(lock, time.Now().Add(-transfer.LockStale-time.Minute))
+				if _, err := sync(false); err != nil {
+					t.Errorf("after a killed one: %v", err)
+				}
+			})
 		})
 	}
 }

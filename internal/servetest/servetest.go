@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -33,23 +34,13 @@ type Server struct {
 	home string // of the server, and of the clients
 }
 
-// Patience is how long a test waits for what is to happen, and a server may run: at least a minute,
-// and longer if the tests have the time. A busy machine makes nothing fail by itself.
-func Patience(t *testing.T) time.Duration {
-	deadline, ok := t.Deadline()
-	if !ok {
-		return 5 * time.Minute
-	}
-	return max(time.Minute, time.Until(deadline)/2)
-}
-
 // Start runs a server until the test ends: a program, such as "usftp serve", and its arguments.
 func Start(t *testing.T, home, program string, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, home: home, Greeting: map[string]string{}, Log: newLog(),
 		Ended: make(chan struct{})}
 	// Not with the test's context, which ends before the server is asked to stop.
-	ctx, cancel := context.WithTimeout(context.Background(), Patience(t))
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience(t))
 	t.Cleanup(cancel)
 	words := strings.Fields(program + " --log-format json")
 	s.Cmd = exec.CommandContext(ctx, words[0], append(words[1:], args...)...)

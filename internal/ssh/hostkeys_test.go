@@ -12,12 +12,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -42,7 +42,7 @@ func TestOpenSSHLearnsHostKeys(t *testing.T) {
 			}
 			old := line(signer(t, "ed25519").PublicKey())
 			must(t, os.WriteFile(file, []byte(line(known.PublicKey())+old), 0o600))
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*testenv.Patience(t))
 			defer cancel()
 			cmd := exec.CommandContext(ctx, program, append(append([]string{
 				"-o", "UserKnownHostsFile=" + file, "-o", "StrictHostKeyChecking=yes",
@@ -63,16 +63,14 @@ func TestOpenSSHLearnsHostKeys(t *testing.T) {
 				}
 				return !strings.Contains(string(text), old) && strings.Count(string(text), "\n") == 3
 			}
-			look := time.NewTicker(20 * time.Millisecond)
-			defer look.Stop()
-			for !complete() && ctx.Err() == nil {
-				<-look.C
-			}
-			stdin.Close()
-			if err := cmd.Wait(); err != nil || !complete() {
-				text, _ := os.ReadFile(file)
-				t.Errorf("%v: ssh knows\n%s\n%s", err, text, said.Bytes())
-			}
+			defer func() {
+				stdin.Close()
+				if err := cmd.Wait(); err != nil || !complete() {
+					text, _ := os.ReadFile(file)
+					t.Errorf("%v: ssh knows\n%s\n%s", err, text, said.Bytes())
+				}
+			}()
+			testenv.Until(t, "ssh has learnt the keys", complete)
 		})
 	}
 }

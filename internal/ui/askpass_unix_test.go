@@ -7,7 +7,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/dial"
 )
@@ -45,7 +49,6 @@ func TestAskpassAnswers(t *testing.T) {
 		{"printf 'a b \\r\\nmore'", "a b ", ""},
 		{"printf x", "x", ""},
 		{"cat", "", ""},
-		{"sleep 3 & echo x", "x", ""},
 		{"echo x; exit 1", "", "no answer"},
 	} {
 		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
@@ -57,6 +60,20 @@ func TestAskpassAnswers(t *testing.T) {
 			t.Errorf("%s: %q, %v", c.script, answer, err)
 		}
 	}
+	// What the program has started holds its output for longer.
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nsleep 20 & echo x $!\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	answer, err := ask(t.Context(), dial.Prompt{})
+	if took := time.Since(began); err != nil || took >= 20*time.Second {
+		t.Errorf("%v after %v", err, took)
+	}
+	pid, err := strconv.Atoi(strings.TrimPrefix(answer, "x "))
+	if err != nil {
+		t.Fatalf("%q: %v", answer, err)
+	}
+	syscall.Kill(pid, syscall.SIGKILL)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := ask(ctx, dial.Prompt{}); !errors.Is(err, context.Canceled) {

@@ -66,15 +66,14 @@ func TestSlowLinkIsNoIdleOne(t *testing.T) {
 			}
 			time.Sleep(timeout * 3 / 4) // on the fake clock: a slow link
 		}
-		for last, now := uint64(0), uint64(1); now != last; { // until nothing moves any more
-			last = now
-			unix.Nanosleep(&unix.Timespec{Nsec: 3e8}, nil) // on the system's clock
-			now, _ = acknowledged(near)
-		}
-		time.Sleep(2 * timeout)
-		synctest.Wait()
-		if err := near.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
-			t.Fatalf("a client that takes nothing any more is not idle: %v", err)
+		// What the buffers have room for still moves, in the system's time, and is progress.
+		for tries := 0; !errors.Is(near.SetDeadline(time.Time{}), net.ErrClosed); tries++ {
+			if tries == 100 {
+				t.Fatal("a client that takes nothing any more is not idle")
+			}
+			unix.Nanosleep(&unix.Timespec{Nsec: 1e7}, nil) // on the system's clock
+			time.Sleep(2 * timeout)
+			synctest.Wait()
 		}
 		if err := <-ended; err == nil {
 			t.Error("all was taken in the end")

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/sshd"
 )
 
@@ -73,7 +74,7 @@ func TestGroups(t *testing.T) {
 		!strings.Contains(out, "from 127.0.0.0/8") {
 		t.Errorf("the list is %s", out)
 	}
-	until(t, "carol gets in", func() bool {
+	testenv.Until(t, "carol gets in", func() bool {
 		_, err := s.SFTP("carol", key, "pwd\n")
 		return err == nil
 	})
@@ -164,7 +165,7 @@ func TestAdmission(t *testing.T) {
 			})
 		}
 	}
-	until(t, "all refusals are counted", func() bool {
+	testenv.Until(t, "all refusals are counted", func() bool {
 		response, err := http.Get(s.Greeting["metrics"])
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestManyConnectionsToMetrics: who opens connections and says nothing has some, and keeps nobody
@@ -33,7 +34,7 @@ metrics = "127.0.0.1:0"
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		conn.SetDeadline(time.Now().Add(servetest.Patience(t)))
+		conn.SetDeadline(time.Now().Add(testenv.Patience(t)))
 		return conn
 	}
 	answer := func(conn net.Conn) (string, error) {
@@ -47,12 +48,12 @@ metrics = "127.0.0.1:0"
 	}
 	var silent []net.Conn
 	// On a busy machine the server may have closed silent ones before all are there.
-	until(t, "all are open before one is closed", func() bool {
+	testenv.Until(t, "all are open before one is closed", func() bool {
 		for _, conn := range silent {
 			conn.Close()
 		}
 		silent = nil
-		until(t, "the places are free", func() bool { return answered(dial("127.0.0.1")) })
+		testenv.Until(t, "the places are free", func() bool { return answered(dial("127.0.0.1")) })
 		began := time.Now()
 		for range mostOfOne {
 			silent = append(silent, dial("127.0.0.1"))
@@ -70,7 +71,7 @@ metrics = "127.0.0.1:0"
 		return true
 	})
 	silent[0].Close()
-	until(t, "the place of one that has gone is free", func() bool {
+	testenv.Until(t, "the place of one that has gone is free", func() bool {
 		return answered(dial("127.0.0.1"))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -59,7 +60,7 @@ first = "30m"`)
 		t.Errorf("a banned address is served:\n%s", out)
 	}
 	do(t, home, file, "", "ban lift", "127.0.0.1")
-	until(t, "the bans are lifted", func() bool {
+	testenv.Until(t, "the bans are lifted", func() bool {
 		_, err := s.SFTP("alice", key, "pwd\n")
 		return err == nil
 	})

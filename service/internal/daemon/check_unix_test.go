@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/service/internal/store"
 )
@@ -62,7 +63,7 @@ file = "store.db"`)
 	record := func(s *service, kind string, age time.Duration) {
 		t.Helper()
 		s.store.Record(store.Record{Time: time.Now().Add(-age), Kind: kind})
-		until(t, kind+" is recorded", func() bool { return has(s, kind) })
+		testenv.Until(t, kind+" is recorded", func() bool { return has(s, kind) })
 	}
 	record(inProcess(t, file, false), "old", time.Hour)
 	writeFile(t, file, bytes.Replace(readFile(t, file), []byte("[audit]"),

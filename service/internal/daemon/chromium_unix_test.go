@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/internal/testenv"
 )
 
@@ -154,7 +153,7 @@ func (b *chromium) do(method string, params, to any) {
 				b.t.Fatalf("%s: %v: %s, %v", method, err, result, b.complaints())
 			}
 		}
-	case <-time.After(servetest.Patience(b.t)):
+	case <-time.After(testenv.Patience(b.t)):
 		b.t.Fatalf("Chromium does not answer to %s", method)
 	}
 }
@@ -183,7 +182,7 @@ func (b *chromium) value(expression string) string {
 func (b *chromium) open(url string) {
 	b.t.Helper()
 	b.do("Page.navigate", map[string]any{"url": url}, nil)
-	until(b.t, "the page is there", func() bool {
+	testenv.Until(b.t, "the page is there", func() bool {
 		return b.value("document.readyState") == "complete" &&
 			strings.HasPrefix(b.value("location.href"), url)
 	})

@@ -32,6 +32,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
@@ -308,7 +309,7 @@ func (f *faults) connect(t *testing.T, s *servetest.Server, one fault) (c *usftp
 // has heard of the store and so knows its users. On a busy machine that takes a while.
 func (f *faults) enter(t *testing.T, s *servetest.Server, one fault) (c *usftp.Client, cut func()) {
 	t.Helper()
-	until(t, "the node lets its user in", func() bool {
+	testenv.Until(t, "the node lets its user in", func() bool {
 		var err error
 		c, cut, err = f.connect(t, s, one)
 		return err == nil
@@ -370,7 +371,7 @@ func (f *faults) prepare(c *usftp.Client, change string) (before, after []byte, 
 // begin is prepare on the sound node.
 func (f *faults) begin(t *testing.T, one fault) (before, after []byte) {
 	t.Helper()
-	until(t, "what it begins with", func() bool {
+	testenv.Until(t, "what it begins with", func() bool {
 		return f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
 			before, after, err = f.prepare(c, one.change)
 			return err
@@ -443,7 +444,7 @@ func (f fault) target() string {
 // read fails.
 func (f *faults) see(t *testing.T, s *servetest.Server, one fault, name ...string) (data []byte) {
 	t.Helper()
-	until(t, "the file is read", func() bool {
+	testenv.Until(t, "the file is read", func() bool {
 		err := f.on(t, s, one, func(c *usftp.Client) (err error) {
 			data, err = getFile(c, append(name, "/file")[0])
 			if errors.Is(err, fs.ErrNotExist) || isUnfinished(err) {
@@ -483,7 +484,7 @@ func (f *faults) one(t *testing.T, one fault) {
 	if before != nil {
 		least++
 	}
-	until(t, "the first event", func() bool { return f.eventsOf(one) >= least })
+	testenv.Until(t, "the first event", func() bool { return f.eventsOf(one) >= least })
 	client, cut := f.enter(t, node, one)
 	defer cut()
 	g.arm(one.which, one.at, one.after, func() (gone bool) {
@@ -550,7 +551,7 @@ func (f *faults) one(t *testing.T, one fault) {
 	// The client goes on elsewhere.
 	var want []byte
 	repeated, began := 0, time.Now()
-	patience := servetest.Patience(t)
+	patience := testenv.Patience(t)
 	for again := time.NewTicker(500 * time.Millisecond); ; <-again.C {
 		if err = f.on(t, f.sound, one, func(c *usftp.Client) (err error) {
 			want, repeated, err = f.repeat(c, one, after)
@@ -579,7 +580,7 @@ func (f *faults) one(t *testing.T, one fault) {
 	if least += repeated; made {
 		least++
 	}
-	until(t, fmt.Sprintf("%d events, of which there are %d", least, f.eventsOf(one)), func() bool {
+	testenv.Until(t, fmt.Sprintf("%d events, of which there are %d", least, f.eventsOf(one)), func() bool {
 		return f.eventsOf(one) >= least
 	})
 }
@@ -602,7 +603,7 @@ func TestPartedNode(t *testing.T) {
 	f.must(err)
 	start := g.store.stop(true)
 	node.Wait("the store does not answer", nil)
-	until(t, "another node may write", func() bool {
+	testenv.Until(t, "another node may write", func() bool {
 		return f.on(t, f.sound, one, func(c *usftp.Client) error {
 			return putFile(c, "/file", f.again)
 		}) == nil
@@ -610,7 +611,7 @@ func TestPartedNode(t *testing.T) {
 	const answers = `"the store answers"`
 	before := strings.Count(node.Log.String(), answers) // at its start, and if it was busy
 	start()
-	until(t, "the store answers again", func() bool {
+	testenv.Until(t, "the store answers again", func() bool {
 		return strings.Count(node.Log.String(), answers) > before
 	})
 	_, err = file.WriteAt(f.short[half:], half)
@@ -660,7 +661,7 @@ func (f *faults) heldUp(t *testing.T, one fault) {
 	told := make(chan error, 1)
 	go func() { told <- change(client, one.change, after) }()
 	arrives := <-held
-	until(t, "another node may write", func() bool {
+	testenv.Until(t, "another node may write", func() bool {
 		return f.on(t, f.sound, one, func(c *usftp.Client) error {
 			return putFile(c, name, f.again)
 		}) == nil
@@ -717,10 +718,10 @@ func (f *faults) sleeps(t *testing.T, one fault) {
 	go func() { told <- change(client, one.change, after) }()
 	<-asleep
 	name := one.target()
-	until(t, "others have taken it for dead", func() bool {
+	testenv.Until(t, "others have taken it for dead", func() bool {
 		return !f.alive(node)
 	})
-	until(t, "another node may write", func() bool {
+	testenv.Until(t, "another node may write", func() bool {
 		return f.on(t, f.sound, one, func(c *usftp.Client) error {
 			return putFile(c, name, f.again)
 		}) == nil
@@ -798,7 +799,7 @@ func (f *faults) alive(s *servetest.Server) bool {
 
 // end checks what is left: no uploads, no sessions, and quotas that are equal to a recount.
 func (f *faults) end(some []fault) {
-	ctx, cancel := context.WithTimeout(context.Background(), servetest.Patience(f.T))
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience(f.T))
 	defer cancel()
 	files := objectfs.New(f.bucket, &objectfs.Options{Prefix: f.prefix + "/",
 		State: f.store.Objects("bucket")})
@@ -809,7 +810,7 @@ func (f *faults) end(some []fault) {
 		f.must(db.QueryRow(query).Scan(&n))
 		return n
 	}
-	until(f.T, "the dead nodes are forgotten", func() bool {
+	testenv.Until(f.T, "the dead nodes are forgotten", func() bool {
 		return count(`SELECT count(*) FROM nodes WHERE seen > 0`) == 2 &&
 			count(`SELECT count(*) FROM uploads WHERE node <> ''`) == 0
 	})
@@ -818,13 +819,13 @@ func (f *faults) end(some []fault) {
 	if err != nil || len(started) > 0 || count(`SELECT count(*) FROM uploads WHERE id <> ''`) > 0 {
 		f.Errorf("uploads are left: %v, %v", started, err)
 	}
-	until(f.T, "no session is left", func() bool {
+	testenv.Until(f.T, "no session is left", func() bool {
 		return count(`SELECT coalesce(sum(used), 0) FROM places`) == 0
 	})
-	until(f.T, "no event waits", func() bool { return count(`SELECT count(*) FROM outbox`) == 0 })
+	testenv.Until(f.T, "no event waits", func() bool { return count(`SELECT count(*) FROM outbox`) == 0 })
 
 	second := f.start(f.T, "second", f.endpoint, f.storeURL)
-	until(f.T, "the store answers all", func() bool {
+	testenv.Until(f.T, "the store answers all", func() bool {
 		log := f.sound.Log.String()
 		return strings.LastIndex(log, "the store answers") > strings.LastIndex(log,
 			"the store does not answer")

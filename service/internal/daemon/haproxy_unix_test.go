@@ -67,7 +67,7 @@ func startHAProxy(t *testing.T, config, bind string, servers map[string]*servete
 // loggedInOn waits until one of the nodes has logged a client in, and returns it.
 func loggedInOn(t *testing.T, nodes ...*servetest.Server) (on *servetest.Server) {
 	t.Helper()
-	until(t, "a client has logged in", func() bool {
+	testenv.Until(t, "a client has logged in", func() bool {
 		for _, s := range nodes {
 			if strings.Contains(s.Log.String(), `"logged in"`) {
 				on = s

@@ -137,7 +137,7 @@ func testHashes(t *testing.T, home, key, file string, heard func() map[string]st
 	sftp("reput part\n")
 	for event, want := range map[string]string{"uploaded /scp": hash, "downloaded /scp": hash,
 		"uploaded /one": hash, "downloaded /one": hash, "downloaded /part": ""} {
-		until(t, "a hook is told: "+event, func() bool {
+		testenv.Until(t, "a hook is told: "+event, func() bool {
 			told, ok := heard()[event]
 			if ok && told != want {
 				t.Fatalf("a hook is told %s with the hash %q, want %q", event, told, want)

@@ -154,14 +154,14 @@ give_up = "1ms"
 	dead := regexp.MustCompile(`^(\w+)  broken  [\d-]+ [\d:]+  removed  alice  /g  1 tries  ` +
 		`\S*false: exit status 1`)
 	var found []string
-	until(t, "a dead letter", func() bool {
+	testenv.Until(t, "a dead letter", func() bool {
 		found = dead.FindStringSubmatch(do(t, home, file, "", "hooks list"))
 		return found != nil
 	})
 	if out := do(t, home, file, "", "hooks replay", found[1]); out != "1 to be delivered again\n" {
 		t.Errorf("replay says %q", out)
 	}
-	until(t, "it is dead again", func() bool {
+	testenv.Until(t, "it is dead again", func() bool {
 		return dead.MatchString(do(t, home, file, "", "hooks list"))
 	})
 	if out := do(t, home, file, "", "hooks drop", "broken"); out != "1 dropped\n" {
@@ -183,7 +183,7 @@ give_up = "1ms"
 		`usftp_hooks_total{hook="all",outcome="delivered"} `, `usftp_hooks_waiting{hook="all"} `,
 		"usftp_store_statements_total "} {
 		// The store knows before it is counted.
-		until(t, "the metrics have "+line, func() bool {
+		testenv.Until(t, "the metrics have "+line, func() bool {
 			return strings.Contains(metrics(), line)
 		})
 	}
@@ -260,7 +260,7 @@ secret = "hook.secret"
 	}
 
 	var moved []string
-	until(t, "the file is moved", func() bool {
+	testenv.Until(t, "the file is moved", func() bool {
 		moved, _ = filepath.Glob(incoming + "/*.a name")
 		return len(moved) == 1
 	})

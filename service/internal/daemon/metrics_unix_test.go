@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -53,7 +54,7 @@ deny = ["mkdir"]
 			t.Logf("the metrics are\n%s", text)
 		}
 	})
-	until(t, "all is counted", func() bool { // the client is gone before the server has counted
+	testenv.Until(t, "all is counted", func() bool { // the client is gone before the server has counted
 		response, err := http.Get(url)
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 	"github.com/usftp/usftp/service/internal/store/storetest"
@@ -67,7 +68,7 @@ func TestContainersOfThreeNodes(t *testing.T) {
 		t.Fatal("the client was done before its node was killed")
 	}
 	// The others wait until they know that it is gone.
-	until(t, "the client goes on", func() bool {
+	testenv.Until(t, "the client goes on", func() bool {
 		_, err := balanced.SFTP("files", key, "reput half\n")
 		return err == nil
 	})

@@ -164,7 +164,7 @@ func upload(t *testing.T, s *servetest.Server, user, key string, bucket *s3bucke
 // untilStored waits for the first parts of an upload.
 func untilStored(t *testing.T, bucket *s3bucket.Bucket, prefix string) {
 	t.Helper()
-	until(t, "three parts are stored", func() bool {
+	testenv.Until(t, "three parts are stored", func() bool {
 		uploads, _, err := bucket.ListUploads(t.Context(), prefix, "")
 		if err != nil || len(uploads) != 1 {
 			return false
@@ -284,7 +284,7 @@ func TestObjectsOnTwoNodes(t *testing.T) {
 	if err := client.Wait(); err == nil {
 		t.Error("the client was done before its server was killed")
 	}
-	until(t, "the other node goes on", func() bool {
+	testenv.Until(t, "the other node goes on", func() bool {
 		_, err := two.SFTP("alice", key, "reput half\n")
 		return err == nil
 	})

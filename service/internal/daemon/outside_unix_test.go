@@ -341,7 +341,7 @@ func TestOutsidersAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []*servetest.Server{one, two} {
-		until(t, "ann is shown", func() bool {
+		testenv.Until(t, "ann is shown", func() bool {
 			u := shown(s)["ann"]
 			return u.Outside && u.Group == "partners" && !u.Disabled &&
 				strings.HasSuffix(u.Root, "partners/ann")
@@ -354,7 +354,7 @@ func TestOutsidersAreShown(t *testing.T) {
 	order("disable", "ann", 200)
 	client.Wait()
 	for _, s := range []*servetest.Server{one, two} {
-		until(t, "ann is kept out", func() bool {
+		testenv.Until(t, "ann is kept out", func() bool {
 			client, err := passwordLogin(t, s, "ann", "ann secret")
 			if err == nil {
 				client.Close()
@@ -372,7 +372,7 @@ func TestOutsidersAreShown(t *testing.T) {
 		t.Errorf("the list of users: %q", list)
 	}
 	order("enable", "ann", 200)
-	until(t, "ann is let in again", func() bool {
+	testenv.Until(t, "ann is let in again", func() bool {
 		client, err := passwordLogin(t, two, "ann", "ann secret")
 		if err == nil {
 			client.Close()
@@ -380,7 +380,7 @@ func TestOutsidersAreShown(t *testing.T) {
 		return err == nil
 	})
 	do(t, home, file, "", "user disable ann")
-	until(t, "ann is kept out again", func() bool {
+	testenv.Until(t, "ann is kept out again", func() bool {
 		client, err := passwordLogin(t, two, "ann", "ann secret")
 		if err == nil {
 			client.Close()

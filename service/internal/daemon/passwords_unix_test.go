@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store"
 )
@@ -62,7 +63,7 @@ func TestExpiredPasswords(t *testing.T) {
 					t.Errorf("%q: %v\n%s\nasked:\n%s", c.answers, err, out, asked)
 				}
 				if c.want {
-					until(t, "the other node knows the new password", func() bool {
+					testenv.Until(t, "the other node knows the new password", func() bool {
 						return accepts(user, fresh)
 					})
 				} else if accepts(user, fresh) {
@@ -102,7 +103,7 @@ func TestExpiredPasswordAndCode(t *testing.T) {
 		}
 		try(false, old, "000000", fresh, fresh)
 		var asked string
-		until(t, "the password that is to be changed is known", func() bool {
+		testenv.Until(t, "the password that is to be changed is known", func() bool {
 			out, said, err := asker{t: t, server: s, more: more}.run("sftp", "carol", old,
 				recovery[0], fresh, fresh)
 			if asked = said; err != nil {
@@ -114,7 +115,7 @@ func TestExpiredPasswordAndCode(t *testing.T) {
 			t.Errorf("%s: asked:\n%s", order, asked)
 		}
 		recovery = recovery[1:]
-		until(t, "the new password is known", func() bool {
+		testenv.Until(t, "the new password is known", func() bool {
 			_, asked, err := asker{t: t, server: s, more: more}.run("sftp", "carol", fresh,
 				recovery[0])
 			if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestReloadUnderLoad: while clients log in, write, read and remove, the settings are read again
@@ -77,7 +78,7 @@ root`, "[store]", "[limits]\nsessions = 50\n[store]").Replace(first)
 		s.Cmd.Process.Signal(syscall.SIGHUP)
 		s.Cmd.Process.Signal(syscall.SIGHUP)
 		s.WaitFor("reloaded", i+1)
-		until(t, "a client is served", func() bool { return served.Swap(0) > 0 || t.Failed() })
+		testenv.Until(t, "a client is served", func() bool { return served.Swap(0) > 0 || t.Failed() })
 	}
 	close(stop)
 	clients.Wait()
@@ -89,7 +90,7 @@ root`, "[store]", "[limits]\nsessions = 50\n[store]").Replace(first)
 		return err == nil
 	}
 	// Of two signals at once, one or two reloads come.
-	until(t, "bob is back, and carol is gone", func() bool {
+	testenv.Until(t, "bob is back, and carol is gone", func() bool {
 		return enters("bob") && !enters("carol")
 	})
 	if entries, err := filepath.Glob(filepath.Join(home, "alice", "*")); err != nil ||

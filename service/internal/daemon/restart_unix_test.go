@@ -16,6 +16,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // takenOver asks a server to restart, and returns the process that has taken over, which ends with
@@ -91,7 +92,7 @@ func TestRestart(t *testing.T) {
 	close(stop)
 	clients.Wait()
 	// The old process, which has a connection, does not serve the metrics.
-	until(t, "the new process has no connections", func() bool {
+	testenv.Until(t, "the new process has no connections", func() bool {
 		answer, err := http.Get(s.Greeting["metrics"])
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +165,7 @@ func TestDisabledAfterRestart(t *testing.T) {
 	}
 	takenOver(t, s)
 	do(t, home, file, "", "user disable stored")
-	until(t, "the old process refuses the user", func() bool {
+	testenv.Until(t, "the old process refuses the user", func() bool {
 		if len(waiting) == 0 {
 			t.Fatal("the old process lets the user in")
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestRetention: a file that has been in a folder for long is removed, by one of two nodes, which
@@ -40,15 +41,15 @@ age = "1h"
 		!strings.Contains(out, "out/f") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	until(t, "the file is gone", func() bool {
+	testenv.Until(t, "the file is gone", func() bool {
 		_, err := os.Stat(filepath.Join(alice, "out/f"))
 		return os.IsNotExist(err)
 	})
-	until(t, "there is room for another one", func() bool { // of 1 MB
+	testenv.Until(t, "there is room for another one", func() bool { // of 1 MB
 		_, err := two.SFTP("alice", key, "put f kept\n")
 		return err == nil
 	})
-	until(t, "a node misses the user", func() bool {
+	testenv.Until(t, "a node misses the user", func() bool {
 		return strings.Contains(one.Log.String()+two.Log.String(),
 			"there is no user whose old files could be looked for")
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 	"github.com/usftp/usftp/service/internal/store/storetest"
 )
@@ -36,7 +37,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	for i := range r.nodes {
 		before := r.counts()
-		until(t, "all users have stored something", func() bool { return r.beyond(before) })
+		testenv.Until(t, "all users have stored something", func() bool { return r.beyond(before) })
 		r.node(i).End(syscall.SIGTERM, 0)
 		again := f.start(t, fmt.Sprint("again", i), f.endpoint, f.storeURL)
 		r.mu.Lock()
@@ -44,12 +45,12 @@ func TestRollingUpgrade(t *testing.T) {
 		r.mu.Unlock()
 	}
 	before := r.counts()
-	until(t, "all users have stored something", func() bool { return r.beyond(before) })
+	testenv.Until(t, "all users have stored something", func() bool { return r.beyond(before) })
 	close(stop)
 	writing.Wait()
 	for i, one := range users {
 		least := int(r.stored[i].Load())
-		until(t, "each file has its event", func() bool { return f.eventsOf(one) >= least })
+		testenv.Until(t, "each file has its event", func() bool { return f.eventsOf(one) >= least })
 	}
 	f.sound = r.nodes[0]
 	for _, s := range r.nodes[1:] {
@@ -113,7 +114,7 @@ func (r *rolling) write(user int, stop chan struct{}) {
 			if err == nil {
 				break
 			}
-			if time.Since(began) > servetest.Patience(r.T) {
+			if time.Since(began) > testenv.Patience(r.T) {
 				r.Errorf("user %d cannot store file %d on any node: %v", user, n, err)
 				return
 			}
@@ -140,7 +141,7 @@ func (r *rolling) sees(one fault, from int, may [][]byte) {
 		if len(may) == 1 && r.stored[one.number].Load() == 0 { // there may be none yet
 			return
 		}
-		if time.Since(began) > servetest.Patience(r.T) {
+		if time.Since(began) > testenv.Patience(r.T) {
 			r.Errorf("%s cannot read the file on any node: %v", one.user(), err)
 			return
 		}

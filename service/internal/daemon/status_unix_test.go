@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/service/internal/status"
 	"github.com/usftp/usftp/service/internal/store/storetest"
 )
@@ -54,7 +55,7 @@ func TestStatusInBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the page shows the upload", func() bool {
+	testenv.Until(t, "the page shows the upload", func() bool {
 		text := b.value("document.body.innerText")
 		return strings.Contains(text, oddName) && strings.Contains(text, "300 kB")
 	})
@@ -71,7 +72,7 @@ func TestStatusInBrowser(t *testing.T) {
 
 	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 740,
 		"deviceScaleFactor": 2, "mobile": true}, nil)
-	until(t, "the page is on a phone", func() bool { return b.value("screen.width") == "360" })
+	testenv.Until(t, "the page is on a phone", func() bool { return b.value("screen.width") == "360" })
 	if width := b.value("document.documentElement.scrollWidth"); width != "360" {
 		t.Errorf("on a phone the page is %s wide", width)
 	}
@@ -88,7 +89,7 @@ func TestStatusInBrowser(t *testing.T) {
 	defer evil.Close()
 	b.open(evil.URL)
 	refused := ""
-	until(t, "the browser refuses to show the page in a frame", func() bool {
+	testenv.Until(t, "the browser refuses to show the page in a frame", func() bool {
 		refused += strings.Join(b.complaints(), "\n")
 		return strings.Contains(refused, "frame-ancestors") && strings.Contains(refused, "403")
 	})
@@ -114,11 +115,11 @@ func TestStatusInBrowser(t *testing.T) {
 	if err := upload.Close(); err == nil {
 		t.Error("the session has not ended")
 	}
-	until(t, "the page shows that", func() bool {
+	testenv.Until(t, "the page shows that", func() bool {
 		return strings.Contains(b.value("document.body.innerText"), "file abandoned")
 	})
 	b.value("document.querySelector('form[action=\"/do/users/disable\"] button').click()")
-	until(t, "the user is disabled", func() bool {
+	testenv.Until(t, "the user is disabled", func() bool {
 		return strings.Contains(do(t, home, file, "", "user list"), "disabled")
 	})
 	if said := b.complaints(); len(said) > 0 {
@@ -232,7 +233,7 @@ func TestStatusOfNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		node, id := "", uint64(0)
-		until(t, "one node shows the other's session", func() bool {
+		testenv.Until(t, "one node shows the other's session", func() bool {
 			node, id = logins(user)
 			return id > 0
 		})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store/storetest"
 )
@@ -106,20 +107,6 @@ func do(t *testing.T, home, file, stdin, command string, args ...string) string 
 	return got.stdout
 }
 
-// until waits for what another node does soon.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline, look := time.After(servetest.Patience(t)), time.NewTicker(50*time.Millisecond)
-	defer look.Stop()
-	for !is() {
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // TestStoreOfOneNode: without any set-up, bans and quota counts survive a restart, and users and
 // bans can be managed while the server runs.
 func TestStoreOfOneNode(t *testing.T) {
@@ -173,7 +160,7 @@ func TestStoreOfOneNode(t *testing.T) {
 		t.Errorf("the bans: %q", list)
 	}
 	do(t, home, file, "", "ban lift", "192.0.2.7")
-	until(t, "the ban is lifted", func() bool {
+	testenv.Until(t, "the ban is lifted", func() bool {
 		c, err := loginOn(t, from(t, s, "192.0.2.7"), key)
 		if err == nil {
 			c.Close()
@@ -181,7 +168,7 @@ func TestStoreOfOneNode(t *testing.T) {
 		return err == nil
 	})
 	do(t, home, file, "", "ban add", "--for", "1h", "192.0.2.7")
-	until(t, "the added ban holds", func() bool {
+	testenv.Until(t, "the added ban holds", func() bool {
 		c, err := loginOn(t, from(t, s, "192.0.2.7"), key)
 		if err == nil {
 			c.Close()
@@ -201,17 +188,17 @@ func TestStoreOfOneNode(t *testing.T) {
 		}
 		return err == nil
 	}
-	until(t, "carol is let in", enters)
+	testenv.Until(t, "carol is let in", enters)
 	if out := do(t, home, file, "", "user list"); out !=
 		fmt.Sprintf("carol  %s/carol  1 keys, password, 5 sessions\n", home) {
 		t.Errorf("the users: %q", out)
 	}
 	do(t, home, file, "", "user disable", "carol")
-	until(t, "carol is kept out", func() bool { return !enters() })
+	testenv.Until(t, "carol is kept out", func() bool { return !enters() })
 	do(t, home, file, "", "user enable", "carol")
-	until(t, "carol is let in again", enters)
+	testenv.Until(t, "carol is let in again", enters)
 	do(t, home, file, "", "user remove", "carol")
-	until(t, "carol is gone", func() bool { return !enters() })
+	testenv.Until(t, "carol is gone", func() bool { return !enters() })
 }
 
 // TestStoreIsNotServed: nobody sees the store's file by logging in.
@@ -267,7 +254,7 @@ func TestRefreshOfUsersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(t, home, file, "", "user add", "--root", alice, "--key", key+".pub", "carol")
-	until(t, "carol is let in", func() bool {
+	testenv.Until(t, "carol is let in", func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
 		if err != nil {
 			t.Fatal(err)
@@ -430,7 +417,7 @@ url = "`+storetest.Postgres(t)+`"`)
 
 	getBanned(t, nodes, "192.0.2.7")
 	for i, s := range nodes {
-		until(t, fmt.Sprintf("the ban holds on node %d", i), func() bool {
+		testenv.Until(t, fmt.Sprintf("the ban holds on node %d", i), func() bool {
 			_, err := loginOn(t, from(t, s, "192.0.2.7"), key)
 			return err != nil
 		})
@@ -442,7 +429,7 @@ url = "`+storetest.Postgres(t)+`"`)
 	do(t, home, file, "secret\n", "user add", "--root", filepath.Join(home, "carol"), "--password",
 		"carol")
 	for i, s := range nodes {
-		until(t, fmt.Sprintf("carol is let in by node %d", i), func() bool {
+		testenv.Until(t, fmt.Sprintf("carol is let in by node %d", i), func() bool {
 			c, err := login(t, s, "192.0.2.11", "carol", "secret")
 			if err == nil {
 				c.Close()
@@ -458,7 +445,7 @@ url = "`+storetest.Postgres(t)+`"`)
 		time.Since(killed) < 10*time.Second && answered() {
 		t.Error("the sessions of a node are free as soon as it is killed")
 	}
-	until(t, "the killed node's session is free", func() bool {
+	testenv.Until(t, "the killed node's session is free", func() bool {
 		client, err := session(nodes[1], "192.0.2.10")
 		if err == nil {
 			client.Close()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"weak"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	packets "github.com/usftp/usftp/wire"
 )
@@ -127,7 +128,7 @@ file = "usftpd.db"
 		t.Helper()
 		for _, node := range nodes {
 			for user, bytes := range kept {
-				until(t, user+what, func() bool {
+				testenv.Until(t, user+what, func() bool {
 					b, f := node.Served()[user].Quota.Usage()
 					return b == 1000+bytes && f == files
 				})

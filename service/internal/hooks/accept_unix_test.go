@@ -388,10 +388,10 @@ func TestGuardedObjects(t *testing.T) {
 	default:
 	}
 	spooled := &h.gates[0].spooled
-	until(t, "what an abandoned file has spooled is free", func() bool {
+	testenv.Until(t, "what an abandoned file has spooled is free", func() bool {
 		return spooled.take(spoolFactor * 19 << 19)
 	})
-	until(t, "nothing is kept of it", func() bool {
+	testenv.Until(t, "nothing is kept of it", func() bool {
 		_, err := s.fs.Stat(t.Context(), "/half")
 		return errors.Is(err, fs.ErrNotExist)
 	})
@@ -611,7 +611,7 @@ func TestGuardedDirectory(t *testing.T) {
 		t.Error("a second one may write")
 	}
 	other.Close()
-	until(t, "the abandoned file is free", func() bool {
+	testenv.Until(t, "the abandoned file is free", func() bool {
 		f, err = client.OpenFile("half", os.O_WRONLY|os.O_CREATE, 0o644)
 		return err == nil
 	})
@@ -661,23 +661,9 @@ func TestGuardKeepsNothingOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := weak.Make(files)
-	until(t, "the directory is free", func() bool {
+	testenv.Until(t, "the directory is free", func() bool {
 		runtime.GC()
 		return at.Value() == nil
 	})
 	runtime.KeepAlive(h)
-}
-
-// until waits for what a server does soon.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline, look := time.After(5*time.Minute), time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for !is() {
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }

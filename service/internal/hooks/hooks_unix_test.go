@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/service/internal/store"
 	"github.com/usftp/usftp/service/internal/store/storetest"
@@ -213,7 +214,7 @@ func TestEndGivesBack(t *testing.T) {
 	var ended sync.WaitGroup
 	ended.Go(func() { h.Run(ctx) })
 	upload(t, h, "/a")
-	until(t, "the message is taken", func() bool {
+	testenv.Until(t, "the message is taken", func() bool {
 		taken, err := s.Take(t.Context(), "h", 1, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -360,7 +361,7 @@ func TestCommandFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "what the command has started is gone", func() bool {
+	testenv.Until(t, "what the command has started is gone", func() bool {
 		return !alive(strings.TrimSpace(string(pid)))
 	})
 }

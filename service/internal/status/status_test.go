@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store"
@@ -478,21 +479,16 @@ func TestNodes(t *testing.T) {
 		return b
 	}
 	one, two := make("ann"), make("bob")
-	for {
+	testenv.Until(t, "the other node shows up", func() bool {
 		nodes, err := one.nodes(ctx)
-		if err == nil && len(nodes) == 2 {
-			if l := nodes[1].Logins; nodes[1].Node != two.node || len(l) != 1 ||
-				l[0].User != "bob" {
-				t.Errorf("the other node: %+v", nodes[1])
-			}
-			break
+		if err != nil || len(nodes) != 2 {
+			return false
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatal("the other node does not show up")
+		if l := nodes[1].Logins; nodes[1].Node != two.node || len(l) != 1 || l[0].User != "bob" {
+			t.Errorf("the other node: %+v", nodes[1])
 		}
-	}
+		return true
+	})
 	must(t, one.EndLogin(ctx, two.node, 1))
 	if l := <-ended; l.User != "bob" {
 		t.Errorf("ended: %+v", l)

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // trailOf reads the audit trail.
@@ -32,7 +34,7 @@ func trailOf(t *testing.T, s *Store, user string, since, until time.Time) (all [
 // wantTrail waits until there are so many records.
 func wantTrail(t *testing.T, s *Store, many int) {
 	t.Helper()
-	eventually(t, fmt.Sprint(many, " records"), func() bool {
+	testenv.Until(t, fmt.Sprint(many, " records"), func() bool {
 		n := 0
 		err := s.Records(t.Context(), "", time.Time{}, time.Time{}, func(Record) error {
 			n++
@@ -208,12 +210,12 @@ func testTrailInAnOutage(t *testing.T, name string) {
 	for range kept + 2 {
 		s.Record(long)
 	}
-	eventually(t, "the store is down", s.Down)
+	testenv.Until(t, "the store is down", s.Down)
 	if !strings.Contains(log.String(), "loses records") {
 		t.Errorf("the log:\n%s", log.String())
 	}
 	end()
-	eventually(t, "what was kept is written", func() bool {
+	testenv.Until(t, "what was kept is written", func() bool {
 		count, lost := 0, int64(0)
 		if s.Records(t.Context(), "", time.Time{}, time.Time{}, func(r Record) error {
 			count, lost = count+1, lost+r.Count

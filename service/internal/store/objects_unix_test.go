@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/objectfs"
 )
 
@@ -117,7 +118,7 @@ func testObjectsOfADeadNode(t *testing.T, name string) {
 	dead.kill()
 	undertaker := node(t, name)
 	var now objectfs.Upload
-	eventually(t, "the right is free", func() (free bool) {
+	testenv.Until(t, "the right is free", func() (free bool) {
 		var err error
 		now, err = other.Objects("b").Lock(t.Context(), "f")
 		return err == nil
@@ -167,7 +168,7 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	}
 	end := outage(t, s)
 	defer end()
-	eventually(t, "the store is down", s.Down)
+	testenv.Until(t, "the store is down", s.Down)
 	_, err := state.Lock(t.Context(), "new")
 	is(t, err, ErrDown)
 	is(t, state.Update(t.Context(), open), ErrDown)
@@ -181,7 +182,7 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	}
 	end()
 	for _, name := range []string{"done", "settled", "kept", "new"} {
-		eventually(t, name+" is free", func() bool {
+		testenv.Until(t, name+" is free", func() bool {
 			u, err := other.Objects("b").Lock(t.Context(), name)
 			if err == nil && u.ID != "" && u.Begun.Before(begun) {
 				t.Errorf("%s was given back now, and is as old as %s", name, u.Begun)
@@ -192,7 +193,7 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 			return err == nil
 		})
 	}
-	eventually(t, "the store is back", func() bool { return !s.Down() }) // for this node, too
+	testenv.Until(t, "the store is back", func() bool { return !s.Down() }) // for this node, too
 	must(t, state.Update(t.Context(), open))
 	_, err = other.Objects("b").Lock(t.Context(), "open")
 	is(t, err, objectfs.ErrLocked)

@@ -12,12 +12,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // take takes a message for a hook as soon as there is one.
 func take(t *testing.T, s *Store, hook string) (m Message) {
 	t.Helper()
-	eventually(t, "a message for "+hook, func() bool {
+	testenv.Until(t, "a message for "+hook, func() bool {
 		taken, err := s.Take(t.Context(), hook, 1, time.Hour)
 		must(t, err)
 		if len(taken) > 0 {
@@ -62,7 +64,7 @@ func testOutbox(t *testing.T, name string) {
 	for _, m := range all[:7] {
 		must(t, two.Delivered(t.Context(), m))
 	}
-	eventually(t, "what is not delivered comes again", func() bool {
+	testenv.Until(t, "what is not delivered comes again", func() bool {
 		taken, err := two.Take(t.Context(), "h", 10, time.Hour)
 		must(t, err)
 		return len(taken) == 1 && taken[0].ID == all[7].ID
@@ -72,7 +74,7 @@ func testOutbox(t *testing.T, name string) {
 	must(t, one.GiveBack(t.Context(), all[7]))
 	must(t, one.DeadLetters(t.Context(), func(m Message) { t.Errorf("a dead letter: %+v", m) }))
 	none(t, two, "h")
-	eventually(t, "it is counted", func() bool { return two.Waiting()["other"] == 4 })
+	testenv.Until(t, "it is counted", func() bool { return two.Waiting()["other"] == 4 })
 }
 
 func testDeadLetters(t *testing.T, name string) {
@@ -206,7 +208,7 @@ func testAnnounced(t *testing.T, name string) {
 			t.Errorf("late: %+v, want unsure: %t", m, unsure)
 		}
 	}
-	eventually(t, "the node is back", func() bool {
+	testenv.Until(t, "the node is back", func() bool {
 		found := false
 		must(t, two.do(t.Context(), func(t tx) (err error) {
 			found, err = t.one(`SELECT node FROM nodes WHERE node = $1`, []any{one.node},
@@ -246,7 +248,7 @@ func testOutboxInAnOutage(t *testing.T, name string) {
 		t.Errorf("the node's memory has no end: %v", err)
 	}
 	end()
-	eventually(t, "the store answers", func() bool { return !s.Down() })
+	testenv.Until(t, "the store answers", func() bool { return !s.Down() })
 	seen := map[string]bool{}
 	for range 2 {
 		seen[take(t, s, "h").Event] = true
@@ -351,7 +353,7 @@ func testCountBesideFlush(t *testing.T, name string) {
 	s.outbox.mu.Lock()
 	var counted sync.WaitGroup
 	counted.Go(func() { s.outbox.count(t.Context(), s) })
-	eventually(t, "messages are counted", func() bool { return s.Statements() > before })
+	testenv.Until(t, "messages are counted", func() bool { return s.Statements() > before })
 	err := s.do(t.Context(), func(t tx) error { return insert(t, "", []Message{{ID: "id"}}) })
 	s.outbox.mu.Unlock()
 	counted.Wait()

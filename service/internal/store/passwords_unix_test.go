@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // testPasswords: a password is changed once, in place of the one that it is to replace, and then
@@ -15,7 +17,7 @@ func testPasswords(t *testing.T, name string) {
 	must(t, one.PutUser(t.Context(), User{Name: "ann", Root: "/", Password: "old"}, false))
 	see := func(what string, is func(u User) bool) {
 		t.Helper()
-		eventually(t, what, func() bool {
+		testenv.Until(t, what, func() bool {
 			got := two.Users()
 			return len(got) == 1 && is(got[0])
 		})

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // used returns how many sessions of a user the store counts.
@@ -121,7 +123,7 @@ func testSessionEndsAtBurial(t *testing.T, name string) {
 				return forgetSessions(t, alive.node)
 			})
 		}()
-		eventually(t, "the burial waits for it", func() bool {
+		testenv.Until(t, "the burial waits for it", func() bool {
 			waits := 0
 			must(t, other.db.QueryRow(`SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waits))
@@ -139,7 +141,7 @@ func testSessionEndsAtBurial(t *testing.T, name string) {
 // too, if it is killed before it hears of that.
 func testKilledAfterBurial(t *testing.T, name string) {
 	slow, other := still(t, name), still(t, name)
-	eventually(t, "the slow node is dead", func() bool {
+	testenv.Until(t, "the slow node is dead", func() bool {
 		must(t, other.do(t.Context(), other.bury))
 		return slow.gone(t)
 	})
@@ -150,7 +152,7 @@ func testKilledAfterBurial(t *testing.T, name string) {
 // it.
 func testKilledAfterForgotten(t *testing.T, name string) {
 	slow, other := still(t, name), still(t, name)
-	eventually(t, "the slow node is forgotten", func() bool {
+	testenv.Until(t, "the slow node is forgotten", func() bool {
 		must(t, other.do(t.Context(), other.bury))
 		return other.count(t, `SELECT count(*) FROM nodes WHERE node = $1`, slow.node) == 0
 	})
@@ -171,11 +173,11 @@ func (s *Store) takesAndIsKilled(t *testing.T, name string, other *Store) {
 	}
 	s.kill()
 	node(t, name) // buries it again
-	eventually(t, "its sessions, leases and rights end", func() bool {
+	testenv.Until(t, "its sessions, leases and rights end", func() bool {
 		return other.used(t, "u") == 0 && other.count(t, `SELECT count(*) FROM leases`) == 0 &&
 			other.count(t, `SELECT count(*) FROM uploads WHERE node <> ''`) == 0
 	})
-	eventually(t, "nothing is left of it", func() bool {
+	testenv.Until(t, "nothing is left of it", func() bool {
 		return other.count(t, `SELECT count(*) FROM nodes WHERE node = $1`, s.node) == 0
 	})
 }
@@ -207,7 +209,7 @@ func (s *Store) gone(t *testing.T) bool {
 func testLeasesOfTheRevived(t *testing.T, name string) {
 	slow, other := still(t, name), still(t, name)
 	must(t, slow.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
-	eventually(t, "the slow node is dead", func() bool {
+	testenv.Until(t, "the slow node is dead", func() bool {
 		must(t, other.do(t.Context(), other.bury))
 		return slow.gone(t)
 	})
@@ -216,7 +218,7 @@ func testLeasesOfTheRevived(t *testing.T, name string) {
 	count(t, account, 10, 0)
 	slow.kill()
 	node(t, name) // buries it again
-	eventually(t, "the tree is to be counted again", func() bool {
+	testenv.Until(t, "the tree is to be counted again", func() bool {
 		counted := int64(0)
 		must(t, other.do(t.Context(), func(t tx) error {
 			_, err := t.one(`SELECT counted FROM quotas WHERE tree = $1`, []any{"/tree"}, &counted)
@@ -238,7 +240,7 @@ func testCountOfTheKilled(t *testing.T, name string) {
 	if counted, err := next.Counted(t.Context()); err != nil || !counted {
 		t.Fatalf("at first: %t, %v", counted, err)
 	}
-	eventually(t, "the tree is to be counted again", func() bool {
+	testenv.Until(t, "the tree is to be counted again", func() bool {
 		counted, err := next.Counted(t.Context())
 		must(t, err)
 		return !counted

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/service/internal/s3bucket"
@@ -208,7 +209,7 @@ func testConfirm(t *testing.T, name string) {
 	must(t, one.Objects("b").Confirm(ctx, mine))
 	two := node(t, name)
 	var theirs objectfs.Upload
-	eventually(t, "the silent node is dead", func() bool {
+	testenv.Until(t, "the silent node is dead", func() bool {
 		theirs, err = two.Objects("b").Lock(ctx, "f")
 		return err == nil
 	})

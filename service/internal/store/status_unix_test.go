@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // testStatuses: each node tells the others about itself until it ends, and does what it is told to
@@ -18,7 +20,7 @@ func testStatuses(t *testing.T, name string) {
 	one.Tell(func() string { return "one\x00" }, func(what string) { got <- "one: " + what })
 	two.Tell(func() string { return "two" }, func(what string) { got <- "two: " + what })
 	patient(t, name) // which tells nothing, as commands do
-	eventually(t, "both have told", func() bool {
+	testenv.Until(t, "both have told", func() bool {
 		all, err := one.Statuses(t.Context())
 		return err == nil && len(all) == 2 && all[0].Text+all[1].Text != "" &&
 			all[0].Seen < time.Minute
@@ -93,7 +95,7 @@ func testOrdersWait(t *testing.T, name string) {
 	default:
 	}
 	rename("away", "changes")
-	eventually(t, "the order is carried out", func() bool {
+	testenv.Until(t, "the order is carried out", func() bool {
 		if two.Down() {
 			two.join(t.Context())
 		}

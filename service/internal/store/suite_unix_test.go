@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/site"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/store/storetest"
@@ -156,20 +157,6 @@ func (s *Store) kill() {
 	s.db.Close()
 }
 
-// eventually waits until something is so on another node.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline, look := time.After(5*time.Minute), time.NewTicker(5*time.Millisecond)
-	defer look.Stop()
-	for !is() {
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -195,7 +182,7 @@ func startAtOnce(t *testing.T, name string) {
 		if s == nil {
 			continue
 		}
-		eventually(t, "the store answers", func() bool { return !s.Down() })
+		testenv.Until(t, "the store answers", func() bool { return !s.Down() })
 		must(t, s.Close())
 	}
 }
@@ -243,7 +230,7 @@ func testBans(t *testing.T, name string) {
 		}
 	}
 	for _, s := range []*Store{one, two} {
-		eventually(t, "the ban holds", func() bool { return s.Bans().Banned(attacker) })
+		testenv.Until(t, "the ban holds", func() bool { return s.Bans().Banned(attacker) })
 	}
 	list, err := two.Bans().List(t.Context())
 	if err != nil || len(list) != 1 || list[0].Source != attacker || list[0].Left > time.Hour ||
@@ -259,7 +246,7 @@ func testBans(t *testing.T, name string) {
 		t.Errorf("lifted %t, %v", banned, err)
 	}
 	for _, s := range []*Store{one, two} {
-		eventually(t, "the ban is lifted", func() bool { return !s.Bans().Banned(attacker) })
+		testenv.Until(t, "the ban is lifted", func() bool { return !s.Bans().Banned(attacker) })
 	}
 	if _, ban := one.Bans().Failed(t.Context(), attacker, 1, &rules); ban > 0 {
 		t.Error("the failures are not forgotten with the ban")
@@ -269,9 +256,9 @@ func testBans(t *testing.T, name string) {
 	}
 	customer := sshd.Source{Network: netip.MustParsePrefix("2001:db8:1:2::/64")}
 	must(t, two.Bans().Add(t.Context(), customer, time.Hour))
-	eventually(t, "the added ban holds", func() bool { return one.Bans().Banned(customer) })
+	testenv.Until(t, "the added ban holds", func() bool { return one.Bans().Banned(customer) })
 	must(t, two.Bans().Add(t.Context(), customer, 100*time.Millisecond))
-	eventually(t, "the added ban ends", func() bool { return !one.Bans().Banned(customer) })
+	testenv.Until(t, "the added ban ends", func() bool { return !one.Bans().Banned(customer) })
 
 	// Bans of users, whatever they call themselves, are those of all nodes, and lifted with those
 	// of the network, or alone.
@@ -282,7 +269,7 @@ func testBans(t *testing.T, name string) {
 		for range 10 {
 			one.Bans().Failed(t.Context(), source, 1, &rules)
 		}
-		eventually(t, "the user's ban holds", func() bool { return two.Bans().Banned(source) })
+		testenv.Until(t, "the user's ban holds", func() bool { return two.Bans().Banned(source) })
 	}
 	if two.Bans().Banned(attacker) {
 		t.Error("the network is banned for one user")
@@ -293,13 +280,13 @@ func testBans(t *testing.T, name string) {
 	if banned, err := two.Bans().Lift(t.Context(), users[1]); err != nil || !banned {
 		t.Errorf("lifted %t, %v", banned, err)
 	}
-	eventually(t, "one ban is lifted", func() bool {
+	testenv.Until(t, "one ban is lifted", func() bool {
 		return !one.Bans().Banned(users[1]) && one.Bans().Banned(users[0])
 	})
 	if banned, err := two.Bans().Lift(t.Context(), attacker); err != nil || !banned {
 		t.Errorf("lifted %t, %v", banned, err)
 	}
-	eventually(t, "all of the network are", func() bool { return !one.Bans().Banned(users[0]) })
+	testenv.Until(t, "all of the network are", func() bool { return !one.Bans().Banned(users[0]) })
 	must(t, one.do(t.Context(), cleanBans))
 	if list, err := one.Bans().List(t.Context()); err != nil || len(list) != 1 ||
 		list[0].Source != neighbour {
@@ -387,7 +374,7 @@ func testDeadNode(t *testing.T, name string) {
 	must(t, dead.live(t.Context(), dead.do)) // its last sign of life
 	last := other.count(t, `SELECT seen FROM nodes WHERE node = $1`, dead.node)
 	dead.kill()
-	eventually(t, "the dead node's sessions are free", func() bool {
+	testenv.Until(t, "the dead node's sessions are free", func() bool {
 		end, err := other.Sessions("u", 2).Begin(t.Context())
 		if err == nil {
 			end()
@@ -408,7 +395,7 @@ func testDeadNode(t *testing.T, name string) {
 		}
 		return forget(t, slow.node)
 	}))
-	eventually(t, "the session counts again", func() bool {
+	testenv.Until(t, "the session counts again", func() bool {
 		end, err := other.Sessions("u", 1).Begin(t.Context())
 		if err == nil {
 			end()
@@ -480,7 +467,7 @@ func testQuotas(t *testing.T, name string) {
 		t.Errorf("only %d bytes were given, of %d", got.Load(), least)
 	}
 	accounts[0].Settle(-got.Load(), 0)
-	eventually(t, "what one frees is there for the other", func() bool {
+	testenv.Until(t, "what one frees is there for the other", func() bool {
 		return accounts[1].Reserve(t.Context(), most-most/50, 0) == nil
 	})
 	accounts[1].Settle(-(most - most/50), 0)
@@ -514,7 +501,7 @@ func testQuotasOverRestart(t *testing.T, name string) {
 		t.Errorf("after kill -9 %+v is less than what is there", now)
 	}
 	node(t, name) // takes the killed one for dead
-	eventually(t, "the tree is to be counted again", func() bool {
+	testenv.Until(t, "the tree is to be counted again", func() bool {
 		now := patient(t, name)
 		defer now.Close()
 		counted, err := now.Account(t.Context(), "/srv", 0, 0).Counted(t.Context())
@@ -604,7 +591,7 @@ func testTotalsInBetween(t *testing.T, name string) {
 		all.queries = between{all.queries, func() {
 			waits := len(account.asking) > 0
 			go func() { taken <- account.Reserve(t.Context(), 100, 1) }()
-			eventually(t, "it is taken, or waits", func() bool { return waits || len(taken) > 0 })
+			testenv.Until(t, "it is taken, or waits", func() bool { return waits || len(taken) > 0 })
 		}}
 		return s.quotas.read(all)
 	}))
@@ -645,16 +632,16 @@ func testBandwidth(t *testing.T, name string) {
 	one, two := patient(t, name).Bandwidth("u", rates), patient(t, name).Bandwidth("u", rates)
 	move := func(b sshd.Bandwidth) { must(t, b.Send(t.Context(), 1)) }
 	sharing := func(b sshd.Bandwidth) int64 { return b.(*mover).nodes.Load() }
-	eventually(t, "one has everything", func() bool {
+	testenv.Until(t, "one has everything", func() bool {
 		move(one)
 		return sharing(one) == 1
 	})
-	eventually(t, "each has half", func() bool {
+	testenv.Until(t, "each has half", func() bool {
 		move(one)
 		move(two)
 		return sharing(one) == 2 && sharing(two) == 2
 	})
-	eventually(t, "the other has everything", func() bool {
+	testenv.Until(t, "the other has everything", func() bool {
 		move(two)
 		return sharing(two) == 1
 	})
@@ -682,7 +669,7 @@ func testUsers(t *testing.T, name string) {
 	<-heard
 	must(t, one.DisableUser(t.Context(), "ann", true))
 	<-heard
-	eventually(t, "both changes", func() bool {
+	testenv.Until(t, "both changes", func() bool {
 		got := two.Users()
 		return len(got) == 1 && got[0].Disabled && got[0].Root == "/srv/elsewhere"
 	})
@@ -698,7 +685,7 @@ func testUsers(t *testing.T, name string) {
 		}
 	}
 	must(t, one.RemoveUser(t.Context(), "ann"))
-	eventually(t, "nobody is left", func() bool { return len(two.Users()) == 0 })
+	testenv.Until(t, "nobody is left", func() bool { return len(two.Users()) == 0 })
 }
 
 // outage keeps everybody from the tables until it is ended.
@@ -740,7 +727,7 @@ func testOutage(t *testing.T, name string) {
 	must(t, s.Bans().Add(t.Context(), attacker, time.Hour))
 	before, err := s.Sessions("u", 3).Begin(t.Context())
 	must(t, err)
-	eventually(t, "some is taken in advance, and does not go back", func() bool {
+	testenv.Until(t, "some is taken in advance, and does not go back", func() bool {
 		must(t, account.Reserve(t.Context(), 1, 0))
 		account.asking <- struct{}{}
 		account.mu.Lock()
@@ -755,7 +742,7 @@ func testOutage(t *testing.T, name string) {
 	defer goOn()
 	end := outage(t, s)
 	defer end()
-	eventually(t, "the store is down", s.Down)
+	testenv.Until(t, "the store is down", s.Down)
 	goOn()
 
 	if err := account.Reserve(t.Context(), 1000, 0); err != nil {
@@ -785,10 +772,10 @@ func testOutage(t *testing.T, name string) {
 	if len(s.Users()) == 0 && s.downFor() < quick.stale {
 		t.Error("users are gone at once")
 	}
-	eventually(t, "users are no longer let in", func() bool { return len(s.Users()) == 0 })
+	testenv.Until(t, "users are no longer let in", func() bool { return len(s.Users()) == 0 })
 
 	end()
-	eventually(t, "the users are back", func() bool { return len(s.Users()) == 1 })
+	testenv.Until(t, "the users are back", func() bool { return len(s.Users()) == 1 })
 	two := patient(t, name)
 	for range 2 {
 		if _, err := two.Sessions("u", 3).Begin(t.Context()); err != nil {
@@ -825,8 +812,8 @@ func testOutageAtStart(t *testing.T, name string) {
 	finish, err := two.Sessions("u", 1).Begin(t.Context())
 	must(t, err)
 	end()
-	eventually(t, "the ban is known", func() bool { return two.Bans().Banned(attacker) })
-	eventually(t, "the session counts", func() bool {
+	testenv.Until(t, "the ban is known", func() bool { return two.Bans().Banned(attacker) })
+	testenv.Until(t, "the session counts", func() bool {
 		other, err := one.Sessions("u", 1).Begin(t.Context())
 		if err == nil {
 			other()

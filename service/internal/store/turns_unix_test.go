@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // testTurns: of several nodes that want to do the same work one does it, and another one once its
@@ -29,7 +31,7 @@ func testTurns(t *testing.T, name string) {
 		t.Errorf("%d nodes do it", n)
 	}
 	for _, n := range nodes[:2] {
-		eventually(t, "other work, and a turn after another node's", func() bool {
+		testenv.Until(t, "other work, and a turn after another node's", func() bool {
 			ok, err := n.Turn(t.Context(), "b", 200*time.Millisecond)
 			return err == nil && ok
 		})

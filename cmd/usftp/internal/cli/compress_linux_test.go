@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,22 +35,22 @@ func TestCompressionAdvice(t *testing.T) {
 			rng.IntN(256), rng.IntN(256))
 	}
 	writeFile(t, filepath.Join(dir, "log"), []byte(text.String()))
-	slow := slowly(t, sshd.Addr(), 64<<10)
-	for _, test := range []struct {
-		flags, source, says string
-	}{
-		{"-C", "packed", " it hardly smaller: it is better not to compress this\n"},
-		{"-q -C", "packed", ""},
-		{"", "packed", ""},
-		{fmt.Sprintf("-C -P %d -o HostKeyAlias=[%s]:%d", slow, sshd.Host, sshd.Port), "log", ""},
-	} {
-		args := append([]string{"cp", "-F", sshd.ConfigFile}, strings.Fields(test.flags)...)
-		out := run(t, dir, append(args, test.source, sshd.Alias+":"+filepath.Join(sshd.Dir, "copy"))...)
-		if out.code != 0 || (out.stderr == "") != (test.says == "") ||
-			!strings.HasSuffix(out.stderr, test.says) || strings.Count(out.stderr, "\n") > 1 {
-			t.Errorf("%q %s: exit %d, %s", test.flags, test.source, out.code, out.stderr)
+	check := func(flags, source, says string) {
+		args := append([]string{"cp", "-F", sshd.ConfigFile}, strings.Fields(flags)...)
+		out := run(t, dir, append(args, source, sshd.Alias+":"+filepath.Join(sshd.Dir, source))...)
+		if out.code != 0 || (out.stderr == "") != (says == "") ||
+			!strings.HasSuffix(out.stderr, says) || strings.Count(out.stderr, "\n") > 1 {
+			t.Errorf("%q %s: exit %d, %s", flags, source, out.code, out.stderr)
 		}
 	}
+	slow := fmt.Sprintf("-C -P %d -o HostKeyAlias=[%s]:%d", slowly(t, sshd.Addr(), 64<<10), sshd.Host,
+		sshd.Port)
+	var beside sync.WaitGroup // the others, as it waits for the link
+	defer beside.Wait()
+	beside.Go(func() { check(slow, "log", "") })
+	check("-C", "packed", " it hardly smaller: it is better not to compress this\n")
+	check("-q -C", "packed", "")
+	check("", "packed", "")
 }
 
 // slowly forwards connections to a target, what is sent at most at a rate in bytes per second.

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -59,12 +59,9 @@ func TestKilledSync(t *testing.T) {
 				}
 				// The host still does what the killed run asked for, such as making a file, and the
 				// next run could only remove what there is by then.
-				for since := time.Now(); !bytes.Equal(readFile(t, begun), readFile(t, ended)); {
-					if time.Since(since) > time.Minute {
-						t.Fatal("the killed run's server does not end")
-					}
-					time.Sleep(10 * time.Millisecond) // another process: nothing else shows its end
-				}
+				testenv.Until(t, "the killed run's server ends", func() bool {
+					return bytes.Equal(readFile(t, begun), readFile(t, ended))
+				})
 				again := command(t, dir, sync()...)
 				again.Env = append(again.Env, "XDG_STATE_HOME="+home)
 				if o := finish(t, again); o.code != 0 {

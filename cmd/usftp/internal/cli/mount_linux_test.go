@@ -105,7 +105,7 @@ func mountLine(t *testing.T, at string) string {
 func unmount(t *testing.T, command func() outcome) error {
 	t.Helper()
 	var o outcome
-	eventually(t, "the end of the mount", func() bool {
+	testenv.Until(t, "the end of the mount", func() bool {
 		o = command()
 		return !strings.Contains(o.stderr, "programs are using it") &&
 			!strings.Contains(o.stderr, "busy")
@@ -114,16 +114,6 @@ func unmount(t *testing.T, command func() outcome) error {
 		return fmt.Errorf("%+v", o)
 	}
 	return nil
-}
-
-// eventually waits for a condition that something else brings about.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not happen", what)
-		}
-	}
 }
 
 // A directory that holds something is mounted over, and that is said.
@@ -326,7 +316,7 @@ func mountRemoveOpen(t *testing.T, dir string) {
 		t.Errorf("%v, %v", info, err)
 	}
 	must(t, f.Close())
-	eventually(t, "the end of the hidden file", func() bool { return len(namesIn(t, dir)) == 0 })
+	testenv.Until(t, "the end of the hidden file", func() bool { return len(namesIn(t, dir)) == 0 })
 }
 
 func mountHardLink(t *testing.T, dir string) {
@@ -649,13 +639,13 @@ func TestMountOthersChange(t *testing.T) {
 	namesIn(t, m.at)
 	writeFile(t, far("new"), nil)
 	must(t, os.Remove(far("file")))
-	eventually(t, "the new name", func() bool {
+	testenv.Until(t, "the new name", func() bool {
 		_, err := os.Stat(m.path("new"))
 		_, gone := os.Stat(m.path("file"))
 		return err == nil && errors.Is(gone, fs.ErrNotExist)
 	})
 	// The list is cached apart from what it names, for as long.
-	eventually(t, "the new list", func() bool {
+	testenv.Until(t, "the new list", func() bool {
 		return slices.Equal(namesIn(t, m.at), []string{"new"})
 	})
 }
@@ -778,7 +768,7 @@ func TestMountAndUnmount(t *testing.T) {
 			var said bytes.Buffer
 			cmd.Stderr = &said
 			must(t, cmd.Start())
-			eventually(t, "the mount", func() bool { return isMounted(t, at) })
+			testenv.Until(t, "the mount", func() bool { return isMounted(t, at) })
 			writeFile(t, filepath.Join(at, "file"), []byte("x"))
 			must(t, end(t, at, cmd.Process))
 			if err := cmd.Wait(); err != nil && name != "signal" {
@@ -851,10 +841,16 @@ func TestMountAndUnmount(t *testing.T) {
 		for range 20 {
 			cmd := command(t, far, "mount", "-f", "-D", opensshd.Find(t, "sftp-server"), "far:"+far,
 				at)
+			mounts, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			must(t, err) // not by package os, which would take the events
 			must(t, cmd.Start())
-			for began := time.Now(); !isMounted(t, at) && time.Since(began) < time.Minute; {
-				// A pause would be too long.
+			for !isMounted(t, at) {
+				change := []unix.PollFd{{Fd: int32(mounts), Events: unix.POLLPRI}}
+				if n, err := unix.Poll(change, int(tooLong.Milliseconds())); n == 0 {
+					t.Fatalf("it does not mount: %v", err)
+				}
 			}
+			unix.Close(mounts)
 			must(t, cmd.Process.Kill())
 			if err := within(t, margin, "its end", cmd.Wait); err == nil {
 				t.Error("it was not killed")

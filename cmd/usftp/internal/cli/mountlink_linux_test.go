@@ -203,7 +203,7 @@ func TestMountStalled(t *testing.T) {
 	calls.Wait()
 	cat := exec.Command("cat", m.path("file"))
 	must(t, cat.Start())
-	eventually(t, "the wait", func() bool { return waitsForFUSE(t, cat.Process.Pid) })
+	testenv.Until(t, "the wait", func() bool { return waitsForFUSE(t, cat.Process.Pid) })
 	began := time.Now()
 	must(t, cat.Process.Signal(syscall.SIGINT))
 	cat.Wait()
@@ -215,7 +215,7 @@ func TestMountStalled(t *testing.T) {
 	sh := exec.Command("sh", "-c", "trap 'exit 7' INT; trap : USR1; while :; do true <"+m.path("file")+
 		"; done")
 	must(t, sh.Start())
-	eventually(t, "the wait", func() bool { return waitsForFUSE(t, sh.Process.Pid) })
+	testenv.Until(t, "the wait", func() bool { return waitsForFUSE(t, sh.Process.Pid) })
 	began = time.Now()
 	must(t, sh.Process.Signal(syscall.SIGUSR1))
 	must(t, sh.Process.Signal(syscall.SIGINT))
@@ -224,7 +224,7 @@ func TestMountStalled(t *testing.T) {
 		t.Errorf("Ctrl-C that is handled took %v: %v", took, sh.ProcessState)
 	}
 	link.Restore()
-	eventually(t, "the mount's return", func() bool {
+	testenv.Until(t, "the mount's return", func() bool {
 		_, err := os.Stat(m.path("file"))
 		return err == nil
 	})
@@ -275,7 +275,7 @@ func TestMountRescue(t *testing.T) {
 	}
 	link.Restore()
 	var kept string
-	eventually(t, "the rescue file", func() bool {
+	testenv.Until(t, "the rescue file", func() bool {
 		for line := range strings.Lines(m.log(t)) {
 			if _, name, found := strings.Cut(line, "kept="); found {
 				kept = strings.TrimSpace(name)
@@ -290,7 +290,7 @@ func TestMountRescue(t *testing.T) {
 		!strings.Contains(string(text), "100 ") {
 		t.Errorf("%s", text)
 	}
-	eventually(t, "the mount's return", func() bool {
+	testenv.Until(t, "the mount's return", func() bool {
 		_, err := os.Stat(m.path("file"))
 		return err == nil
 	})

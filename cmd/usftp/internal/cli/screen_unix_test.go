@@ -51,7 +51,7 @@ func onScreen(t *testing.T, columns uint16, cmd *exec.Cmd) *screen {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &screen{t: t, cmd: cmd, pty: p, bytes: make(chan []byte)}
+	s := &screen{t: t, cmd: cmd, pty: p, bytes: make(chan []byte, 1000)}
 	t.Cleanup(func() { p.Close() })
 	go func() {
 		defer close(s.bytes)
@@ -150,10 +150,14 @@ func TestProgressLine(t *testing.T) {
 	name := "a name that is rather long, with \x1b[31m in it"
 	writeFile(t, filepath.Join(dir, name), randomData(4<<20))
 	target := "testhost:" + filepath.Join(dir, "target")
+	screens := make(map[uint16]*screen) // at once, as each mostly waits for its limit
 	for _, columns := range []uint16{100, 60, 50, 30, 8, 0} {
+		screens[columns] = onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l",
+			"50000", name, target+fmt.Sprint(columns)))
+	}
+	for columns, s := range screens {
 		t.Run(fmt.Sprint(columns, " columns"), func(t *testing.T) {
-			s := onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "50000",
-				name, target))
+			s.t = t
 			if columns == 100 {
 				s.await(`a name .* +\d+%  .* of 4\.19 MB .*[kM]B/s +00:\d\d left`)
 			}
@@ -203,15 +207,14 @@ func TestPhaseOnScreen(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "tree", "big"), randomData(1<<20))
 	s := onScreen(t, 80, command(t, dir, "cp", "--verify", "-l", "8000", "-F", server.ConfigFile,
 		"tree/big", "testhost:"+filepath.Join(dir, "file")))
-	s.await(`big +100% +1\.05 MB of 1\.05 MB +verifying [1-9]\d%\r\n`)
-	if code := s.End(); code != 0 {
-		t.Errorf("exit code %d: %q", code, &s.shown)
-	}
-	s = onScreen(t, 100, command(t, dir, "cp", "-r", "--verify", "-l", "8000", "-F",
+	tree := onScreen(t, 100, command(t, dir, "cp", "-r", "--verify", "-l", "8000", "-F",
 		server.ConfigFile, "tree", "testhost:"+filepath.Join(dir, "copy")))
-	s.await(`tree .* 100% +1\.05 MB of 1\.05 MB +verifying\r\n`)
-	if code := s.End(); code != 0 {
-		t.Errorf("exit code %d: %q", code, &s.shown)
+	s.await(`big +100% +1\.05 MB of 1\.05 MB +verifying [1-9]\d%\r\n`)
+	tree.await(`tree .* 100% +1\.05 MB of 1\.05 MB +verifying\r\n`)
+	for _, s := range []*screen{s, tree} {
+		if code := s.End(); code != 0 {
+			t.Errorf("exit code %d: %q", code, &s.shown)
+		}
 	}
 }
 
@@ -316,7 +319,7 @@ func (s *screen) continued() { s.cmd.Process.Signal(unix.SIGCONT) }
 // What a shell has written while the command was stopped is not erased.
 func TestCtrlZ(t *testing.T) {
 	t.Parallel()
-	s := copying(t, 16<<20)
+	s := copying(t, 8<<20)
 	s.stopped()
 	s.continued()
 	if code := s.End(); code != 0 {
@@ -334,7 +337,7 @@ func TestCtrlZIsAPause(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
-	const size = 16 << 20
+	const size = 8 << 20
 	writeFile(t, filepath.Join(dir, "big"), randomData(size))
 	s := onScreen(t, 120, command(t, dir, "cp", "-v", "-F", server.ConfigFile, "-l", "20000", "big",
 		"testhost:"+filepath.Join(dir, "target")))
@@ -345,7 +348,7 @@ func TestCtrlZIsAPause(t *testing.T) {
 	if code := s.End(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)
 	}
-	said := regexp.MustCompile(`copied big to .*: 16\.8 MB in (\d+\.\d) s \((\d+\.\d) s of them ` +
+	said := regexp.MustCompile(`copied big to .*: 8\.39 MB in (\d+\.\d) s \((\d+\.\d) s of them ` +
 		`paused\), (\d\.\d\d) MB/s, limited by --limit\r\n`).FindSubmatch(s.shown.Bytes())
 	shown := regexp.MustCompile(`big +100% .* (\d\.\d\d) MB/s +in 00:(\d\d)\r\n`).
 		FindSubmatch(s.shown.Bytes())

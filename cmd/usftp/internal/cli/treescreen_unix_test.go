@@ -27,9 +27,12 @@ func TestTreeOnScreen(t *testing.T) {
 		writeFile(t, filepath.Join(dir, "tree", name), randomData(1000))
 	}
 	target := "testhost:" + filepath.Join(dir, "copy")
+	screens := make(map[uint16]*screen) // at once, as each mostly waits for its limit
 	for _, columns := range []uint16{100, 40, 12} {
-		s := onScreen(t, columns, command(t, dir, "cp", "-r", "-F", server.ConfigFile, "-l",
-			"4000", "tree", target+string(rune('0'+columns%10))))
+		screens[columns] = onScreen(t, columns, command(t, dir, "cp", "-r", "-F", server.ConfigFile,
+			"-l", "4000", "tree", target+fmt.Sprint(columns)))
+	}
+	for columns, s := range screens {
 		if columns == 100 {
 			s.await(`tree +\d of 4\+? files +\d+% .* of 1\.05 MB .*[kM]B/s +00:0\d left`)
 			s.await(`\n  deep/big\\x1b\[31m`)
@@ -60,7 +63,7 @@ func TestTreeOnScreen(t *testing.T) {
 		t.Errorf("a terminal that cannot move its cursor shows %q", &s.shown)
 	}
 	s = onScreen(t, 100, command(t, dir, "cp", "-r", "--resume", "-F", server.ConfigFile, "tree/.",
-		target+"0"))
+		target+"100"))
 	if code := s.End(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)
 	}

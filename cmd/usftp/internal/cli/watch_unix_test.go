@@ -19,6 +19,7 @@ import (
 
 	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/internal/soak"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -85,22 +86,9 @@ func (w *watch) start() {
 			t.Log(w.out)
 		}
 	})
-	w.until("the first run to end", func() bool {
+	testenv.Until(w.t, "the first run ends", func() bool {
 		return strings.Contains(w.out.String(), "watching ")
 	})
-}
-
-// until waits for a condition, and fails if it does not become true.
-func (w *watch) until(what string, met func() bool) time.Duration {
-	w.t.Helper()
-	began := time.Now()
-	for !met() {
-		if time.Since(began) > time.Minute {
-			w.t.Fatalf("timed out waiting for %s", what)
-		}
-		time.Sleep(20 * time.Millisecond) // another process: nothing else shows its progress
-	}
-	return time.Since(began)
 }
 
 // state lists a tree with contents and modes.
@@ -155,28 +143,28 @@ func TestWatch(t *testing.T) {
 		os.Chtimes(from, old, old)
 		os.Rename(from, in(name))
 	}
-	w.until("new files", w.equal)
+	testenv.Until(w.t, "new files", w.equal)
 	big, deep := inode("big"), inode("a/b/c/deep")
 	os.Rename(in("big"), in("a/other"))
-	w.until("a rename", w.equal)
+	testenv.Until(w.t, "a rename", w.equal)
 	if got := inode("a/other"); got != big {
 		t.Errorf("the file was copied, and not renamed")
 	}
 	os.Rename(in("a"), in("z"))
-	w.until("a directory's rename", w.equal)
+	testenv.Until(w.t, "a directory's rename", w.equal)
 	if got := inode("z/b/c/deep"); got != deep {
 		t.Errorf("the directory was copied, and not renamed")
 	}
 	writeFile(t, in("z/b/c/after"), []byte("the directory was renamed"))
-	w.until("a file in a directory that was renamed", w.equal)
+	testenv.Until(w.t, "a file in a directory that was renamed", w.equal)
 	for i := range 5 { // as editors save: of the same size, within a second
 		writeFile(t, in(".first.swp"), []byte(fmt.Sprintf("save%d", i)))
 		os.Rename(in(".first.swp"), in("first"))
-		w.until("an editor's save", w.equal)
+		testenv.Until(w.t, "an editor's save", w.equal)
 	}
 	os.RemoveAll(in("z/b"))
 	os.Chmod(in("first"), 0o600)
-	w.until("a deletion", w.equal)
+	testenv.Until(w.t, "a deletion", w.equal)
 	if strings.Contains(w.out.String(), "cannot") {
 		t.Error("something went wrong")
 	}
@@ -204,7 +192,7 @@ func TestWatchBySSH(t *testing.T) {
 	w.start()
 	proxy.Cut()
 	writeFile(t, filepath.Join(w.src, "second"), []byte("second"))
-	w.until("a change after the loss", w.equal)
+	testenv.Until(w.t, "a change after the loss", w.equal)
 }
 
 // A thousand random changes (or two hundred) while every hundredth loses the connection: in the end
@@ -229,7 +217,7 @@ func TestWatchOverABadLink(t *testing.T) {
 	lost := 0
 	for i := range soak.Pick(200, 1000) {
 		if i%100 == 99 {
-			w.until("the connection to be replaced", func() bool {
+			testenv.Until(w.t, "the connection is replaced", func() bool {
 				return proxy.Connections() > lost
 			})
 			proxy.Cut()
@@ -267,7 +255,9 @@ func TestWatchOverABadLink(t *testing.T) {
 		}
 	}
 	said := len(w.out.String())
-	took := w.until("the trees to be equal", w.equal)
+	began := time.Now()
+	testenv.Until(t, "the trees are equal", w.equal)
+	took := time.Since(began)
 	waits := time.Duration(0)
 	for _, m := range regexp.MustCompile(
 		`(?:comparing everything again|trying again|reconnecting) in ([0-9.]+ s|[0-9.a-z]+)`).FindAllStringSubmatch(w.out.String()[said:], -1) {

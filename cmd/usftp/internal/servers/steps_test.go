@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/servetest"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 var (
@@ -392,14 +393,14 @@ var steps = []struct {
 			s.Errorf("the mount has %v, %v", entries, err)
 		}
 		// What another step is starting holds this process's files until it is another program.
-		for tried := time.Now(); !unmounted; time.Sleep(10 * time.Millisecond) {
+		testenv.Until(s.T, "nothing uses the mount", func() bool {
 			o := s.run("umount", at)
 			unmounted = o.code == 0
-			if !unmounted && (time.Since(tried) > time.Minute ||
-				!strings.Contains(o.stderr, "programs are using it")) {
+			if !unmounted && !strings.Contains(o.stderr, "programs are using it") {
 				s.Fatalf("umount: %+v", o)
 			}
-		}
+			return unmounted
+		})
 		s.there(map[string]string{"a": "text", "c": isDir, "c/d": other})
 	}},
 	{"rm", func(s *step) {

@@ -78,8 +78,10 @@ func TestReopenAfterLostAnswer(t *testing.T) {
 		for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
 			"not made": sftptest.Hangup()} {
 			t.Run(what+"/"+made, func(t *testing.T) {
-				loseAnswer(t, sftptest.Fault{On: test.lost, Times: 1, Do: lose}, test.change,
-					test.want)
+				synctest.Test(t, func(t *testing.T) {
+					loseAnswer(t, sftptest.Fault{On: test.lost, Times: 1, Do: lose}, test.change,
+						test.want)
+				})
 			})
 		}
 	}
@@ -120,24 +122,26 @@ func TestAppendedByTwo(t *testing.T) {
 	for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
 		"not made": sftptest.Hangup()} {
 		t.Run(made, func(t *testing.T) {
-			s := mountScripted(t, time.Minute, sftptest.Script{})
-			s.server.Files.WriteFile("/log", nil)
-			one := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
-			two := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
-			want := ""
-			for i, o := range []*opened{one, two, one, two} {
-				if i == 2 {
-					s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: lose})
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, time.Minute, sftptest.Script{})
+				s.server.Files.WriteFile("/log", nil)
+				one := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+				two := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+				want := ""
+				for i, o := range []*opened{one, two, one, two} {
+					if i == 2 {
+						s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: lose})
+					}
+					o.write(len(want), "line\n")
+					want += "line\n"
+					if status := o.sync(); status != fuse.OK {
+						t.Errorf("line %d: %v", i, status)
+					}
 				}
-				o.write(len(want), "line\n")
-				want += "line\n"
-				if status := o.sync(); status != fuse.OK {
-					t.Errorf("line %d: %v", i, status)
+				if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
+					t.Errorf("the host has %q, %v", data, err)
 				}
-			}
-			if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
-				t.Errorf("the host has %q, %v", data, err)
-			}
+			})
 		})
 	}
 }
@@ -193,20 +197,22 @@ func TestReopenAfterFirstAnswer(t *testing.T) {
 	for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
 		"not made": sftptest.Hangup()} {
 		t.Run(made, func(t *testing.T) {
-			s := mountScripted(t, 0, sftptest.Script{})
-			s.server.Files.WriteFile("/file", []byte("contents"))
-			o := s.open(t, "file")
-			s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: lose})
-			o.write(8, " and more")
-			if status := o.sync(); status != fuse.OK {
-				t.Error(status)
-			}
-			if n := len(s.server.Requests(wire.TypeInit)); n != 2 {
-				t.Errorf("%d connections", n)
-			}
-			if data, err := s.server.Files.ReadFile("/file"); string(data) != "contents and more" {
-				t.Errorf("the host has %q, %v", data, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, 0, sftptest.Script{})
+				s.server.Files.WriteFile("/file", []byte("contents"))
+				o := s.open(t, "file")
+				s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: lose})
+				o.write(8, " and more")
+				if status := o.sync(); status != fuse.OK {
+					t.Error(status)
+				}
+				if n := len(s.server.Requests(wire.TypeInit)); n != 2 {
+					t.Errorf("%d connections", n)
+				}
+				if data, err := s.server.Files.ReadFile("/file"); string(data) != "contents and more" {
+					t.Errorf("the host has %q, %v", data, err)
+				}
+			})
 		})
 	}
 }
@@ -325,21 +331,23 @@ func TestReopenEmptied(t *testing.T) {
 // file.
 func TestReopenFromTheFuture(t *testing.T) {
 	for _, flags := range []int{os.O_RDWR, os.O_WRONLY | os.O_APPEND} {
-		s := mountScripted(t, 0, sftptest.Script{})
-		s.server.Files.WriteFile("/file", []byte("one"))
-		if err := s.server.Files.SetModTime("/file", time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
-		for i, data := range []string{" two", " three"} {
-			o.write(3+4*i, data)
-			if status := o.sync(); status != fuse.OK {
-				t.Errorf("%x: %q: %v", flags, data, status)
+		synctest.Test(t, func(t *testing.T) {
+			s := mountScripted(t, 0, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("one"))
+			if err := s.server.Files.SetModTime("/file", time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
 			}
-			s.cut()
-		}
-		if data, err := s.server.Files.ReadFile("/file"); string(data) != "one two three" {
-			t.Errorf("%x: the host has %q, %v", flags, data, err)
-		}
+			o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+			for i, data := range []string{" two", " three"} {
+				o.write(3+4*i, data)
+				if status := o.sync(); status != fuse.OK {
+					t.Errorf("%x: %q: %v", flags, data, status)
+				}
+				s.cut()
+			}
+			if data, err := s.server.Files.ReadFile("/file"); string(data) != "one two three" {
+				t.Errorf("%x: the host has %q, %v", flags, data, err)
+			}
+		})
 	}
 }

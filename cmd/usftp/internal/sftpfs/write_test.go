@@ -229,32 +229,34 @@ func TestInPlaceWhereItIsAppended(t *testing.T) {
 // ProFTPD as it is installed opens no existing file to be appended to (AllowStoreRestart): the file
 // is opened to be written, and each request says where it ends.
 func TestAppendWhereThatIsRefused(t *testing.T) {
-	refusing := func(r sftptest.Request) []sftptest.Action {
-		if r.Type == wire.TypeOpen && (r.Flags&wire.OpenAppend != 0 ||
-			r.Flags&wire.OpenWrite != 0 && r.Path == "/closed") {
-			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "Permission denied")}
+	synctest.Test(t, func(t *testing.T) {
+		refusing := func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeOpen && (r.Flags&wire.OpenAppend != 0 ||
+				r.Flags&wire.OpenWrite != 0 && r.Path == "/closed") {
+				return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "Permission denied")}
+			}
+			return nil
 		}
-		return nil
-	}
-	s := mountScripted(t, time.Minute, sftptest.Script{Intercept: refusing})
-	s.server.Files.WriteFile("/log", []byte("contents"))
-	s.server.Files.WriteFile("/closed", nil)
-	var out fuse.OpenOut
-	in := &fuse.OpenIn{InHeader: *s.lookup(t, root(), "closed"),
-		Flags: uint32(os.O_WRONLY | os.O_APPEND)}
-	if status := s.Open(nil, in, &out); status != fuse.EACCES {
-		t.Errorf("a file that may not be written is opened: %v", status)
-	}
-	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
-	for _, data := range []string{" and more", "!"} {
-		o.write(8, data)
-		if status := o.sync(); status != fuse.OK {
-			t.Fatal(status)
+		s := mountScripted(t, time.Minute, sftptest.Script{Intercept: refusing})
+		s.server.Files.WriteFile("/log", []byte("contents"))
+		s.server.Files.WriteFile("/closed", nil)
+		var out fuse.OpenOut
+		in := &fuse.OpenIn{InHeader: *s.lookup(t, root(), "closed"),
+			Flags: uint32(os.O_WRONLY | os.O_APPEND)}
+		if status := s.Open(nil, in, &out); status != fuse.EACCES {
+			t.Errorf("a file that may not be written is opened: %v", status)
 		}
-		s.server.Files.Append("/log", []byte(" (another)"))
-	}
-	const want = "contents and more (another)! (another)"
-	if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
-		t.Errorf("the host has %q, %v", data, err)
-	}
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+		for _, data := range []string{" and more", "!"} {
+			o.write(8, data)
+			if status := o.sync(); status != fuse.OK {
+				t.Fatal(status)
+			}
+			s.server.Files.Append("/log", []byte(" (another)"))
+		}
+		const want = "contents and more (another)! (another)"
+		if data, err := s.server.Files.ReadFile("/log"); string(data) != want {
+			t.Errorf("the host has %q, %v", data, err)
+		}
+	})
 }
