@@ -83,6 +83,9 @@ var suite = map[string]func(t *testing.T, name string){
 	"outage":                   testOutage,
 	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,
+	"clock forward":            testClockForward,
+	"clock back":               testClockBack,
+	"clock back, and failures": testClockBackAndFailures,
 }
 
 func TestSQLite(t *testing.T) {
