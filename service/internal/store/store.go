@@ -64,7 +64,11 @@ var usual = times{tick: time.Second, beat: 5 * time.Second, dead: 15 * time.Seco
 	stale: 10 * time.Minute, active: 3 * time.Second, clean: time.Minute}
 
 // ErrDown is the error of operations that need the store while it does not answer.
-var ErrDown = errors.New("the store does not answer; see the server's log")
+var ErrDown = errors.New("the store does not answer: try again later, or see the server's log")
+
+// errFell is ErrDown where the transaction may have been made. The cause is in the log, and is not for
+// clients.
+var errFell = fmt.Errorf("%w", ErrDown)
 
 // Open opens the store at a PostgreSQL URL or in a file. It fails if the name makes no sense; if
 // PostgreSQL does not answer, Open succeeds and keeps trying in the background.
@@ -422,7 +426,7 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 		return ctx.Err() // the caller has gone
 	}
 	s.fell(err)
-	return fmt.Errorf("%w (%v)", ErrDown, err)
+	return errFell
 }
 
 // A refusal is an error in an answer of the store, which is not down.
