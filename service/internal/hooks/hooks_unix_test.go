@@ -367,8 +367,8 @@ func TestCommandFails(t *testing.T) {
 	})
 }
 
-// TestCommandFailsAndLeaves: what a command has started does not go on if the command fails, since it
-// is run again, and goes on if it succeeds.
+// TestCommandFailsAndLeaves: what a command has started does not go on if the command fails, since
+// it is run again, and goes on if it succeeds.
 func TestCommandFailsAndLeaves(t *testing.T) {
 	t.Parallel()
 	for _, output := range []string{"", ">/dev/null 2>&1"} {

@@ -84,7 +84,8 @@ func setBan(t tx, source sshd.Source, ban time.Duration) error {
 	ms := ban.Milliseconds()
 	if _, err := t.exec(`INSERT INTO bans (network, failures, seen, until)
 		VALUES ($1, 0, @now, @now + $2)
-		ON CONFLICT (network) DO UPDATE SET until = @now + $2, seen = @now`, source.String(), ms); err != nil {
+		ON CONFLICT (network) DO UPDATE SET until = @now + $2, seen = @now`, source.String(),
+		ms); err != nil {
 		return err
 	}
 	return t.notify(fmt.Sprintf("%s %d", source, ms))

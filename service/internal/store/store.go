@@ -66,8 +66,8 @@ var usual = times{tick: time.Second, beat: 5 * time.Second, dead: 15 * time.Seco
 // ErrDown is the error of operations that need the store while it does not answer.
 var ErrDown = errors.New("the store does not answer: try again later, or see the server's log")
 
-// errFell is ErrDown where the transaction may have been made. The cause is in the log, and is not for
-// clients.
+// errFell is ErrDown where the transaction may have been made. The cause is in the log, and is not
+// for clients.
 var errFell = fmt.Errorf("%w", ErrDown)
 
 // Open opens the store at a PostgreSQL URL or in a file. It fails if the name makes no sense; if
@@ -305,8 +305,8 @@ func (s *Store) bury(t tx) error {
 	return nil
 }
 
-// buryOne buries a silent node. The node that changes its row first does the rest. A time to come is
-// from before the database's clock was set back: the node gets a chance to give another sign.
+// buryOne buries a silent node. The node that changes its row first does the rest. A time to come
+// is from before the database's clock was set back: the node may give another sign.
 func (s *Store) buryOne(t tx, node string) error {
 	dead := s.times.dead.Milliseconds()
 	if _, err := t.exec(`UPDATE nodes SET seen = CASE WHEN seen > 0 THEN @now ELSE -(@now) END
