@@ -5,9 +5,12 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/wire"
 )
 
 // late stores a part as a server does that has slept while it sent the part, and that others have
@@ -168,6 +171,29 @@ func TestStatWhileItCompletes(t *testing.T) {
 			if reached = bucket.name != ""; !reached {
 				b.must(w.Close())
 			}
+		}
+	}
+}
+
+// TestListWhileItBecomesLong: a file under a temporary name that is replaced by a longer one, which
+// is no object until it is renamed, is in each listing, once.
+func TestListWhileItBecomesLong(t *testing.T) {
+	for call, reached := 1, true; reached; call++ {
+		for _, after := range []bool{false, true} {
+			b := newBench(t)
+			b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+			b.put("/d/f.filepart", "short")
+			w := b.write("/d/f.filepart", truncate)
+			b.at(w, 0, text(5*partSize))
+			closes := sync.OnceFunc(func() { b.must(w.Close()) })
+			bucket := &faulty{Bucket: b.bucket, broken: call, after: after, sleep: closes}
+			sound := b.fs
+			b.fs = b.serve(bucket)
+			if names := b.list("/d"); !slices.Equal(names, []string{"f.filepart"}) {
+				t.Errorf("closed at call %d, %s (after: %t): %q", call, bucket.name, after, names)
+			}
+			b.fs, reached = sound, bucket.name != ""
+			closes()
 		}
 	}
 }

@@ -16,6 +16,7 @@ type info struct {
 	mtime  time.Time
 	object Object    // of a stored file
 	begun  time.Time // of a pending upload
+	open   bool      // it is a pending upload that is still being written
 }
 
 func (i *info) Name() string       { return i.name }
