@@ -15,5 +15,9 @@ install -d -m 0750 -o usftp -g usftp /srv/usftp /var/lib/usftp
 # An administrator starts the service once somebody may log in: systemctl enable --now usftpd
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
-	systemctl try-restart usftpd.service || true
+	# Running sessions go on in the old process. systemd before 252 says --kill-who.
+	if systemctl is-active --quiet usftpd.service; then
+		systemctl kill --kill-who=main --signal=USR2 usftpd.service ||
+			systemctl try-restart usftpd.service || true
+	fi
 fi

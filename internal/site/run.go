@@ -18,7 +18,9 @@ func (s *Site) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	counting, end := context.WithCancel(ctx)
 	defer s.recounting.Wait()
+	defer end()
 	hangups := make(chan struct{}, 1)
 	s.App.Signals.Set(s.started.Grace+ui.CleanupTime, func() {
 		select {
@@ -54,7 +56,7 @@ func (s *Site) Run(ctx context.Context) error {
 				return s.retire(ctx)
 			}
 		case <-hangups:
-			s.reload(ctx)
+			s.reload(counting)
 		case <-s.refresh:
 			s.refreshUsers()
 		case err := <-ended: // accepting has failed for good
@@ -138,8 +140,12 @@ func (s *Site) reload(ctx context.Context) {
 		return
 	}
 	s.Log.Info("reloaded")
-	quotas := s.quotas()
-	s.recounting.Go(func() { s.recount(ctx, quotas) })
+	if s.reloaded != nil {
+		close(s.reloaded)
+	}
+	quotas, newer := s.quotas(), make(chan struct{})
+	s.reloaded = newer
+	s.recounting.Go(func() { s.recount(ctx, newer, quotas) })
 }
 
 func (s *Site) listen() (listeners []net.Listener, err error) {

@@ -104,6 +104,7 @@ type Site struct {
 
 	sockets    sockets
 	recounting sync.WaitGroup // counting of quotas after reloads
+	reloaded   chan struct{}  // closed by the next reload; nil before the first
 }
 
 // Shared is the state that several servers share.

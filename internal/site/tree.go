@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -221,14 +222,35 @@ func (s *Site) quotas() (all []rootQuota) {
 	return all
 }
 
-// recount counts the files under quotas again, since others may have changed them.
-func (s *Site) recount(ctx context.Context, quotas []rootQuota) {
-	for _, q := range quotas {
-		if err := q.Recount(ctx, q.fs, "/"); err != nil {
-			s.Log.Error("cannot recount a quota", "root", q.root, "error", err)
-			continue
+// A quota that cannot be recounted, since the count or the files are away, is tried again after a
+// while, which doubles: writers may have to wait each time.
+const recountWait, longestRecountWait = 5 * time.Second, time.Hour
+
+// recount counts the files under quotas again, since others may have changed them. Once newer is
+// closed it does not try again.
+func (s *Site) recount(ctx context.Context, newer <-chan struct{}, quotas []rootQuota) {
+	for wait := recountWait; ; wait = min(2*wait, longestRecountWait) {
+		var failed []rootQuota
+		for _, q := range quotas {
+			if err := q.Recount(ctx, q.fs, "/"); err != nil {
+				failed = append(failed, q)
+				if wait == recountWait && ctx.Err() == nil {
+					s.Log.Error("cannot recount a quota; it is tried again", "root", q.root, "error", err)
+				}
+				continue
+			}
+			bytes, files := q.Usage()
+			s.Log.Info("quota counted", "root", q.root, "bytes", bytes, "files", files)
 		}
-		bytes, files := q.Usage()
-		s.Log.Info("quota counted", "root", q.root, "bytes", bytes, "files", files)
+		if quotas = failed; len(quotas) == 0 {
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-newer:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }

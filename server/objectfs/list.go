@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"path"
 	"slices"
 	"strings"
 )
@@ -40,11 +41,12 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 	if err != nil {
 		return err
 	}
-	unstored := map[string]bool{}
+	unstored, writing := map[string]bool{}, false
+	exists := dir == f.prefix
 	for _, i := range waiting {
 		unstored[i.name] = true
+		writing, exists = writing || i.open, exists || !i.open
 	}
-	exists := dir == f.prefix || len(waiting) > 0
 	var files shadows
 	for page, err := range f.pages(ctx, Query{Prefix: dir, Delimited: true}) {
 		if err != nil {
@@ -68,8 +70,19 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 			delete(unstored, i.name)
 		}
 	}
+	if writing { // one may have been closed since, and the object gone that it replaces
+		closed, err := f.uploads(ctx, dir, false)
+		if err != nil {
+			return err
+		}
+		waiting = append(waiting, closed...)
+	}
 	for _, i := range waiting {
-		if unstored[i.name] && !yield(i) {
+		if i.open || !unstored[i.name] {
+			continue
+		}
+		delete(unstored, i.name)
+		if !yield(i) {
 			return nil
 		}
 	}
@@ -128,16 +141,19 @@ func (i *info) order() string {
 }
 
 // uploads describes the pending uploads in a directory. Without hidden, it returns uploads under
-// temporary names, which clients see unless they are still being written; with hidden, the others,
-// which only STAT shows, once they are abandoned.
+// temporary names, which clients see unless they are still open; with hidden, the others, which only
+// STAT shows, once they are abandoned.
 func (f *FS) uploads(ctx context.Context, dir string, hidden bool) (list []*info, err error) {
 	pending, err := f.state.Pending(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range pending {
-		if parentOf(u.Name) != dir || hidden != (u.Target == u.Name) ||
-			u.Locked && (hidden || !u.Closed) {
+		if parentOf(u.Name) != dir || hidden != (u.Target == u.Name) || u.Locked && hidden {
+			continue
+		}
+		if u.Locked && !u.Closed {
+			list = append(list, &info{name: path.Base(u.Name), open: true})
 			continue
 		}
 		if hidden {

@@ -119,7 +119,27 @@ func (p *prober) uploads(ctx context.Context) error {
 	}
 	_, err = p.bucket.Complete(ctx, p.key, id, []Part{part}, Condition{Absent: true})
 	p.checks(err, "completing ignores If-None-Match: two may both create what must not exist")
-	return p.abort(ctx, id, nil)
+	if err := p.abort(ctx, id, nil); err != nil {
+		return err
+	}
+	return p.replacedParts(ctx)
+}
+
+// replacedParts tries to complete an upload whose part is another than its server knows of.
+func (p *prober) replacedParts(ctx context.Context) error {
+	id, err := p.bucket.CreateUpload(ctx, p.key)
+	if err != nil {
+		return err
+	}
+	part, err := p.bucket.UploadPart(ctx, p.key, id, 1, probeBody())
+	if err == nil {
+		part.ETag = otherETag
+		if _, refused := p.bucket.Complete(ctx, p.key, id, []Part{part}, Condition{}); refused == nil {
+			p.unchecked = append(p.unchecked, "completing ignores the ETags of parts: one that comes "+
+				"late may get into a file")
+		}
+	}
+	return p.abort(ctx, id, err)
 }
 
 // abort drops the upload, unless it has been completed, and returns err.

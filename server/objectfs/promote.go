@@ -55,6 +55,19 @@ func (f *FS) promote(ctx context.Context, found Upload, to string, target *info,
 	})
 }
 
+// makes reports whether the parts of a closed upload make this object.
+func (u Upload) makes(o Object) bool { return u.Closed && u.ETag != "" && u.ETag == o.ETag }
+
+// finished reports whether a closed upload has become this object already: a server has died that
+// renamed it.
+func (f *FS) finished(ctx context.Context, u Upload, o Object) bool {
+	if !u.makes(o) {
+		return false
+	}
+	_, _, err := f.bucket.ListParts(ctx, u.Target, u.ID, 0)
+	return absent(err)
+}
+
 // finish makes an object of an upload that was closed under a temporary name, in place of base.
 func (f *FS) finish(ctx context.Context, found Upload, base *Object,
 	when Condition) (made Object, err error) {
@@ -75,17 +88,20 @@ func (f *FS) finish(ctx context.Context, found Upload, base *Object,
 		return Object{}, err
 	}
 	parts, err := f.allParts(ctx, u)
-	if absent(err) { // the storage has given the upload up, but it is still listed
-		err = errPartsMissing
-	}
-	if err != nil {
+	switch {
+	case absent(err) && base != nil && u.makes(*base):
+		made = *base
+	case absent(err): // the storage has given the upload up, but it is still listed
+		return Object{}, errPartsMissing
+	case err != nil:
 		return Object{}, err
-	}
-	made, err = f.fenced(ctx, u, u.Target, when, base, func(when Condition) (Object, error) {
-		return f.complete(ctx, u, parts, u.Size, when, base)
-	})
-	if err != nil {
-		return Object{}, unlessRefused(err)
+	default:
+		made, err = f.fenced(ctx, u, u.Target, when, base, func(when Condition) (Object, error) {
+			return f.complete(ctx, u, parts, u.Size, when, base)
+		})
+		if err != nil {
+			return Object{}, unlessRefused(err)
+		}
 	}
 	done = true
 	made.Key = u.Target

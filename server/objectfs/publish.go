@@ -129,6 +129,7 @@ func (w *writer) settle(ctx context.Context, made Object) error {
 func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
 	u := w.upload
 	u.Closed, u.Size, u.MTime, u.Last = true, w.size, w.mtime, parts[len(parts)-1].Number
+	u.ETag = etagOf(parts)
 	if w.base != nil { // a short file, which was stored under this name
 		// The old file goes when the new one is there for good, so that one of them always is. Update
 		// also fails if another session's file may be there by now.
@@ -329,14 +330,23 @@ func (w *writer) giveUp(keep bool) error {
 }
 
 // keeps reports whether a client could resume an upload. If it was to replace an object it could
-// not: STAT shows that object.
+// not: STAT shows that object. From a part on that somebody else has stored it could not either.
 func (w *writer) keeps(ctx context.Context, u *Upload) bool {
 	if w.base != nil {
 		return false
 	}
-	_, size, err := w.fs.resumable(ctx, *u)
-	if err == nil {
-		u.Size = size
+	u.ETag = ""
+	list, err := w.fs.wholeParts(ctx, *u)
+	if err != nil {
+		return !absent(err)
 	}
-	return size > 0 || err != nil && !absent(err)
+	for i, p := range list {
+		if own, ok := w.stored[i]; ok && own.ETag != p.ETag || !ok && i >= w.kept {
+			list = list[:i]
+			break
+		}
+	}
+	u.ETag = etagOf(list)
+	u.Size, _ = w.fs.layout.span(max(len(list)-1, 0))
+	return u.Size > 0
 }

@@ -60,6 +60,10 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		target = nil
 	case err != nil && !absent(err):
 		return err
+	case !replace && missing != nil && target != nil && to == waiting[from].Target &&
+		f.finished(ctx, waiting[from], target.object):
+		_, err = f.finish(ctx, waiting[from], &target.object, Condition{Absent: true})
+		return err
 	case !replace:
 		return fs.ErrExist
 	case from == to:

@@ -5,7 +5,10 @@ import (
 	"crypto/md5"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
+	"strconv"
+	"strings"
 )
 
 // resume continues the pending upload.
@@ -15,15 +18,18 @@ func (w *writer) resume(ctx context.Context) (err error) {
 		w.waits, w.size = true, w.upload.Size
 		return nil
 	}
-	var parts []Part
-	parts, w.size, err = w.fs.resumable(ctx, w.upload)
+	parts, err := w.fs.keptParts(ctx, w.upload)
 	if absent(err) { // it was aborted
 		w.upload.ID = ""
 		return fs.ErrNotExist
 	}
-	w.resumed = true
-	for _, p := range parts {
+	w.resumed, w.kept = true, len(parts)
+	if w.kept == 0 && w.upload.ETag != "" {
+		w.upload.Broken = true
+	}
+	for _, p := range parts[:max(len(parts)-1, 0)] { // as resumable tells
 		w.stored[p.Number-1] = p
+		w.size += p.Size
 	}
 	return err
 }
@@ -84,12 +90,50 @@ func (w *writer) limit(u *Upload) {
 // last whole part is left out: if a client saw a file as long as its own, it would take it for
 // complete.
 func (f *FS) resumable(ctx context.Context, u Upload) ([]Part, int64, error) {
+	list, err := f.keptParts(ctx, u)
+	list = list[:max(len(list)-1, 0)]
+	size, _ := f.layout.span(len(list))
+	return list, size, err
+}
+
+// keptParts returns the whole parts of an abandoned upload, or none if another server has replaced
+// one.
+func (f *FS) keptParts(ctx context.Context, u Upload) ([]Part, error) {
+	list, err := f.wholeParts(ctx, u)
+	if u.ETag == "" {
+		return list, err
+	}
+	_, parts, _ := strings.Cut(u.ETag, "-")
+	n, parseErr := strconv.Atoi(parts)
+	if parseErr != nil || n > len(list) || etagOf(list[:n]) != u.ETag {
+		return nil, err
+	}
+	return list[:n], err
+}
+
+// etagOf returns the ETag of the object that parts make, as S3 computes it. Storage that encrypts
+// may have another.
+func etagOf(parts []Part) string {
+	sum := md5.New()
+	for _, p := range parts {
+		one, err := hex.DecodeString(p.ETag)
+		if err != nil {
+			one = []byte(p.ETag)
+		}
+		sum.Write(one)
+	}
+	return fmt.Sprintf("%x-%d", sum.Sum(nil), len(parts))
+}
+
+// wholeParts returns the parts of an abandoned upload from its beginning up to the first that is
+// missing or not whole.
+func (f *FS) wholeParts(ctx context.Context, u Upload) ([]Part, error) {
 	if u.ID == "" || u.Broken {
-		return nil, 0, nil
+		return nil, nil
 	}
 	list, err := f.listParts(ctx, u)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	n := 0
 	for n < len(list) && list[n].Number == n+1 && (u.Last == 0 || n < u.Last) {
@@ -98,13 +142,11 @@ func (f *FS) resumable(ctx context.Context, u Upload) ([]Part, int64, error) {
 		}
 		n++
 	}
-	n = max(n-1, 0)
-	size, _ := f.layout.span(n)
-	return list[:n], size, nil
+	return list[:n], nil
 }
 
 var errPartsMissing = errors.New(
-	"parts of the upload are missing in the storage: upload the file again")
+	"parts of the upload are missing in the storage, or were replaced: upload the file again")
 
 // allParts returns the parts of an upload that the client has closed.
 func (f *FS) allParts(ctx context.Context, u Upload) ([]Part, error) {
@@ -120,7 +162,7 @@ func (f *FS) allParts(ctx context.Context, u Upload) ([]Part, error) {
 		}
 		size += p.Size
 	}
-	if size != u.Size {
+	if size != u.Size || u.ETag != "" && etagOf(list) != u.ETag {
 		return nil, errPartsMissing
 	}
 	return list, nil

@@ -61,9 +61,10 @@ func (w *writer) begin(broken bool) (Upload, error) {
 	w.beginning.Lock()
 	defer w.beginning.Unlock()
 	u := w.upload
-	if u.ID != "" && (u.Broken || !broken) {
+	if u.ID != "" && u.ETag == "" && (u.Broken || !broken) {
 		return u, nil
 	}
+	u.ETag = "" // of the parts before
 	if u.Broken = u.Broken || broken || w.when.ETag != ""; u.ID == "" {
 		id, err := w.fs.bucket.CreateUpload(w.work, u.Target)
 		if err != nil {

@@ -16,6 +16,7 @@ type info struct {
 	mtime  time.Time
 	object Object    // of a stored file
 	begun  time.Time // of a pending upload
+	open   bool      // it is a pending upload that is still being written
 }
 
 func (i *info) Name() string       { return i.name }
@@ -66,7 +67,15 @@ func (f *FS) stat(ctx context.Context, key string) (*info, error) {
 	if i, err := f.statStored(ctx, key); !absent(err) {
 		return i, err
 	}
-	return f.statUpload(ctx, key)
+	u, err := f.state.Find(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	i, err := f.describeUpload(ctx, u)
+	if absent(err) { // it has just been completed or aborted
+		return f.statStored(ctx, key)
+	}
+	return i, err
 }
 
 // statStored describes an object or a directory, but no pending upload.
@@ -124,15 +133,7 @@ func (f *FS) findDirectory(ctx context.Context, key string) error {
 	return fs.ErrNotExist
 }
 
-// statUpload describes a pending upload. Its size tells clients where to resume.
-func (f *FS) statUpload(ctx context.Context, key string) (*info, error) {
-	u, err := f.state.Find(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return f.describeUpload(ctx, u)
-}
-
+// describeUpload describes a pending upload. Its size tells clients where to resume.
 func (f *FS) describeUpload(ctx context.Context, u Upload) (*info, error) {
 	i := &info{name: path.Base(u.Name), size: u.Size, mtime: u.MTime, begun: u.Begun}
 	if i.mtime.IsZero() {

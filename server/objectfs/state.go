@@ -73,8 +73,14 @@ type Upload struct {
 	Last   int       // the number of its last part; of one that is not closed, 0 if all parts count
 	MTime  time.Time // set by the client, or zero
 
+	// ETag is that of the object that the parts make, as S3 computes it: of all parts of a closed
+	// upload, or of those that a client may go on with. "" is not known. A server that has slept may
+	// replace a part late.
+	ETag string
+
 	// Broken says that the parts contain bytes that the client has not sent, from the old object or
-	// from holes, and so are not the beginning of its file. The upload cannot be resumed.
+	// from holes, or that another server has replaced one, and so are not the beginning of its file.
+	// The upload cannot be resumed.
 	Broken bool
 
 	countedBytes, countedFiles int64 // what the state has of it, as a quota counts it

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/usftp/usftp/server"
@@ -112,7 +113,7 @@ func (f *FS) empty(ctx context.Context, dir string) (marker *Object, err error) 
 		}
 	}
 	waiting, err := f.uploads(ctx, dir, false)
-	if err == nil && len(waiting) > 0 {
+	if err == nil && slices.ContainsFunc(waiting, func(i *info) bool { return !i.open }) {
 		err = errNotEmpty
 	}
 	return marker, err

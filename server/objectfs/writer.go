@@ -37,6 +37,7 @@ type writer struct {
 	mtime   time.Time
 	parts   map[int]*part // in memory
 	stored  map[int]Part  // by the index of the first part that they replace
+	kept    int           // parts that a resumed upload had, the last one included
 	gaveUp  bool          // the client gave up parts that are still stored
 	taking  bool          // a call waits for memory
 	account account       // of the memory that parts hold

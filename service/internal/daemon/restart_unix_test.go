@@ -4,10 +4,13 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,6 +27,12 @@ import (
 func takenOver(t *testing.T, s *servetest.Server) *os.Process {
 	t.Helper()
 	s.Cmd.Process.Signal(syscall.SIGUSR2)
+	return follows(t, s)
+}
+
+// follows waits for the process that takes over.
+func follows(t *testing.T, s *servetest.Server) *os.Process {
+	t.Helper()
 	line := s.Wait("another process has taken over; running sessions go on", nil)
 	next, err := os.FindProcess(int(line["pid"].(float64)))
 	if err != nil {
@@ -34,6 +43,60 @@ func takenOver(t *testing.T, s *servetest.Server) *os.Process {
 		<-s.Ended // both have closed their output
 	})
 	return next
+}
+
+// TestUpgrade: when the package is upgraded an upload goes on that has begun, and the new program
+// serves others, also where systemctl has no such option as --kill-whom.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	postinstall := string(readFile(t, filepath.Join("..", "..", "..", "packaging", "postinstall.sh")))
+	home, key := servetest.HomeWithKey(t)
+	file, alice, _ := writeConfig(t, home, key, "grace = '100ms'")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() // for which the old process waits
+	client := aliceOn(t, conn, key)
+	data := randomData(300_000)
+	upload, err := client.Create("begun")
+	if err == nil {
+		_, err = upload.Write(data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for name, text := range map[string]string{
+		"systemd-sysusers": "exit 0", "install": "exit 0",
+		"systemctl": fmt.Sprintf(`case "$1 $2 $3" in
+			"kill --kill-who=main --signal=USR2") kill -USR2 %[1]d;;
+			kill*) exit 1;;
+			*restart*) kill -TERM %[1]d;;
+			esac`, s.Cmd.Process.Pid),
+	} {
+		program := filepath.Join(bin, name)
+		writeFile(t, program, []byte("#!/bin/sh\n"+text+"\n"))
+		if err := os.Chmod(program, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := exec.Command("sh", "-c", strings.ReplaceAll(postinstall, "/run/systemd/system", bin))
+	script.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	if out, err := script.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	follows(t, s)
+	if out, err := s.SFTP("bob", key, "pwd\n"); err != nil {
+		t.Errorf("the new process: %v\n%s", err, out)
+	}
+	if err := upload.Close(); err != nil {
+		t.Errorf("what had begun: %v", err)
+	}
+	if got := readFile(t, filepath.Join(alice, "begun")); !bytes.Equal(got, data) {
+		t.Errorf("%d bytes are there", len(got))
+	}
 }
 
 // TestRestart: while OpenSSH's clients log in all the time, another process takes over, metrics

@@ -41,11 +41,14 @@ func command(ctx context.Context, words, environment []string) *exec.Cmd {
 }
 
 // run runs a command. It has succeeded with exit status 0, also if something that it leaves behind
-// keeps its output open.
+// keeps its output open. If it fails, what it leaves behind is killed, since it may be run again.
 func run(cmd *exec.Cmd) error {
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		return nil
+	}
+	if err != nil && cmd.Process != nil && cmd.Cancel != nil {
+		cmd.Cancel()
 	}
 	return err
 }

@@ -16,8 +16,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -364,6 +366,35 @@ func TestCommandFails(t *testing.T) {
 	testenv.Until(t, "what the command has started is gone", func() bool {
 		return !alive(strings.TrimSpace(string(pid)))
 	})
+}
+
+// TestCommandFailsAndLeaves: what a command has started does not go on if the command fails, since
+// it is run again, and goes on if it succeeds.
+func TestCommandFailsAndLeaves(t *testing.T) {
+	t.Parallel()
+	for _, output := range []string{"", ">/dev/null 2>&1"} {
+		for status := range 2 {
+			file := filepath.Join(t.TempDir(), "pid")
+			c := &commander{&Hook{Command: []string{script(t,
+				fmt.Sprintf("sleep 1000 %s & echo $! >%s; exit %d", output, file, status))}}}
+			if err := c.send(t.Context(), &Event{}); (err == nil) != (status == 0) {
+				t.Errorf("status %d: %v", status, err)
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid := strings.TrimSpace(string(text))
+			if status == 0 {
+				if !alive(pid) {
+					t.Errorf("what the command has left behind was ended (output: %q)", output)
+				}
+				number, _ := strconv.Atoi(pid)
+				syscall.Kill(number, syscall.SIGKILL)
+			}
+			until(t, "it is gone", func() bool { return !alive(pid) })
+		}
+	}
 }
 
 // alive reports whether a process runs, and is not just waiting for its parent.

@@ -25,6 +25,10 @@ var advice = map[string]string{
 	"AccessDenied":          "the keys do not allow this: change their policy",
 }
 
+// conflicts are S3's codes for a request that is to be made again, since another one was changing the
+// object: unlike a condition that does not hold, they say nothing about what there is.
+var conflicts = []string{"ConditionalRequestConflict", "OperationAborted", "ConcurrentModification"}
+
 // explained is an error of the storage that matches the error objectfs asks for.
 type explained struct {
 	error
@@ -52,7 +56,7 @@ func (b *Bucket) explain(err error) error {
 	switch response.Code {
 	case "NoSuchKey", "NoSuchUpload", "NotFound":
 		return &explained{said, fs.ErrNotExist, response.Code}
-	case "PreconditionFailed", "ConditionalRequestConflict":
+	case "PreconditionFailed":
 		return &explained{said, objectfs.ErrPrecondition, response.Code}
 	case "AccessDenied":
 		return &explained{said, fs.ErrPermission, response.Code}

@@ -23,8 +23,8 @@ const (
 	attempts = 3
 )
 
-// repeat makes a request, again and again while the storage does not answer or is overloaded, for
-// as long as the bucket's patience lasts.
+// repeat makes a request, again and again while the storage does not answer, is overloaded or has a
+// conflict with another request, for as long as the bucket's patience lasts.
 func repeat[T any](ctx context.Context, b *Bucket, request func() (T, error)) (T, error) {
 	for began := time.Now(); ; {
 		result, err := request()
@@ -48,9 +48,10 @@ func (b *Bucket) done(ctx context.Context, request func() error) error {
 // passes reports whether a request that has failed may succeed later.
 func passes(err error) bool {
 	if response, ok := errors.AsType[minio.ErrorResponse](err); ok {
-		return slices.Contains([]int{http.StatusRequestTimeout, http.StatusTooManyRequests,
-			http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
-			http.StatusGatewayTimeout}, response.StatusCode)
+		return slices.Contains(conflicts, response.Code) ||
+			slices.Contains([]int{http.StatusRequestTimeout, http.StatusTooManyRequests,
+				http.StatusInternalServerError, http.StatusBadGateway,
+				http.StatusServiceUnavailable, http.StatusGatewayTimeout}, response.StatusCode)
 	}
 	_, failed := errors.AsType[*url.Error](err)
 	return failed && !errors.Is(err, context.Canceled) &&

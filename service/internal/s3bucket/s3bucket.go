@@ -277,7 +277,6 @@ func matching[T any](ctx context.Context, b *Bucket, misjudges *atomic.Bool, key
 	change func(when objectfs.Condition) (T, error)) (made T, err error) {
 	if !misjudges.Load() {
 		made, err = change(objectfs.Condition{ETag: etag})
-		// A conflict with another request says nothing about how ETags are compared.
 		if failed, ok := errors.AsType[*explained](err); !ok ||
 			failed.code != "PreconditionFailed" && failed.code != "NotImplemented" {
 			return made, err

@@ -47,7 +47,7 @@ var (
 // suite is what every storage must do.
 var suite = map[string]func(t *testing.T, s storage){
 	"files": testFiles, "pages": testPages, "conditions": testConditions, "errors": testErrors,
-	"nodes": testNodes, "an outage": testOutage}
+	"nodes": testNodes, "an outage": testOutage, "a late part": testLatePart}
 
 func TestVersitygw(t *testing.T) {
 	for name, test := range suite {
@@ -551,5 +551,42 @@ func TestConditionsNotImplemented(t *testing.T) {
 		u.must(u.fs.Rename(t.Context(), "/f", "/g"))
 		u.holds("/g", text(size))
 		u.must(u.fs.Remove(t.Context(), "/g"))
+	}
+}
+
+// testLatePart: the storage does not complete an upload of which a part was replaced by another one
+// as long, and an object that is completed has the ETag that is expected.
+func testLatePart(t *testing.T, s storage) {
+	b, state := s.start(t), &objectfs.MemoryState{}
+	u := &user{t, objectfs.New(b, &objectfs.Options{State: state})}
+	late := func(name string) objectfs.Upload {
+		pending, err := state.Find(t.Context(), name)
+		u.must(err)
+		body := strings.NewReader(text(5 << 20))
+		_, err = b.UploadPart(t.Context(), pending.Target, pending.ID, 2,
+			io.NewSectionReader(body, 0, body.Size()))
+		u.must(err)
+		return pending
+	}
+	long := text(20 << 20)
+	u.put("/f.filepart", long)
+	pending, err := state.Find(t.Context(), "f.filepart")
+	u.must(err)
+	u.must(u.fs.PosixRename(t.Context(), "/f.filepart", "/f"))
+	if o, err := b.Head(t.Context(), "f"); err != nil || o.ETag != pending.ETag {
+		t.Errorf("the object has the ETag %s, %v; want %s", o.ETag, err, pending.ETag)
+	}
+	u.put("/f.filepart", long[1:])
+	late("f.filepart")
+	if err := u.fs.PosixRename(t.Context(), "/f.filepart", "/f"); err == nil {
+		t.Error("a finished upload has its name although a part was replaced")
+	}
+	u.holds("/f", long)
+	w := u.open("/g", wire.OpenWrite|wire.OpenCreate)
+	u.write(w, 0, long)
+	u.must(w.(server.FileSetstater).Setstat(wire.Attrs{Flags: wire.AttrSize, Size: 20 << 20}))
+	late("g")
+	if err := w.Close(); err == nil {
+		t.Error("a file is closed although a part was replaced")
 	}
 }

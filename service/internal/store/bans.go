@@ -55,8 +55,8 @@ func (b *Bans) Failed(ctx context.Context, source sshd.Source, weight float64,
 		if _, err := t.one(`INSERT INTO bans (network, failures, seen, until)
 			VALUES ($1, $2, @now, 0)
 			ON CONFLICT (network) DO UPDATE SET seen = @now, failures = $2 +
-				CASE WHEN bans.failures > (@now - bans.seen) / CAST($3 AS DOUBLE PRECISION)
-				THEN bans.failures - (@now - bans.seen) / CAST($3 AS DOUBLE PRECISION) ELSE 0 END
+				CASE WHEN bans.failures > abs(@now - bans.seen) / CAST($3 AS DOUBLE PRECISION)
+				THEN bans.failures - abs(@now - bans.seen) / CAST($3 AS DOUBLE PRECISION) ELSE 0 END
 			RETURNING failures`,
 			[]any{source.String(), weight, float64(rules.Forget.Milliseconds())},
 			&failures); err != nil {
@@ -84,7 +84,8 @@ func setBan(t tx, source sshd.Source, ban time.Duration) error {
 	ms := ban.Milliseconds()
 	if _, err := t.exec(`INSERT INTO bans (network, failures, seen, until)
 		VALUES ($1, 0, @now, @now + $2)
-		ON CONFLICT (network) DO UPDATE SET until = @now + $2`, source.String(), ms); err != nil {
+		ON CONFLICT (network) DO UPDATE SET until = @now + $2, seen = @now`, source.String(),
+		ms); err != nil {
 		return err
 	}
 	return t.notify(fmt.Sprintf("%s %d", source, ms))
@@ -214,8 +215,13 @@ func (b *Bans) read(t tx) error {
 	return nil
 }
 
-// cleanBans removes failures that are a day old, and the oldest ones beyond mostFailures.
+// cleanBans removes failures that are a day old, and the oldest ones beyond mostFailures. If the
+// database's clock was set back, bans from before are as long as they were to be.
 func cleanBans(t tx) error {
+	if _, err := t.exec(`UPDATE bans SET until = until - (seen - @now), seen = @now
+		WHERE seen > @now + $1`, time.Minute.Milliseconds()); err != nil {
+		return err
+	}
 	if _, err := t.exec(`DELETE FROM bans WHERE until < @now AND seen < @now - $1`,
 		longestMemory.Milliseconds()); err != nil {
 		return err

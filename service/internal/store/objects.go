@@ -106,7 +106,8 @@ func (r *rights) has(one right) bool {
 }
 
 // columns are the columns of an upload, in the order of fields.
-const columns = `fence, node, target, id, begun, closed, size, last, mtime, broken`
+const columns = `fence, node, target, id, begun, closed, size, last, mtime, broken,
+	CASE WHEN sealed = fence THEN etag ELSE '' END`
 
 // noTime stands for no time; other times are in ms since 1970.
 const noTime = -1 << 62
@@ -143,7 +144,7 @@ type row struct {
 // fields returns the destinations of columns.
 func (r *row) fields() []any {
 	return []any{&r.Fence, &r.node, &r.target, &r.ID, &r.begun, &r.closed, &r.Size, &r.Last,
-		&r.mtime, &r.broken}
+		&r.mtime, &r.broken, &r.ETag}
 }
 
 func (r *row) upload(name string) objectfs.Upload {
@@ -154,6 +155,10 @@ func (r *row) upload(name string) objectfs.Upload {
 	return u
 }
 
+// nextFence is the fencing number of a lock, where excluded has the time.
+const nextFence = `CASE WHEN uploads.fence >= excluded.fence THEN uploads.fence + 1
+	ELSE excluded.fence END`
+
 // Lock implements [objectfs.State]. The fencing number follows the clock, so that it keeps growing
 // after a row was removed.
 func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error) {
@@ -161,10 +166,11 @@ func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error)
 	o.store.rights.add(one, 1)
 	var r row
 	err := o.store.doOne(ctx, func(t tx) error {
-		found, err := t.one(`INSERT INTO uploads (bucket, name, `+columns+`)
+		found, err := t.one(`INSERT INTO uploads (bucket, name, fence, node, target, id, begun,
+				closed, size, last, mtime, broken)
 			VALUES ($1, $2, @now, $3, $4, '', $5, 0, 0, 0, $5, 0)
-			ON CONFLICT (bucket, name) DO UPDATE SET node = $3, fence =
-				CASE WHEN uploads.fence >= @now THEN uploads.fence + 1 ELSE @now END
+			ON CONFLICT (bucket, name) DO UPDATE SET node = $3, fence = `+nextFence+`,
+				sealed = CASE WHEN uploads.sealed = uploads.fence THEN `+nextFence+` ELSE 0 END
 			WHERE uploads.node = '' RETURNING `+columns, []any{o.bucket, []byte(name),
 			o.store.node, []byte{}, int64(noTime)}, r.fields()...)
 		if err == nil && !found {
@@ -205,9 +211,10 @@ const mine = `bucket = $1 AND name = $2 AND (node = $3 OR node = '') AND fence =
 // write stores an upload and the node that holds its lock, unless another session has taken it.
 func (o objects) write(t tx, u objectfs.Upload, node string) (rows int64, err error) {
 	return t.exec(`UPDATE uploads SET node = $5, target = $6, id = $7, begun = $8, closed = $9,
-		size = $10, last = $11, mtime = $12, broken = $13 WHERE `+mine, o.bucket, []byte(u.Name),
-		o.store.node, u.Fence, node, []byte(u.Target), u.ID, fromTime(u.Begun), number(u.Closed),
-		u.Size, u.Last, fromTime(u.MTime), number(u.Broken))
+		size = $10, last = $11, mtime = $12, broken = $13, etag = $14, sealed = fence WHERE `+mine,
+		o.bucket, []byte(u.Name), o.store.node, u.Fence, node, []byte(u.Target), u.ID,
+		fromTime(u.Begun), number(u.Closed), u.Size, u.Last, fromTime(u.MTime), number(u.Broken),
+		u.ETag)
 }
 
 // Confirm implements [objectfs.State]. Others can take a lock of this node only if they have heard

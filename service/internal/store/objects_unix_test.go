@@ -53,7 +53,7 @@ func testObjects(t *testing.T, name string) {
 
 	first.Target, first.ID, first.Last, first.Size = "dir/\xff", "id", 3, 1<<40
 	first.Begun, first.MTime = time.UnixMilli(1700000000123), time.Unix(0, 0)
-	first.Closed, first.Broken = true, true
+	first.Closed, first.Broken, first.ETag = true, true, "sum-3"
 	must(t, one.Update(ctx, first))
 	is(t, two.Update(ctx, first), objectfs.ErrLocked)
 	must(t, one.Unlock(ctx, first, true))
@@ -71,6 +71,14 @@ func testObjects(t *testing.T, name string) {
 			want == 1 && list[0] != second {
 			t.Errorf("pending below %q: %+v, %v", prefix, list, err)
 		}
+	}
+	must(t, two.(objects).store.do(ctx, func(t tx) error { // as an older version does
+		_, err := t.exec(`UPDATE uploads SET fence = fence + 1`)
+		return err
+	}))
+	second.Fence++
+	if found, err = one.Find(ctx, oddName); err != nil || found.ETag != "" {
+		t.Errorf("an ETag from before an older version had the upload: %s, %v", found.ETag, err)
 	}
 	must(t, two.Unlock(ctx, second, false))
 	must(t, two.(objects).store.do(ctx, cleanUploads))

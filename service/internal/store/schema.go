@@ -151,6 +151,11 @@ var schema = [][]string{{
 	// advance, or freed it, or reserved it for files that are not there yet.
 	`ALTER TABLE leases ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0`,
 	`ALTER TABLE leases ADD COLUMN files BIGINT NOT NULL DEFAULT 0`,
+}, {
+	// The ETag of the object that an upload's parts make, if sealed is the fencing number: otherwise
+	// a node that knows no such columns has gone on with the upload.
+	`ALTER TABLE uploads ADD COLUMN etag TEXT NOT NULL DEFAULT ''`,
+	`ALTER TABLE uploads ADD COLUMN sealed BIGINT NOT NULL DEFAULT 0`,
 }}
 
 // migrationPatience is how long it may take to bring the tables up to date: new ones on a busy

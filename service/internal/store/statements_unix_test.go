@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,4 +222,21 @@ func testConfirm(t *testing.T, name string) {
 	must(t, two.Objects("b").Unlock(ctx, theirs, false))
 	must(t, one.Objects("b").Confirm(ctx, lock(t, one.Objects("b"), "f")))
 	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
+}
+
+// TestDown: an error that clients see does not say where the database is, and why it does not
+// answer.
+func TestDown(t *testing.T) {
+	t.Parallel()
+	s := still(t, filepath.Join(t.TempDir(), "store.db"))
+	s.db.Close()
+	for range 2 {
+		_, err := s.Objects("b").Lock(t.Context(), "f")
+		if !errors.Is(err, ErrDown) || err.Error() != ErrDown.Error() {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("the server knows %v", err)
+	}
 }

@@ -34,6 +34,7 @@ type Store struct {
 	users    userList
 	rights   rights
 	signs    signs
+	jumps    jumps
 	outbox   outbox
 	trail    trail
 	told     told
@@ -63,7 +64,11 @@ var usual = times{tick: time.Second, beat: 5 * time.Second, dead: 15 * time.Seco
 	stale: 10 * time.Minute, active: 3 * time.Second, clean: time.Minute}
 
 // ErrDown is the error of operations that need the store while it does not answer.
-var ErrDown = errors.New("the store does not answer; see the server's log")
+var ErrDown = errors.New("the store does not answer: try again later, or see the server's log")
+
+// errFell is ErrDown where the transaction may have been made. The cause is in the log, and is not
+// for clients.
+var errFell = fmt.Errorf("%w", ErrDown)
 
 // Open opens the store at a PostgreSQL URL or in a file. It fails if the name makes no sense; if
 // PostgreSQL does not answer, Open succeeds and keeps trying in the background.
@@ -283,34 +288,73 @@ func (s *Store) Statements() int64 { return s.db.statements.Load() }
 func (s *Store) bury(t tx) error {
 	var silent []string
 	var node string
-	if err := t.each(`SELECT node FROM nodes WHERE abs(seen) < @now - $1`,
-		[]any{s.times.dead.Milliseconds()}, []any{&node},
-		func() { silent = append(silent, node) }); err != nil {
+	var now int64
+	if err := t.each(`SELECT node, @now FROM nodes WHERE node = $1 OR abs(abs(seen) - @now) > $2`,
+		[]any{s.node, s.times.dead.Milliseconds()}, []any{&node, &now},
+		func() { silent = append(silent, node) }); err != nil || s.jumps.lately(now, s.times.dead) {
 		return err
 	}
 	for _, node := range silent {
-		// The node that changes the row first does the rest.
-		again, err := t.exec(`DELETE FROM nodes WHERE node = $1 AND seen < 0
-			AND abs(seen) < @now - $2`, node, s.times.dead.Milliseconds())
-		if err != nil {
-			return err
-		}
-		first, err := t.exec(`UPDATE nodes SET seen = -(@now) WHERE node = $1 AND seen > 0
-			AND seen < @now - $2`, node, s.times.dead.Milliseconds())
-		if err != nil {
-			return err
-		}
-		if first+again == 0 {
+		if node == s.node {
 			continue
 		}
-		if err := forget(t, node); err != nil {
+		if err := s.buryOne(t, node); err != nil {
 			return err
-		}
-		if first > 0 {
-			s.log.Warn("a node is dead; its sessions are free", "node", node)
 		}
 	}
 	return nil
+}
+
+// buryOne buries a silent node. The node that changes its row first does the rest. A time to come
+// is from before the database's clock was set back: the node may give another sign.
+func (s *Store) buryOne(t tx, node string) error {
+	dead := s.times.dead.Milliseconds()
+	if _, err := t.exec(`UPDATE nodes SET seen = CASE WHEN seen > 0 THEN @now ELSE -(@now) END
+		WHERE node = $1 AND abs(seen) > @now + $2`, node, dead); err != nil {
+		return err
+	}
+	again, err := t.exec(`DELETE FROM nodes WHERE node = $1 AND seen < 0
+		AND abs(seen) < @now - $2`, node, dead)
+	if err != nil {
+		return err
+	}
+	first, err := t.exec(`UPDATE nodes SET seen = -(@now) WHERE node = $1 AND seen > 0
+		AND seen < @now - $2`, node, dead)
+	if err != nil || first+again == 0 {
+		return err
+	}
+	if err := forget(t, node); err != nil {
+		return err
+	}
+	if first > 0 {
+		s.log.Warn("a node is dead; its sessions are free", "node", node)
+	}
+	return nil
+}
+
+// jumps compares the database's clock with this node's monotonic one.
+type jumps struct {
+	mu    sync.Mutex
+	began time.Time
+	ahead time.Duration // the database's clock, of the time since began
+	quiet time.Time     // until then, the other nodes may not have given a sign since a jump
+}
+
+// lately reports whether the database's clock has jumped in the last while, or this machine was
+// suspended, and the others may have been with it.
+func (c *jumps) lately(now int64, while time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.began.IsZero() {
+		c.began = time.Now()
+		c.ahead = time.Duration(now) * time.Millisecond
+	}
+	ahead := time.Duration(now)*time.Millisecond - time.Since(c.began)
+	if (ahead - c.ahead).Abs() > while {
+		c.quiet = time.Now().Add(while)
+	}
+	c.ahead = ahead
+	return time.Now().Before(c.quiet)
 }
 
 // recallStrays gives a row to nodes that hold something and have none, so that they are buried once
@@ -382,7 +426,7 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 		return ctx.Err() // the caller has gone
 	}
 	s.fell(err)
-	return fmt.Errorf("%w (%v)", ErrDown, err)
+	return errFell
 }
 
 // A refusal is an error in an answer of the store, which is not down.

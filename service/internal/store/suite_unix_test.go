@@ -84,6 +84,9 @@ var suite = map[string]func(t *testing.T, name string){
 	"outage":                   testOutage,
 	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,
+	"clock forward":            testClockForward,
+	"clock back":               testClockBack,
+	"clock back, and failures": testClockBackAndFailures,
 }
 
 func TestSQLite(t *testing.T) {
@@ -195,20 +198,22 @@ func testTablesOfBefore(t *testing.T, name string) {
 	defer db.Close()
 	must(t, db.do(t.Context(), func(t tx) error {
 		for _, statement := range []string{
-			`ALTER TABLE leases DROP COLUMN bytes`,
-			`ALTER TABLE leases DROP COLUMN files`,
-			`DELETE FROM versions WHERE version = 8`,
-			`INSERT INTO leases (tree, node, flushed) VALUES ('/srv', 'n', 'f')`,
+			`ALTER TABLE uploads DROP COLUMN etag`,
+			`ALTER TABLE uploads DROP COLUMN sealed`,
+			`DELETE FROM versions WHERE version = 9`,
 		} {
 			if _, err := t.exec(statement); err != nil {
 				return err
 			}
 		}
-		return nil
+		_, err := t.exec(`INSERT INTO uploads (bucket, name, fence, node, target, id, begun, closed,
+			size, last, mtime, broken) VALUES ('b', $1, 7, '', $2, 'id', 1, 1, 1, 1, 1, 0)`,
+			[]byte("f.filepart"), []byte("f"))
+		return err
 	}))
-	s := still(t, name)
-	if n := s.count(t, `SELECT count(*) FROM leases WHERE bytes = 0 AND files = 0`); n != 1 {
-		t.Errorf("%d leases are left", n)
+	found, err := still(t, name).Objects("b").Find(t.Context(), "f.filepart")
+	if err != nil || found.ID != "id" || found.ETag != "" {
+		t.Errorf("the upload of before: %+v, %v", found, err)
 	}
 }
 

@@ -94,8 +94,8 @@ func (s *Store) UseCode(ctx context.Context, name, hash string,
 		}
 		// The row is locked before it is read, so that codes tried at once are counted.
 		rows, err := t.exec(`UPDATE totp SET seen = @now, wrong = CASE
-			WHEN wrong > (@now - seen) / CAST($2 AS DOUBLE PRECISION)
-			THEN wrong - (@now - seen) / CAST($2 AS DOUBLE PRECISION) ELSE 0 END
+			WHEN wrong > abs(@now - seen) / CAST($2 AS DOUBLE PRECISION)
+			THEN wrong - abs(@now - seen) / CAST($2 AS DOUBLE PRECISION) ELSE 0 END
 			WHERE name = $1`, name, float64(wrongCodeForget.Milliseconds()))
 		if err == nil && rows == 0 {
 			err = refusal{ErrNoSecret}

@@ -1,0 +1,91 @@
+//go:build unix
+
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// jump sets the database's clock forward or back, as this node sees it, which must be still.
+func (s *Store) jump(by time.Duration) {
+	now := s.db.words
+	s.db.words = strings.NewReplacer("@skip", now.Replace("@skip"), "$", now.Replace("$"), "@now",
+		fmt.Sprintf("(%s + (%d))", now.Replace("@now"), by.Milliseconds()))
+}
+
+// testClockForward: nodes are not taken for dead because the database's clock, or all machines
+// together, have jumped. One that then gives no sign of life is.
+func testClockForward(t *testing.T, name string) {
+	alive, other := still(t, name), still(t, name)
+	must(t, other.do(t.Context(), other.bury))
+	must(t, alive.live(t.Context(), alive.do))
+	must(t, other.do(t.Context(), other.bury))
+	if alive.gone(t) {
+		t.Skip("the machine is too busy")
+	}
+	alive.jump(time.Hour)
+	other.jump(time.Hour)
+	must(t, other.live(t.Context(), other.do))
+	must(t, other.do(t.Context(), other.bury))
+	if alive.gone(t) {
+		t.Error("a node is taken for dead since the clock has jumped")
+	}
+	eventually(t, "it is dead", func() bool {
+		must(t, other.do(t.Context(), other.bury))
+		return alive.gone(t)
+	})
+}
+
+// testClockBack: what a node held that has died is free soon, although the database's clock was set
+// back since.
+func testClockBack(t *testing.T, name string) {
+	dead, buried, other := still(t, name), still(t, name), still(t, name)
+	for _, s := range []*Store{dead, buried} {
+		_, err := s.Objects("bucket").Lock(t.Context(), "name of "+s.node)
+		must(t, err)
+	}
+	eventually(t, "one is dead", func() bool {
+		must(t, dead.live(t.Context(), dead.do))
+		must(t, other.do(t.Context(), other.bury))
+		return buried.gone(t)
+	})
+	_, err := buried.Objects("bucket").Lock(t.Context(), "another name") // and is then killed
+	must(t, err)
+	must(t, dead.live(t.Context(), dead.do))
+	dead.kill()
+	buried.kill()
+	other.jump(-time.Hour)
+	eventually(t, "all is free", func() bool {
+		must(t, other.do(t.Context(), other.bury))
+		return other.count(t, `SELECT count(*) FROM uploads WHERE node <> ''`) == 0 &&
+			other.count(t, `SELECT count(*) FROM nodes WHERE node <> $1`, other.node) == 0
+	})
+}
+
+// testClockBackAndFailures: if the database's clock was set back, one more failure is no ban, a ban
+// is no longer than it was to be, and codes are accepted.
+func testClockBackAndFailures(t *testing.T, name string) {
+	s := still(t, name)
+	s.Bans().Failed(t.Context(), attacker, 1, &rules)
+	must(t, s.PutSecret(t.Context(), "u", "secret", nil, false))
+	code := func(n int64) func(string) (int64, bool) {
+		return func(string) (int64, bool) { return n, n > 0 }
+	}
+	is(t, s.UseCode(t.Context(), "u", "", code(0)), errCodeWrong)
+	banned := attacker
+	banned.User = "u"
+	must(t, s.Bans().Add(t.Context(), banned, time.Minute))
+	s.jump(-3 * time.Hour)
+	if _, ban := s.Bans().Failed(t.Context(), attacker, 1, &rules); ban > 0 {
+		t.Errorf("the second failure is a ban of %s", ban)
+	}
+	must(t, s.UseCode(t.Context(), "u", "", code(1)))
+	must(t, s.do(t.Context(), cleanBans))
+	list, err := s.Bans().List(t.Context())
+	if err != nil || len(list) != 1 || list[0].Left > time.Minute {
+		t.Errorf("bans: %v, %v", list, err)
+	}
+}
