@@ -71,7 +71,7 @@ func testBackup(t *testing.T, name string, back func(name string), restore func(
 	if users := s.Users(); len(users) != 1 || users[0].Name != "ann" {
 		t.Errorf("users: %+v", users)
 	}
-	eventually(t, "the session of then is free", func() bool {
+	testenv.Until(t, "the session of then is free", func() bool {
 		_, err := s.Sessions("ann", 1).Begin(ctx)
 		return err == nil
 	})

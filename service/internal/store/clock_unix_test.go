@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // jump sets the database's clock forward or back, as this node sees it, which must be still.
@@ -33,7 +35,7 @@ func testClockForward(t *testing.T, name string) {
 	if alive.gone(t) {
 		t.Error("a node is taken for dead since the clock has jumped")
 	}
-	eventually(t, "it is dead", func() bool {
+	testenv.Until(t, "it is dead", func() bool {
 		must(t, other.do(t.Context(), other.bury))
 		return alive.gone(t)
 	})
@@ -47,7 +49,7 @@ func testClockBack(t *testing.T, name string) {
 		_, err := s.Objects("bucket").Lock(t.Context(), "name of "+s.node)
 		must(t, err)
 	}
-	eventually(t, "one is dead", func() bool {
+	testenv.Until(t, "one is dead", func() bool {
 		must(t, dead.live(t.Context(), dead.do))
 		must(t, other.do(t.Context(), other.bury))
 		return buried.gone(t)
@@ -58,7 +60,7 @@ func testClockBack(t *testing.T, name string) {
 	dead.kill()
 	buried.kill()
 	other.jump(-time.Hour)
-	eventually(t, "all is free", func() bool {
+	testenv.Until(t, "all is free", func() bool {
 		must(t, other.do(t.Context(), other.bury))
 		return other.count(t, `SELECT count(*) FROM uploads WHERE node <> ''`) == 0 &&
 			other.count(t, `SELECT count(*) FROM nodes WHERE node <> $1`, other.node) == 0

@@ -207,16 +207,16 @@ func testAnnounced(t *testing.T, name string) {
 		if m := take(t, two, "h"); m.Event != "slow" || m.Unsure != unsure || m.ID == early.ID {
 			t.Errorf("late: %+v, want unsure: %t", m, unsure)
 		}
+		testenv.Until(t, "the node is back", func() bool {
+			found := false
+			must(t, two.do(t.Context(), func(t tx) (err error) {
+				found, err = t.one(`SELECT node FROM nodes WHERE node = $1`, []any{one.node},
+					new(string))
+				return err
+			}))
+			return found
+		})
 	}
-	testenv.Until(t, "the node is back", func() bool {
-		found := false
-		must(t, two.do(t.Context(), func(t tx) (err error) {
-			found, err = t.one(`SELECT node FROM nodes WHERE node = $1`, []any{one.node},
-				new(string))
-			return err
-		}))
-		return found
-	})
 
 	announce("killed")
 	one.kill()
