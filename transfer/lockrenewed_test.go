@@ -334,6 +334,50 @@ func TestSyncLockIsRemovedAfterAPause(t *testing.T) {
 	})
 }
 
+// A lock that another run has taken over stays the other's if the connection was lost while it was
+// renewed, or removed: the request is not repeated before another look.
+func TestSyncLockOfAnotherRunIsNotTouchedAgain(t *testing.T) {
+	const other = `{"host":"alpha","pid":7,"id":"other"}`
+	lock := "/dst/" + transfer.LockName
+	for on, says := range map[wire.Type]string{wire.TypeWrite: "taken over the lock", wire.TypeRemove: ""} {
+		t.Run(on.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				b := newTreeBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						switch {
+						case r.Path == lock && r.Type == on && r.Stream == 1 &&
+							time.Since(began) > 30*time.Second:
+							return []sftptest.Action{sftptest.LastReply(), sftptest.Hangup()}
+						case r.Type == wire.TypeOpen && r.Path != lock && on == wire.TypeWrite:
+							return []sftptest.Action{sftptest.Delay(time.Hour)}
+						case r.Type == wire.TypeOpen && r.Path != lock:
+							return []sftptest.Action{sftptest.Delay(40 * time.Second)}
+						}
+						return nil
+					}}, sftptest.LinkConfig{})
+				b.host.Redial = func(context.Context) (pool.Host, error) {
+					time.Sleep(lockTakenOver)
+					b.server.Files.WriteFile(lock, []byte(other))
+					b.reconnect(sftptest.LinkConfig{})
+					return b.host, nil
+				}
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "file")
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+				j.options.Retry = pool.Retry{Retries: 3, RetryFor: time.Hour}
+				_, err := j.run(t)
+				if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+					t.Errorf("it ended with %v", err)
+				}
+				if got := string(b.remote(lock)); got != other {
+					t.Errorf("the lock is %q", got)
+				}
+			})
+		})
+	}
+}
+
 const lockTakenOver = transfer.LockStale + time.Minute
 
 // If the connection is lost after the lock was made and before it was written, it is taken all the

@@ -319,8 +319,15 @@ const slowWrite = 5 * time.Second
 func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
 	create, again bool) error {
 	flags := os.O_WRONLY
-	if create {
+	switch {
+	case create:
 		flags |= os.O_CREATE | os.O_EXCL
+	case again:
+		return ErrRepeated
+	default:
+		var done context.CancelFunc
+		client, done = late(h, client)
+		defer done()
 	}
 	f, err := client.OpenFile(name, flags, 0o644)
 	if err == nil {
@@ -361,7 +368,7 @@ func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err
 }
 
 // late returns a client that also works for a while after an interruption, to clean up: to find out
-// whether a file is still this run's, and to remove it.
+// whether a file is still this run's, and to remove it or say that it is not needed any more.
 func late(h *Host, client *usftp.Client) (*usftp.Client, context.CancelFunc) {
 	if h.ctx.Err() == nil {
 		return client, func() {}

@@ -150,6 +150,16 @@ func (r *HostRoot) Remove(name string, dir bool) error {
 	})
 }
 
+// RemoveOnce implements Root.
+func (r *HostRoot) RemoveOnce(name string) error {
+	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
+		if again {
+			return ErrRepeated
+		}
+		return r.host.removeOn(client, r.dir.at(name), false, false)
+	})
+}
+
 // FollowsLinks implements Root.
 func (r *HostRoot) FollowsLinks() bool {
 	_, ok := r.View(r.host.conn.Host().Client, ".")

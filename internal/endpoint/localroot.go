@@ -148,6 +148,9 @@ func (r *LocalRoot) Remove(name string, dir bool) error {
 	})
 }
 
+// RemoveOnce implements Root.
+func (r *LocalRoot) RemoveOnce(name string) error { return r.Remove(name, false) }
+
 // LookDir implements Root. It does not open the directory, which may allow nobody to list it.
 func (r *LocalRoot) LookDir(dir string) (i Info, err error) {
 	if dir != "." {

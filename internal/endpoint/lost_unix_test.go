@@ -100,7 +100,12 @@ func TestLost(t *testing.T) {
 			}
 		},
 		"WriteSmall": func(l *lossy) {
-			l.ok(l.WriteSmall("file", []byte("DATA"), false))
+			err := l.WriteSmall("file", []byte("DATA"), false)
+			if err != nil {
+				l.refused(err, endpoint.ErrRepeated)
+				l.neverAgain(wire.TypeWrite)
+				return
+			}
 			l.is("file", "= DATA")
 		},
 		"WriteSmall new": func(l *lossy) {
@@ -123,6 +128,14 @@ func TestLost(t *testing.T) {
 			l.ok(l.Remove("file", false))
 			l.ok(l.Remove("dir", true))
 			l.is("file", "", "dir", "")
+		},
+		"RemoveOnce": func(l *lossy) {
+			if err := l.RemoveOnce("file"); err != nil {
+				l.refused(err, endpoint.ErrRepeated)
+				l.neverAgain(wire.TypeRemove)
+				return
+			}
+			l.is("file", "")
 		},
 		"Mkdir": func(l *lossy) {
 			made, err := l.Mkdir("new", 0o755)
@@ -233,6 +246,16 @@ func TestLost(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// neverAgain checks that a request was not sent again over another connection.
+func (l *lossy) neverAgain(request wire.Type) {
+	l.Helper()
+	for _, r := range l.server.Requests(request) {
+		if r.Stream > 1 {
+			l.Errorf("%v was sent again", r)
 		}
 	}
 }

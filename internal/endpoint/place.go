@@ -44,9 +44,11 @@ type FS interface {
 	ReadSmall(name string, most int64) (data []byte, was Info, err error)
 
 	// WriteSmall writes a small file. With create it creates the file, and fails if the name exists;
-	// if it cannot write the file, it removes it again, or the error is ErrLeft too. Without, the file
-	// must exist and have the size of data. If the connection was lost, an error is ErrRepeated too,
-	// since the first request may have been executed.
+	// if it cannot write the file, it removes it again, or the error is ErrLeft too. If the connection
+	// was lost, an error is ErrRepeated too, since the first request may have been executed. Without
+	// create, the file must exist and have the size of data. Then nothing is repeated, since another
+	// file may have the name by now: the error is ErrRepeated. For cleaning up that also works for a
+	// few seconds after the run's context has ended.
 	WriteSmall(name string, data []byte, create bool) error
 
 	// Remove removes a file or an empty directory. It follows no link. With dir it removes only a
@@ -125,6 +127,10 @@ type Root interface {
 
 	// SameLink reports whether have, which ReadLink returned for name, means want.
 	SameLink(name, have, want string) bool
+
+	// RemoveOnce works like Remove for a file that is not this run's alone. Nothing is repeated if the
+	// connection was lost: the error is ErrRepeated, and another file may have the name by now.
+	RemoveOnce(name string) error
 
 	// Rename and Link give a file another name; with Link it keeps its old one, too. Both fail with
 	// fs.ErrExist if the new name exists.
