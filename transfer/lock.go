@@ -123,6 +123,7 @@ func processSpace() string {
 type lock struct {
 	tree   *tree
 	files  endpoint.Root
+	once   endpoint.Root // repeats nothing if the connection was lost: the error is ErrRepeated
 	holder Holder
 	stop   func()
 
@@ -141,22 +142,40 @@ type lock struct {
 // newLock takes the lock, or returns a *LockedError.
 func newLock(s *syncing) (*lock, error) {
 	host, _ := os.Hostname()
-	owner := s.options.LockOwner
-	l := &lock{tree: s.tree, files: s.tree.into, holder: Holder{Host: host, PID: os.Getpid(),
-		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner,
+	into := s.tree.into.Root
+	l := &lock{tree: s.tree, files: into, once: into, holder: Holder{Host: host, PID: os.Getpid(),
+		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: s.options.LockOwner,
 		Machine: processSpace()}}
+	if s.tree.dst.Conn() != nil { // the tree's Root asks the lock
+		for _, files := range []*endpoint.Root{&l.files, &l.once} {
+			var err error
+			if *files, err = s.tree.dst.Below(s.tree.into.path); err != nil {
+				return nil, err
+			}
+		}
+		l.once.Guard(func() error { return endpoint.ErrRepeated })
+	}
+	began, err := l.take()
+	if err != nil {
+		return nil, err
+	}
+	return l.begin(began), nil
+}
+
+// take takes the lock, and returns a time before it was written.
+func (l *lock) take() (began time.Time, err error) {
+	owner := l.holder.Owner
 	var failed error
 	mayBeEmpty := lockWritten
-	began := time.Now()
 	for range 3 {
 		began = time.Now()
 		err := l.files.WriteSmall(lockName, l.text(), true)
 		if err == nil && failed == nil && since(began) < lockWritten {
-			return l.begin(began), nil
+			return began, nil
 		} else if err == nil { // while it was empty, another run may have removed it
 			break
 		} else if errors.Is(err, endpoint.ErrLeft) {
-			return nil, fmt.Errorf("the lock (%s) cannot be written (transfer.SyncOptions.NoLock turns it off): %w",
+			return began, fmt.Errorf("the lock (%s) cannot be written (transfer.SyncOptions.NoLock turns it off): %w",
 				lockName, err)
 		}
 		holder, data, written, readErr := l.read()
@@ -172,7 +191,7 @@ func newLock(s *syncing) (*lock, error) {
 				failed = &LockedError{Holder: holder}
 				continue
 			} else if err != nil {
-				return nil, err
+				return began, err
 			}
 			if l.keepsAll() && strings.HasPrefix(holder.ID, noRename) {
 				quirksOf(l.tree.dst.Conn()).NoRename.Store(true)
@@ -182,7 +201,7 @@ func newLock(s *syncing) (*lock, error) {
 		}
 		now, nowErr := l.now()
 		if nowErr != nil {
-			return nil, nowErr
+			return began, nowErr
 		}
 		locked := &LockedError{Holder: holder, Age: now.Sub(written).Abs()}
 		void := locked.Age >= lockStale || holder.ended() || owner != "" && holder.Owner == owner
@@ -193,29 +212,29 @@ func newLock(s *syncing) (*lock, error) {
 			if void = locked.Age >= mayBeEmpty; !void {
 				left := min(max(mayBeEmpty-locked.Age, time.Second), lockWritten)
 				if err := pace.Sleep(l.tree.ctx, left); err != nil {
-					return nil, err
+					return began, err
 				}
 				continue // it has been written by now, or is void
 			}
 		}
 		if !void {
-			return nil, locked
+			return began, locked
 		}
 		failed = locked
 		if err := l.takeAway(data); err != nil && !isFaster(err) {
-			return nil, fmt.Errorf("%w; this one cannot be taken over: %w", locked, err)
+			return began, fmt.Errorf("%w; this one cannot be taken over: %w", locked, err)
 		}
 	}
 	holder, _, _, err := l.read()
 	switch {
 	case err == nil && holder.ID == l.holder.ID:
-		return l.begin(began), nil
+		return began, nil
 	case failed != nil && (err != nil || holder.released()):
-		return nil, failed
+		return began, failed
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+		return began, err
 	}
-	return nil, &LockedError{Holder: holder}
+	return began, &LockedError{Holder: holder}
 }
 
 // isFaster reports whether an error means that another run has taken over the lock just before.
@@ -235,9 +254,11 @@ func (l *lock) unreadable(err, readErr error) error {
 }
 
 // begin starts renewing the lock, which is not dated before written, and the look-up for foldsCase.
+// From now on no request for the target is repeated unless the lock is held.
 func (l *lock) begin(written time.Time) *lock {
 	l.renewing = make(chan struct{}, 1)
 	l.shown.Store(&written)
+	l.tree.into.Guard(l.check)
 	l.stop = pace.Every(lockRenewed, func() { l.renew() })
 	answer := make(chan error, 1)
 	go func() {
@@ -332,7 +353,7 @@ func (l *lock) overwrite(void []byte) (err error) {
 			continue
 		}
 		began := time.Now() // the lock is not dated before
-		if err = l.files.WriteSmall(lockName, l.text(), false); err == nil {
+		if err = l.once.WriteSmall(lockName, l.text(), false); err == nil {
 			l.shown.Store(&began)
 		}
 		if !errors.Is(err, endpoint.ErrRepeated) {
@@ -420,6 +441,7 @@ func (l *lock) held() bool {
 func (l *lock) release() {
 	l.foldsCase() // so that no request is in flight
 	l.stop()
+	l.tree.into.Guard((*lock)(nil).check)
 	cause := context.Cause(l.tree.ctx)
 	if cause == errLockLost || cause == errLockGone {
 		return
@@ -430,7 +452,7 @@ func (l *lock) release() {
 		if (try > 0 || l.overdue()) && !l.held() {
 			return
 		}
-		if err = l.files.RemoveOnce(lockName); err == nil || endpoint.Refused(err) {
+		if err = l.once.Remove(lockName, false); err == nil || endpoint.Refused(err) {
 			break
 		}
 	}

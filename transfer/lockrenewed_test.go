@@ -334,6 +334,51 @@ func TestSyncLockIsRemovedAfterAPause(t *testing.T) {
 	})
 }
 
+// Nor does a run that was away for long repeat any other change before it has looked at its lock.
+func TestSyncLockIsCheckedBeforeRepeating(t *testing.T) {
+	const other = `{"host":"alpha","pid":7,"id":"other"}`
+	lock := "/dst/" + transfer.LockName
+	for name, test := range map[string]struct {
+		on      wire.Type
+		options transfer.SyncOptions
+	}{
+		"delete":    {on: wire.TypeRemove, options: transfer.SyncOptions{Delete: true}},
+		"to backup": {on: wire.TypeRename, options: transfer.SyncOptions{Delete: true, BackupDir: "old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Path == "/dst/extra" && r.Stream == 1 && (r.Type == test.on || renames(r)) {
+						return []sftptest.Action{sftptest.LastReply(), sftptest.Hangup()}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+				b.host.Redial = func(context.Context) (pool.Host, error) {
+					time.Sleep(lockTakenOver)
+					b.server.Files.WriteFile(lock, []byte(other))
+					b.server.Files.WriteFile("/dst/extra", []byte("another run's"))
+					b.reconnect(sftptest.LinkConfig{})
+					return b.host, nil
+				}
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "file")
+				b.server.Files.WriteFile("/dst/extra", []byte("extra"))
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst", options: test.options}
+				j.options.Retry = pool.Retry{Retries: 3, RetryFor: time.Hour}
+				if _, err := j.run(t); err == nil || !strings.Contains(err.Error(), "taken over the lock") {
+					t.Errorf("it ended with %v", err)
+				}
+				if got := string(b.remote("/dst/extra")); got != "another run's" {
+					t.Errorf("the file is %q", got)
+				}
+				if got := string(b.remote(lock)); got != other {
+					t.Errorf("the lock is %q", got)
+				}
+			})
+		})
+	}
+}
+
 // A lock that another run has taken over stays the other's if the connection was lost while it was
 // renewed, or removed: the request is not repeated before another look.
 func TestSyncLockOfAnotherRunIsNotTouchedAgain(t *testing.T) {

@@ -319,12 +319,9 @@ const slowWrite = 5 * time.Second
 func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
 	create, again bool) error {
 	flags := os.O_WRONLY
-	switch {
-	case create:
+	if create {
 		flags |= os.O_CREATE | os.O_EXCL
-	case again:
-		return ErrRepeated
-	default:
+	} else {
 		var done context.CancelFunc
 		client, done = late(h, client)
 		defer done()

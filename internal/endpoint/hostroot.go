@@ -22,6 +22,7 @@ type HostRoot struct {
 	host *Host
 	dir  hostDir
 	view atomic.Pointer[view]
+	may  atomic.Pointer[func() error] // set by Guard
 	unopened
 
 	// a directory was not checked before a deletion, since the host follows no links
@@ -73,10 +74,18 @@ func (r *HostRoot) View(client *usftp.Client, dir string) (below *usftp.Client, 
 // viewed calls do with a view of the connection, and again over a new one if that was lost.
 func (r *HostRoot) viewed(name string, do func(client *usftp.Client, again bool) error) error {
 	return r.host.WithReconnect(r.dir.at(name), func(client *usftp.Client, again bool) error {
+		if may := r.may.Load(); again && may != nil {
+			if err := (*may)(); err != nil {
+				return err
+			}
+		}
 		below, _ := r.View(client, name)
 		return do(below, again)
 	})
 }
+
+// Guard implements Root.
+func (r *HostRoot) Guard(may func() error) { r.may.Store(&may) }
 
 // withReconnect works like viewed, and explains the error.
 func (r *HostRoot) withReconnect(name string,
@@ -147,16 +156,6 @@ func (r *HostRoot) Remove(name string, dir bool) error {
 			return err
 		}
 		return r.host.removeOn(client, r.dir.at(name), dir, again)
-	})
-}
-
-// RemoveOnce implements Root.
-func (r *HostRoot) RemoveOnce(name string) error {
-	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
-		if again {
-			return ErrRepeated
-		}
-		return r.host.removeOn(client, r.dir.at(name), false, false)
 	})
 }
 

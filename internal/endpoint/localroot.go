@@ -17,7 +17,14 @@ type LocalRoot struct {
 	top  *os.Root // nil if there is no directory, as in a dry run
 	base string   // the directory's name in top; "." if it is top
 	dirs openDirs
+	neverLost
 }
+
+// neverLost is embedded in Roots whose requests are not repeated.
+type neverLost struct{}
+
+// Guard implements Root.
+func (neverLost) Guard(func() error) {}
 
 // NewLocalRoot returns a Root for the directory base in top, which may not exist yet, or for top
 // itself if base is ".". It takes over top. If top is nil, nothing exists.
@@ -147,9 +154,6 @@ func (r *LocalRoot) Remove(name string, dir bool) error {
 		return remove(base, dir, in.Lstat, in.Remove)
 	})
 }
-
-// RemoveOnce implements Root.
-func (r *LocalRoot) RemoveOnce(name string) error { return r.Remove(name, false) }
 
 // LookDir implements Root. It does not open the directory, which may allow nobody to list it.
 func (r *LocalRoot) LookDir(dir string) (i Info, err error) {

@@ -44,11 +44,10 @@ type FS interface {
 	ReadSmall(name string, most int64) (data []byte, was Info, err error)
 
 	// WriteSmall writes a small file. With create it creates the file, and fails if the name exists;
-	// if it cannot write the file, it removes it again, or the error is ErrLeft too. If the connection
-	// was lost, an error is ErrRepeated too, since the first request may have been executed. Without
-	// create, the file must exist and have the size of data. Then nothing is repeated, since another
-	// file may have the name by now: the error is ErrRepeated. For cleaning up that also works for a
-	// few seconds after the run's context has ended.
+	// if it cannot write the file, it removes it again, or the error is ErrLeft too. Without, the file
+	// must exist and have the size of data; for cleaning up that also works for a few seconds after the
+	// run's context has ended. If the connection was lost, an error is ErrRepeated too, since the first
+	// request may have been executed.
 	WriteSmall(name string, data []byte, create bool) error
 
 	// Remove removes a file or an empty directory. It follows no link. With dir it removes only a
@@ -128,10 +127,6 @@ type Root interface {
 	// SameLink reports whether have, which ReadLink returned for name, means want.
 	SameLink(name, have, want string) bool
 
-	// RemoveOnce works like Remove for a file that is not this run's alone. Nothing is repeated if the
-	// connection was lost: the error is ErrRepeated, and another file may have the name by now.
-	RemoveOnce(name string) error
-
 	// Rename and Link give a file another name; with Link it keeps its old one, too. Both fail with
 	// fs.ErrExist if the new name exists.
 	Rename(from, to string) error
@@ -143,6 +138,10 @@ type Root interface {
 	// left out; the first time that shows, Unset says so. A file that is known to have other names,
 	// which would change with it, is left alone: the error is ErrOtherNames.
 	SetAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs) (Unset, error)
+
+	// Guard makes requests fail with may's error, unless that is nil, before they are repeated over a
+	// new connection. may is called by several goroutines and must not use this Root.
+	Guard(may func() error)
 
 	// KeepDirLink lets a link that leads to a directory stand for it from now on, and describes the
 	// directory. It fails with ErrLinkInWay if the link leads to anything else.
