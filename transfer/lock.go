@@ -127,6 +127,12 @@ type lock struct {
 	holder Holder
 	stop   func()
 
+	// made is called while the lock is being written. asks is how often that was, and alone is set if
+	// no other run can have had the lock since the first time.
+	made  func()
+	asks  int
+	alone bool
+
 	// width is the minimum length of the lock's text: the length of one it overwrites.
 	width int
 
@@ -139,11 +145,12 @@ type lock struct {
 	knowsCase func() bool // reports whether the answer is conclusive
 }
 
-// newLock takes the lock, or returns a *LockedError.
-func newLock(s *syncing) (*lock, error) {
+// newLock takes the lock, or returns a *LockedError. made may be called while the lock is being
+// written: what is asked from then on is answered while it is held if the lock's alone is set.
+func newLock(s *syncing, made func()) (*lock, error) {
 	host, _ := os.Hostname()
 	into := s.tree.into.Root
-	l := &lock{tree: s.tree, files: into, once: into, holder: Holder{Host: host, PID: os.Getpid(),
+	l := &lock{tree: s.tree, files: into, once: into, made: made, holder: Holder{Host: host, PID: os.Getpid(),
 		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: s.options.LockOwner,
 		Machine: processSpace()}}
 	if s.tree.dst.Conn() != nil { // the tree's Root asks the lock
@@ -169,8 +176,9 @@ func (l *lock) take() (began time.Time, err error) {
 	mayBeEmpty := lockWritten
 	for range 3 {
 		began = time.Now()
-		err := l.files.WriteSmall(lockName, l.text(), true)
+		err := l.files.WriteSmall(lockName, l.text(), l.ask)
 		if err == nil && failed == nil && since(began) < lockWritten {
+			l.alone = l.asks == 1
 			return began, nil
 		} else if err == nil { // while it was empty, another run may have removed it
 			break
@@ -253,13 +261,28 @@ func (l *lock) unreadable(err, readErr error) error {
 	return fmt.Errorf("no lock file can be created in the target (transfer.SyncOptions.NoLock turns it off): %w", err)
 }
 
-// begin starts renewing the lock, which is not dated before written, and the look-up for foldsCase.
-// From now on no request for the target is repeated unless the lock is held.
+// begin starts renewing the lock, which is not dated before written. From now on no request for the target is repeated unless the lock is held.
 func (l *lock) begin(written time.Time) *lock {
 	l.renewing = make(chan struct{}, 1)
 	l.shown.Store(&written)
 	l.tree.into.Guard(l.check)
 	l.stop = pace.Every(lockRenewed, func() { l.renew() })
+	if !l.alone {
+		l.look()
+	}
+	return l
+}
+
+// ask asks what may be asked while the lock is being written.
+func (l *lock) ask() {
+	if l.asks++; l.asks == 1 {
+		l.look()
+		l.made()
+	}
+}
+
+// look starts the look-up for foldsCase.
+func (l *lock) look() {
 	answer := make(chan error, 1)
 	go func() {
 		_, err := l.files.Lstat(strings.ToUpper(lockName))
@@ -268,7 +291,6 @@ func (l *lock) begin(written time.Time) *lock {
 	answered := sync.OnceValue(func() error { return <-answer })
 	l.foldsCase = sync.OnceValue(func() bool { return answered() == nil }) // asked for each entry
 	l.knowsCase = func() bool { return l.foldsCase() || errors.Is(answered(), fs.ErrNotExist) }
-	return l
 }
 
 func (l *lock) text() []byte {
@@ -290,7 +312,7 @@ func (l *lock) read() (holder Holder, data []byte, written time.Time, err error)
 func (l *lock) now() (time.Time, error) {
 	name := localfs.TempName(lockName)
 	// Nobody else knows the name, so a first request made it whose answer was lost.
-	err := l.files.WriteSmall(name, nil, true)
+	err := l.files.WriteSmall(name, nil, endpoint.Create)
 	if err != nil && !errors.Is(err, endpoint.ErrRepeated) {
 		return time.Time{}, err
 	}
@@ -353,7 +375,7 @@ func (l *lock) overwrite(void []byte) (err error) {
 			continue
 		}
 		began := time.Now() // the lock is not dated before
-		if err = l.once.WriteSmall(lockName, l.text(), false); err == nil {
+		if err = l.once.WriteSmall(lockName, l.text(), nil); err == nil {
 			l.shown.Store(&began)
 		}
 		if !errors.Is(err, endpoint.ErrRepeated) {
@@ -437,8 +459,16 @@ func (l *lock) held() bool {
 	return err == nil && holder.ID == l.holder.ID
 }
 
-// release removes the lock.
-func (l *lock) release() {
+// release removes the lock, and calls finish to set the attributes of the target, whose mtime that
+// changes: as soon as the host sets them after removing the lock, and again if it may have done so
+// before, since the connection was lost.
+func (l *lock) release(finish func()) {
+	finished := false
+	defer func() {
+		if !finished {
+			finish()
+		}
+	}()
 	l.foldsCase() // so that no request is in flight
 	l.stop()
 	l.tree.into.Guard((*lock)(nil).check)
@@ -446,15 +476,24 @@ func (l *lock) release() {
 	if cause == errLockLost || cause == errLockGone {
 		return
 	}
+	remove := func() error { return l.once.Remove(lockName, false) }
 	var err error
 	for try := range 3 {
 		// Another run may have it if this one was away for long, or has removed it and not heard of it.
 		if (try > 0 || l.overdue()) && !l.held() {
 			return
 		}
-		if err = l.once.Remove(lockName, false); err == nil || endpoint.Refused(err) {
+		wait := remove
+		if try == 0 && l.tree.root.info.Perm()&0o200 != 0 { // or another try might be refused
+			if removed, sent := endpoint.StartRemove(l.once, lockName); sent {
+				finish()
+				wait, finished = removed, true
+			}
+		}
+		if err = wait(); err == nil || endpoint.Refused(err) {
 			break
 		}
+		finished = false
 	}
 	conn := l.tree.dst.Conn()
 	if err == nil && conn != nil {

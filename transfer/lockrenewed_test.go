@@ -458,6 +458,102 @@ func TestSyncLockIsCutOff(t *testing.T) {
 	}
 }
 
+// While the lock is being written, the target is listed, but nothing there is changed. If it cannot
+// be written, that is the run's error.
+func TestSyncWaitsForItsLock(t *testing.T) {
+	const wait = 2 * time.Second
+	lock := "/dst/" + transfer.LockName
+	for name, refused := range map[string]bool{"written": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					switch {
+					case r.Type != wire.TypeWrite || r.Path != lock:
+						return nil
+					case refused:
+						return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, ""),
+							sftptest.Delay(wait)}
+					}
+					return []sftptest.Action{sftptest.Delay(wait)}
+				}}, sftptest.LinkConfig{})
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "dir/file", "way/file", "é")
+				for _, name := range []string{"way", "extra", "é"} {
+					b.server.Files.WriteFile("/dst/"+name, []byte(name))
+				}
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+					options: transfer.SyncOptions{Delete: true}}
+				began := time.Now()
+				_, err := j.run(t)
+				if (err != nil) != refused || refused && (errors.As(err, new(*transfer.TreeError)) ||
+					!strings.Contains(err.Error(), "no lock file can be created in the target")) {
+					t.Errorf("it ended with %T %v", err, err)
+				}
+				listed := false
+				for _, r := range b.server.Requests() {
+					early := r.At.Sub(began) < wait
+					listed = listed || early && r.Type == wire.TypeReaddir && r.Path == "/dst"
+					if (early || refused) && r.Path != lock && altering(r) {
+						t.Errorf("%v before the lock was written", r)
+					}
+				}
+				if !listed {
+					t.Error("the target was not listed meanwhile")
+				}
+			})
+		})
+	}
+}
+
+// altering reports whether a request changes what a server has.
+func altering(r sftptest.Request) bool {
+	switch r.Type {
+	case wire.TypeMkdir, wire.TypeRmdir, wire.TypeRemove, wire.TypeRename, wire.TypeSetstat,
+		wire.TypeFsetstat, wire.TypeWrite, wire.TypeSymlink:
+		return true
+	}
+	return renames(r) || r.Type == wire.TypeOpen && r.Flags&wire.OpenWrite != 0
+}
+
+// If the connection is lost while the lock is removed and the target gets its times, it has them in
+// the end, and there is no lock.
+func TestSyncLockIsRemovedBeforeTheTimes(t *testing.T) {
+	lock := "/dst/" + transfer.LockName
+	for _, on := range []wire.Type{wire.TypeRemove, wire.TypeSetstat} {
+		for name, lost := range map[string][]sftptest.Action{"before": {sftptest.Hangup()},
+			"after": {sftptest.LastReply(), sftptest.Hangup()}} {
+			t.Run(on.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					asked := false
+					b := newTreeBench(t, sftptest.Script{
+						Intercept: func(r sftptest.Request) []sftptest.Action {
+							if r.Type == on && (r.Path == lock || r.Path == "/dst") && !asked {
+								asked = true
+								return lost
+							}
+							return nil
+						}}, sftptest.LinkConfig{})
+					b.redials(sftptest.LinkConfig{}, nil)
+					src := filepath.Join(b.dir, "src")
+					fill(t, src, "file")
+					old := time.Now().Add(-time.Hour).Truncate(time.Second)
+					if err := os.Chtimes(src, old, old); err != nil {
+						t.Fatal(err)
+					}
+					j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+					j.options.Retries = 3
+					j.must(t)
+					b.reconnect(sftptest.LinkConfig{})
+					is, err := b.host.Client.Stat("/dst")
+					if err != nil || !is.ModTime().Equal(old) || !asked || b.server.Files.Exists(lock) {
+						t.Errorf("the target is %v, want %v; %v", is, old, err)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A lock that is empty is about to be written: whoever wants it waits for that, but not for long.
 func TestSyncEmptyLock(t *testing.T) {
 	for name, written := range map[string]bool{"then written": true, "never written": false} {

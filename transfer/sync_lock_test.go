@@ -267,7 +267,7 @@ func TestSyncStaleLockThatAnotherRunHas(t *testing.T) {
 		"cannot be read": {says: "cannot be taken over", stays: other, meanwhile: takenOver,
 			refused: func(r sftptest.Request) bool {
 				return r.Type == wire.TypeOpen && strings.HasPrefix(r.Path, "/dst/.") && r.Path != lock &&
-					r.Flags&uint32(wire.OpenWrite) == 0
+					r.Flags&wire.OpenWrite == 0
 			}},
 		"removed": {meanwhile: func(b *bench) { b.server.Files.Remove(lock) }},
 	} {

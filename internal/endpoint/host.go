@@ -306,7 +306,7 @@ func seenInList(client *usftp.Client, name string, refusal error) (Info, error) 
 }
 
 // WriteSmall implements FS.
-func (h *Host) WriteSmall(name string, data []byte, create bool) error {
+func (h *Host) WriteSmall(name string, data []byte, create func()) error {
 	return h.WithReconnect(name, func(client *usftp.Client, again bool) error {
 		return h.writeSmallTo(client, name, data, create, again)
 	})
@@ -317,9 +317,9 @@ func (h *Host) WriteSmall(name string, data []byte, create bool) error {
 const slowWrite = 5 * time.Second
 
 func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
-	create, again bool) error {
+	create func(), again bool) error {
 	flags := os.O_WRONLY
-	if create {
+	if create != nil {
 		flags |= os.O_CREATE | os.O_EXCL
 	} else {
 		var done context.CancelFunc
@@ -329,8 +329,12 @@ func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
 	f, err := client.OpenFile(name, flags, 0o644)
 	if err == nil {
 		began := time.Now()
-		_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
-		if Refused(err) && create && time.Since(began) < slowWrite {
+		wait := private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})
+		if create != nil {
+			create()
+		}
+		_, err = wait()
+		if Refused(err) && create != nil && time.Since(began) < slowWrite {
 			err = ExplainFailure(err, client, h.conn.Host().Name, path.Dir(name))
 			if left := client.Remove(name); Refused(IgnoreMissing(left)) {
 				err = fmt.Errorf("%w: %w", ErrLeft, err)

@@ -133,10 +133,10 @@ func openRegular(in *os.Root, base string, flags int) (*os.File, error) {
 }
 
 // WriteSmall implements FS.
-func (r *LocalRoot) WriteSmall(name string, data []byte, create bool) error {
+func (r *LocalRoot) WriteSmall(name string, data []byte, create func()) error {
 	return r.in(name, func(in *os.Root, base string) error {
 		open := in.OpenFile
-		if !create {
+		if create == nil {
 			open = func(base string, flags int, _ fs.FileMode) (*os.File, error) {
 				return openRegular(in, base, flags)
 			}
