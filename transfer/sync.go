@@ -532,7 +532,11 @@ func (s *syncing) open(d *directory) error {
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.tree.met(e) || e.dir.excludes(e.name, e.info.Mode.IsDir()) {
+	if s.tree.met(e) {
+		return false
+	}
+	if e.dir.excludes(e.name, e.info.Mode.IsDir()) {
+		e.dir.inventory.Spare(e.name)
 		return false
 	}
 	s.met.Add(1)
