@@ -488,8 +488,7 @@ func TestSyncVanishedBesideExtras(t *testing.T) {
 }
 
 // A second run asks nothing about any file: its requests and round trips grow only with the
-// directories and the packets of names. Taking the lock costs one round trip of each run, and
-// releasing it none.
+// directories and the packets of names. The lock costs two of each run's round trips.
 func TestSyncRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
