@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
@@ -53,7 +54,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	s, t := x.sync, d.tree
 	files := plan.Lost{Dir: d.rel, Present: d.present()}
 	err := s.tree.into.entries(d.rel, nil, func(name string, f *endpoint.Info) error {
-		if d.excludes(name, f.Mode.IsDir()) {
+		if d.spares(name, f.Mode.IsDir()) {
 			x.stay(d)
 			return nil
 		}
@@ -99,6 +100,14 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.fail("", d.source, d.target, err)
 	}
+}
+
+// spares reports whether rules exclude an entry of the target in any spelling of its letters.
+func (d *directory) spares(name string, dir bool) bool {
+	in := d.tree.selection.Excludes
+	return d.excludes(name, dir) || !endpoint.IsASCII(path.Join(d.rel, name)) &&
+		(in(norm.NFC.String(d.rel), norm.NFC.String(name), dir, d.ignore) ||
+			in(norm.NFD.String(d.rel), norm.NFD.String(name), dir, d.ignore))
 }
 
 // maySpell reports whether a name may be another spelling of a name in the source.

@@ -71,7 +71,7 @@ func (e *entry) tellPlan() {
 // needs, such as whether a directory is still in its place.
 type rehearsal struct{ endpoint.Root }
 
-func (rehearsal) WriteSmall(string, []byte, bool) error            { return nil }
+func (rehearsal) WriteSmall(string, []byte, func()) error          { return nil }
 func (rehearsal) Remove(string, bool) error                        { return nil }
 func (rehearsal) LookDir(string) (endpoint.Info, error)            { return endpoint.Info{}, nil }
 func (rehearsal) FollowsLinks() bool                               { return false }

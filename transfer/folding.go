@@ -83,14 +83,14 @@ func foldsIn(into *targetDir, dir string, token localfs.TempToken,
 	name := token.Name(spelled)
 	other := strings.Replace(name, spelled, otherwise, 1)
 	name, other = path.Join(dir, name), path.Join(dir, other)
-	if err := into.WriteSmall(name, nil, true); err != nil &&
+	if err := into.WriteSmall(name, nil, endpoint.Create); err != nil &&
 		!errors.Is(err, endpoint.ErrRepeated) {
 		return false, err
 	}
 	defer into.Remove(name, false)
 	_, err = into.Lstat(other)
 	if private.Untold(err) {
-		if err = into.WriteSmall(other, nil, true); err == nil {
+		if err = into.WriteSmall(other, nil, endpoint.Create); err == nil {
 			into.Remove(other, false)
 			return false, nil
 		} else if endpoint.Refused(err) {

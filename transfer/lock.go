@@ -61,6 +61,8 @@ var (
 
 	errLockOld = fmt.Errorf("the lock of the target could not be "+
 		"renewed for more than %v, so another sync may take it over", lockStale/2)
+
+	errSlow = errors.New("the target takes too long to answer")
 )
 
 // LockedError says which process syncs to the target. errors.Is(err, ErrLocked) holds.
@@ -121,8 +123,15 @@ func processSpace() string {
 type lock struct {
 	tree   *tree
 	files  endpoint.Root
+	once   endpoint.Root // repeats nothing if the connection was lost: the error is ErrRepeated
 	holder Holder
 	stop   func()
+
+	// made is called while the lock is being written. asks is how often that was, and alone is set if
+	// no other run can have had the lock since the first time.
+	made  func()
+	asks  int
+	alone bool
 
 	// width is the minimum length of the lock's text: the length of one it overwrites.
 	width int
@@ -136,24 +145,45 @@ type lock struct {
 	knowsCase func() bool // reports whether the answer is conclusive
 }
 
-// newLock takes the lock, or returns a *LockedError.
-func newLock(s *syncing) (*lock, error) {
+// newLock takes the lock, or returns a *LockedError. made may be called while the lock is being
+// written: what is asked from then on is answered while it is held if the lock's alone is set.
+func newLock(s *syncing, made func()) (*lock, error) {
 	host, _ := os.Hostname()
-	owner := s.options.LockOwner
-	l := &lock{tree: s.tree, files: s.tree.into, holder: Holder{Host: host, PID: os.Getpid(),
-		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner,
+	into := s.tree.into.Root
+	l := &lock{tree: s.tree, files: into, once: into, made: made, holder: Holder{Host: host, PID: os.Getpid(),
+		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: s.options.LockOwner,
 		Machine: processSpace()}}
+	if s.tree.dst.Conn() != nil { // the tree's Root asks the lock
+		for _, files := range []*endpoint.Root{&l.files, &l.once} {
+			var err error
+			if *files, err = s.tree.dst.Below(s.tree.into.path); err != nil {
+				return nil, err
+			}
+		}
+		l.once.Guard(func() error { return endpoint.ErrRepeated })
+	}
+	began, err := l.take()
+	if err != nil {
+		return nil, err
+	}
+	return l.begin(began), nil
+}
+
+// take takes the lock, and returns a time before it was written.
+func (l *lock) take() (began time.Time, err error) {
+	owner := l.holder.Owner
 	var failed error
 	mayBeEmpty := lockWritten
 	for range 3 {
-		began := time.Now()
-		err := l.files.WriteSmall(lockName, l.text(), true)
-		if err == nil && failed == nil && time.Since(began) < lockWritten {
-			return l.begin(), nil
+		began = time.Now()
+		err := l.files.WriteSmall(lockName, l.text(), l.ask)
+		if err == nil && failed == nil && since(began) < lockWritten {
+			l.alone = l.asks == 1
+			return began, nil
 		} else if err == nil { // while it was empty, another run may have removed it
 			break
 		} else if errors.Is(err, endpoint.ErrLeft) {
-			return nil, fmt.Errorf("the lock (%s) cannot be written (transfer.SyncOptions.NoLock turns it off): %w",
+			return began, fmt.Errorf("the lock (%s) cannot be written (transfer.SyncOptions.NoLock turns it off): %w",
 				lockName, err)
 		}
 		holder, data, written, readErr := l.read()
@@ -165,8 +195,11 @@ func newLock(s *syncing) (*lock, error) {
 			break // it was created, but the reply was lost
 		}
 		if holder.released() {
-			if !l.takeOver(data) {
-				return nil, &LockedError{Holder: holder}
+			if err := l.takeOver(data); isFaster(err) {
+				failed = &LockedError{Holder: holder}
+				continue
+			} else if err != nil {
+				return began, err
 			}
 			if l.keepsAll() && strings.HasPrefix(holder.ID, noRename) {
 				quirksOf(l.tree.dst.Conn()).NoRename.Store(true)
@@ -176,7 +209,7 @@ func newLock(s *syncing) (*lock, error) {
 		}
 		now, nowErr := l.now()
 		if nowErr != nil {
-			return nil, nowErr
+			return began, nowErr
 		}
 		locked := &LockedError{Holder: holder, Age: now.Sub(written).Abs()}
 		void := locked.Age >= lockStale || holder.ended() || owner != "" && holder.Owner == owner
@@ -187,23 +220,34 @@ func newLock(s *syncing) (*lock, error) {
 			if void = locked.Age >= mayBeEmpty; !void {
 				left := min(max(mayBeEmpty-locked.Age, time.Second), lockWritten)
 				if err := pace.Sleep(l.tree.ctx, left); err != nil {
-					return nil, err
+					return began, err
 				}
 				continue // it has been written by now, or is void
 			}
 		}
-		if !void || !l.takeAway(data) {
-			return nil, locked
+		if !void {
+			return began, locked
 		}
 		failed = locked
+		if err := l.takeAway(data); err != nil && !isFaster(err) {
+			return began, fmt.Errorf("%w; this one cannot be taken over: %w", locked, err)
+		}
 	}
-	switch holder, _, _, err := l.read(); {
-	case err != nil && failed != nil:
-		return nil, failed
-	case err != nil || holder.ID != l.holder.ID:
-		return nil, &LockedError{Holder: holder}
+	holder, _, _, err := l.read()
+	switch {
+	case err == nil && holder.ID == l.holder.ID:
+		return began, nil
+	case failed != nil && (err != nil || holder.released()):
+		return began, failed
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return began, err
 	}
-	return l.begin(), nil
+	return began, &LockedError{Holder: holder}
+}
+
+// isFaster reports whether an error means that another run has taken over the lock just before.
+func isFaster(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || err == errLockGone || err == errLockLost
 }
 
 // unreadable explains that the lock could be neither created nor read.
@@ -217,12 +261,28 @@ func (l *lock) unreadable(err, readErr error) error {
 	return fmt.Errorf("no lock file can be created in the target (transfer.SyncOptions.NoLock turns it off): %w", err)
 }
 
-// begin starts renewing the lock, and the look-up for foldsCase.
-func (l *lock) begin() *lock {
-	now := time.Now()
+// begin starts renewing the lock, which is not dated before written. From now on no request for the target is repeated unless the lock is held.
+func (l *lock) begin(written time.Time) *lock {
 	l.renewing = make(chan struct{}, 1)
-	l.shown.Store(&now)
+	l.shown.Store(&written)
+	l.tree.into.Guard(l.check)
 	l.stop = pace.Every(lockRenewed, func() { l.renew() })
+	if !l.alone {
+		l.look()
+	}
+	return l
+}
+
+// ask asks what may be asked while the lock is being written.
+func (l *lock) ask() {
+	if l.asks++; l.asks == 1 {
+		l.look()
+		l.made()
+	}
+}
+
+// look starts the look-up for foldsCase.
+func (l *lock) look() {
 	answer := make(chan error, 1)
 	go func() {
 		_, err := l.files.Lstat(strings.ToUpper(lockName))
@@ -231,7 +291,6 @@ func (l *lock) begin() *lock {
 	answered := sync.OnceValue(func() error { return <-answer })
 	l.foldsCase = sync.OnceValue(func() bool { return answered() == nil }) // asked for each entry
 	l.knowsCase = func() bool { return l.foldsCase() || errors.Is(answered(), fs.ErrNotExist) }
-	return l
 }
 
 func (l *lock) text() []byte {
@@ -253,7 +312,7 @@ func (l *lock) read() (holder Holder, data []byte, written time.Time, err error)
 func (l *lock) now() (time.Time, error) {
 	name := localfs.TempName(lockName)
 	// Nobody else knows the name, so a first request made it whose answer was lost.
-	err := l.files.WriteSmall(name, nil, true)
+	err := l.files.WriteSmall(name, nil, endpoint.Create)
 	if err != nil && !errors.Is(err, endpoint.ErrRepeated) {
 		return time.Time{}, err
 	}
@@ -263,34 +322,67 @@ func (l *lock) now() (time.Time, error) {
 }
 
 // takeAway removes a stale lock. Another run may have done so already and hold the lock by now, so
-// it is first moved aside, and put back if its contents have changed.
-func (l *lock) takeAway(void []byte) bool {
+// it is first moved aside, and put back unless its contents are seen to be the same: the error is
+// errLockLost then, or says that they could not be read.
+func (l *lock) takeAway(void []byte) error {
 	aside := localfs.TempName(lockName)
-	if err := l.files.Rename(lockName, aside); err != nil {
-		return endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) && l.takeOver(void)
+	err := l.files.Rename(lockName, aside)
+	if endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
+		return l.takeOver(void)
+	} else if err != nil {
+		return err
 	}
 	data, _, err := l.files.ReadSmall(aside, longestLock)
-	changed := err == nil && !bytes.Equal(data, void)
-	if !changed || l.files.Rename(aside, lockName) != nil { // otherwise there is a newer lock
+	if err == nil && !bytes.Equal(data, void) {
+		err = errLockLost
+	}
+	if err == nil || l.files.Rename(aside, lockName) != nil { // otherwise there is a newer lock
 		l.files.Remove(aside, false)
 	}
-	return !changed
+	return err
 }
 
 // takeOver overwrites a stale lock on a host that neither removes nor renames it. If several runs
-// do so, the last one gets it: each waits a while and reads it again, and a slower run is noticed
-// when the lock is renewed.
-func (l *lock) takeOver(void []byte) bool {
-	if _, now, _, err := l.read(); err != nil || !bytes.Equal(now, void) {
-		return false // another run has it by now
-	}
+// do so, the last one gets it: each waits a while before it reads it again, and a slower run is
+// noticed when the lock is renewed.
+func (l *lock) takeOver(void []byte) error {
 	l.width = len(void)
-	if l.files.WriteSmall(lockName, l.text(), false) != nil ||
-		pace.Sleep(l.tree.ctx, lockRepeated) != nil {
-		return false
+	if err := l.overwrite(void); err != nil {
+		return err
 	}
-	holder, _, _, err := l.read()
-	return err == nil && holder.ID == l.holder.ID
+	return pace.Sleep(l.tree.ctx, lockRepeated)
+}
+
+// overwrite overwrites the lock after a look at it: unless it is this run's, or has the contents
+// void, another run has it by now. If the connection was lost, or time has passed since the look,
+// it looks again.
+func (l *lock) overwrite(void []byte) (err error) {
+	for range 3 {
+		looked := time.Now()
+		switch holder, data, _, err := l.read(); {
+		case errors.Is(err, fs.ErrNotExist):
+			return errLockGone
+		case err != nil: // it may be a link, which would be followed
+			return err
+		case void != nil && bytes.Equal(data, void):
+		case holder.ID == "":
+			return errors.New("it is empty")
+		case holder.ID != l.holder.ID:
+			return errLockLost
+		}
+		if since(looked) > lockStale/2 {
+			err = errSlow
+			continue
+		}
+		began := time.Now() // the lock is not dated before
+		if err = l.once.WriteSmall(lockName, l.text(), nil); err == nil {
+			l.shown.Store(&began)
+		}
+		if !errors.Is(err, endpoint.ErrRepeated) {
+			break
+		}
+	}
+	return err
 }
 
 // A run that cannot remove its lock releases it by an ID that consists of noHolder, or of noRename
@@ -326,18 +418,22 @@ func (l *lock) check() error {
 	}
 	if err := l.renew(); l.overdue() {
 		if err == nil {
-			err = errors.New("the target takes too long to answer")
+			err = errSlow
 		}
 		return cmp.Or(context.Cause(l.tree.ctx), fmt.Errorf("%w: %w", errLockOld, err))
 	}
 	return nil
 }
 
-// overdue reports whether others may take over the lock soon. Both the monotonic and the wall clock
-// count: one may stand still while the machine sleeps.
+// overdue reports whether others may take over the lock soon.
 func (l *lock) overdue() bool {
-	shown := *l.shown.Load()
-	return max(time.Since(shown), time.Now().Round(0).Sub(shown.Round(0))) > lockStale/2
+	return since(*l.shown.Load()) > lockStale/2
+}
+
+// since returns the time since then. Both the monotonic and the wall clock count: one may stand
+// still while the machine sleeps.
+func since(then time.Time) time.Duration {
+	return max(time.Since(then), time.Now().Round(0).Sub(then.Round(0)))
 }
 
 // renew shows that this run is still alive.
@@ -348,29 +444,12 @@ func (l *lock) renew() error {
 	if l.shown.Load() != before { // another goroutine has just done it
 		return nil
 	}
-	holder, _, _, err := l.read()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return l.end(errLockGone)
-	case err == nil && holder.ID != l.holder.ID && holder.ID != "":
-		return l.end(errLockLost)
-	case err == nil && holder.ID == "":
-		return errors.New("it is empty")
-	case err != nil: // it may be a link, which would be followed
-		return err
-	}
-	began := time.Now() // the lock is not dated before
-	if err = l.files.WriteSmall(lockName, l.text(), false); err == nil {
-		l.shown.Store(&began)
+	err := l.overwrite(nil)
+	if err == errLockGone || err == errLockLost {
+		l.tree.failFirst(err)
+		l.tree.cancel(err)
 	}
 	return err
-}
-
-// end ends the run, which has lost its lock.
-func (l *lock) end(why error) error {
-	l.tree.failFirst(why)
-	l.tree.cancel(why)
-	return why
 }
 
 // held reads the lock, and reports whether it is this run's: it may be another run's by now, or a
@@ -380,22 +459,51 @@ func (l *lock) held() bool {
 	return err == nil && holder.ID == l.holder.ID
 }
 
-// release removes the lock.
-func (l *lock) release() {
+// release removes the lock, and calls finish to set the attributes of the target, whose mtime that
+// changes: as soon as the host sets them after removing the lock, and again if it may have done so
+// before, since the connection was lost.
+func (l *lock) release(finish func()) {
+	finished := false
+	defer func() {
+		if !finished {
+			finish()
+		}
+	}()
 	l.foldsCase() // so that no request is in flight
 	l.stop()
+	l.tree.into.Guard((*lock)(nil).check)
 	cause := context.Cause(l.tree.ctx)
-	if cause == errLockLost || cause == errLockGone || l.overdue() && !l.held() {
+	if cause == errLockLost || cause == errLockGone {
 		return
 	}
-	err, conn := l.files.Remove(lockName, false), l.tree.dst.Conn()
+	remove := func() error { return l.once.Remove(lockName, false) }
+	var err error
+	for try := range 3 {
+		// Another run may have it if this one was away for long, or has removed it and not heard of it.
+		if (try > 0 || l.overdue()) && !l.held() {
+			return
+		}
+		wait := remove
+		if try == 0 && l.tree.root.info.Perm()&0o200 != 0 { // or another try might be refused
+			if removed, sent := endpoint.StartRemove(l.once, lockName); sent {
+				finish()
+				wait, finished = removed, true
+			}
+		}
+		if err = wait(); err == nil || endpoint.Refused(err) {
+			break
+		}
+		finished = false
+	}
+	conn := l.tree.dst.Conn()
 	if err == nil && conn != nil {
 		quirksOf(conn).NoRemove.Store(false) // it was refused for a while
 	}
 	if !endpoint.Refused(err) || errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	if !l.held() {
+	holder, was, _, err := l.read()
+	if err != nil || holder.ID != l.holder.ID {
 		return
 	}
 	how := noHolder
@@ -403,7 +511,7 @@ func (l *lock) release() {
 		how = noRename
 	}
 	l.holder.ID = strings.Repeat(how, len(l.holder.ID))
-	if l.files.WriteSmall(lockName, l.text(), false) == nil && l.keepsAll() {
+	if l.overwrite(was) == nil && l.keepsAll() {
 		t := l.tree
 		t.warn(t.route.Source, t.root.target, "the host does not remove files: "+lockName+
 			" stays, and keeps nobody out")

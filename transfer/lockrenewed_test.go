@@ -334,6 +334,95 @@ func TestSyncLockIsRemovedAfterAPause(t *testing.T) {
 	})
 }
 
+// Nor does a run that was away for long repeat any other change before it has looked at its lock.
+func TestSyncLockIsCheckedBeforeRepeating(t *testing.T) {
+	const other = `{"host":"alpha","pid":7,"id":"other"}`
+	lock := "/dst/" + transfer.LockName
+	for name, test := range map[string]struct {
+		on      wire.Type
+		options transfer.SyncOptions
+	}{
+		"delete":    {on: wire.TypeRemove, options: transfer.SyncOptions{Delete: true}},
+		"to backup": {on: wire.TypeRename, options: transfer.SyncOptions{Delete: true, BackupDir: "old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Path == "/dst/extra" && r.Stream == 1 && (r.Type == test.on || renames(r)) {
+						return []sftptest.Action{sftptest.LastReply(), sftptest.Hangup()}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+				b.host.Redial = func(context.Context) (pool.Host, error) {
+					time.Sleep(lockTakenOver)
+					b.server.Files.WriteFile(lock, []byte(other))
+					b.server.Files.WriteFile("/dst/extra", []byte("another run's"))
+					b.reconnect(sftptest.LinkConfig{})
+					return b.host, nil
+				}
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "file")
+				b.server.Files.WriteFile("/dst/extra", []byte("extra"))
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst", options: test.options}
+				j.options.Retry = pool.Retry{Retries: 3, RetryFor: time.Hour}
+				if _, err := j.run(t); err == nil || !strings.Contains(err.Error(), "taken over the lock") {
+					t.Errorf("it ended with %v", err)
+				}
+				if got := string(b.remote("/dst/extra")); got != "another run's" {
+					t.Errorf("the file is %q", got)
+				}
+				if got := string(b.remote(lock)); got != other {
+					t.Errorf("the lock is %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A lock that another run has taken over stays the other's if the connection was lost while it was
+// renewed, or removed: the request is not repeated before another look.
+func TestSyncLockOfAnotherRunIsNotTouchedAgain(t *testing.T) {
+	const other = `{"host":"alpha","pid":7,"id":"other"}`
+	lock := "/dst/" + transfer.LockName
+	for on, says := range map[wire.Type]string{wire.TypeWrite: "taken over the lock", wire.TypeRemove: ""} {
+		t.Run(on.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				b := newTreeBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						switch {
+						case r.Path == lock && r.Type == on && r.Stream == 1 &&
+							time.Since(began) > 30*time.Second:
+							return []sftptest.Action{sftptest.LastReply(), sftptest.Hangup()}
+						case r.Type == wire.TypeOpen && r.Path != lock && on == wire.TypeWrite:
+							return []sftptest.Action{sftptest.Delay(time.Hour)}
+						case r.Type == wire.TypeOpen && r.Path != lock:
+							return []sftptest.Action{sftptest.Delay(40 * time.Second)}
+						}
+						return nil
+					}}, sftptest.LinkConfig{})
+				b.host.Redial = func(context.Context) (pool.Host, error) {
+					time.Sleep(lockTakenOver)
+					b.server.Files.WriteFile(lock, []byte(other))
+					b.reconnect(sftptest.LinkConfig{})
+					return b.host, nil
+				}
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "file")
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+				j.options.Retry = pool.Retry{Retries: 3, RetryFor: time.Hour}
+				_, err := j.run(t)
+				if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+					t.Errorf("it ended with %v", err)
+				}
+				if got := string(b.remote(lock)); got != other {
+					t.Errorf("the lock is %q", got)
+				}
+			})
+		})
+	}
+}
+
 const lockTakenOver = transfer.LockStale + time.Minute
 
 // If the connection is lost after the lock was made and before it was written, it is taken all the
@@ -366,6 +455,102 @@ func TestSyncLockIsCutOff(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// While the lock is being written, the target is listed, but nothing there is changed. If it cannot
+// be written, that is the run's error.
+func TestSyncWaitsForItsLock(t *testing.T) {
+	const wait = 2 * time.Second
+	lock := "/dst/" + transfer.LockName
+	for name, refused := range map[string]bool{"written": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					switch {
+					case r.Type != wire.TypeWrite || r.Path != lock:
+						return nil
+					case refused:
+						return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, ""),
+							sftptest.Delay(wait)}
+					}
+					return []sftptest.Action{sftptest.Delay(wait)}
+				}}, sftptest.LinkConfig{})
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "dir/file", "way/file", "é")
+				for _, name := range []string{"way", "extra", "é"} {
+					b.server.Files.WriteFile("/dst/"+name, []byte(name))
+				}
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+					options: transfer.SyncOptions{Delete: true}}
+				began := time.Now()
+				_, err := j.run(t)
+				if (err != nil) != refused || refused && (errors.As(err, new(*transfer.TreeError)) ||
+					!strings.Contains(err.Error(), "no lock file can be created in the target")) {
+					t.Errorf("it ended with %T %v", err, err)
+				}
+				listed := false
+				for _, r := range b.server.Requests() {
+					early := r.At.Sub(began) < wait
+					listed = listed || early && r.Type == wire.TypeReaddir && r.Path == "/dst"
+					if (early || refused) && r.Path != lock && altering(r) {
+						t.Errorf("%v before the lock was written", r)
+					}
+				}
+				if !listed {
+					t.Error("the target was not listed meanwhile")
+				}
+			})
+		})
+	}
+}
+
+// altering reports whether a request changes what a server has.
+func altering(r sftptest.Request) bool {
+	switch r.Type {
+	case wire.TypeMkdir, wire.TypeRmdir, wire.TypeRemove, wire.TypeRename, wire.TypeSetstat,
+		wire.TypeFsetstat, wire.TypeWrite, wire.TypeSymlink:
+		return true
+	}
+	return renames(r) || r.Type == wire.TypeOpen && r.Flags&wire.OpenWrite != 0
+}
+
+// If the connection is lost while the lock is removed and the target gets its times, it has them in
+// the end, and there is no lock.
+func TestSyncLockIsRemovedBeforeTheTimes(t *testing.T) {
+	lock := "/dst/" + transfer.LockName
+	for _, on := range []wire.Type{wire.TypeRemove, wire.TypeSetstat} {
+		for name, lost := range map[string][]sftptest.Action{"before": {sftptest.Hangup()},
+			"after": {sftptest.LastReply(), sftptest.Hangup()}} {
+			t.Run(on.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					asked := false
+					b := newTreeBench(t, sftptest.Script{
+						Intercept: func(r sftptest.Request) []sftptest.Action {
+							if r.Type == on && (r.Path == lock || r.Path == "/dst") && !asked {
+								asked = true
+								return lost
+							}
+							return nil
+						}}, sftptest.LinkConfig{})
+					b.redials(sftptest.LinkConfig{}, nil)
+					src := filepath.Join(b.dir, "src")
+					fill(t, src, "file")
+					old := time.Now().Add(-time.Hour).Truncate(time.Second)
+					if err := os.Chtimes(src, old, old); err != nil {
+						t.Fatal(err)
+					}
+					j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+					j.options.Retries = 3
+					j.must(t)
+					b.reconnect(sftptest.LinkConfig{})
+					is, err := b.host.Client.Stat("/dst")
+					if err != nil || !is.ModTime().Equal(old) || !asked || b.server.Files.Exists(lock) {
+						t.Errorf("the target is %v, want %v; %v", is, old, err)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -114,7 +114,7 @@ func (o *overlap) apart(dir string) error {
 
 // touch makes an empty file at the target; remove is not nil if the file may exist.
 func touch(dst target, name string) (remove func() error, err error) {
-	err = dst.WriteSmall(name, nil, true)
+	err = dst.WriteSmall(name, nil, endpoint.Create)
 	// Without an answer the file may exist: the connection was lost, or the run has ended, for example
 	// because a walker has met the file.
 	if err == nil || errors.Is(err, endpoint.ErrRepeated) ||

@@ -11,7 +11,7 @@ type endedTarget struct {
 	asked int
 }
 
-func (e *endedTarget) WriteSmall(string, []byte, bool) error { return nil }
+func (e *endedTarget) WriteSmall(string, []byte, func()) error { return nil }
 
 func (e *endedTarget) Remove(string, bool) error {
 	if e.asked++; e.asked == 1 {

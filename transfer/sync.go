@@ -178,6 +178,7 @@ type syncing struct {
 	extras   extras
 	gone     gone
 	lock     *lock
+	early    *early    // the target's own listing, or nil
 	reported sync.Once // reports once that files are read because the host does not hash them
 }
 
@@ -254,14 +255,18 @@ func (s *syncing) start() error {
 	if err != nil || s.options.NoLock {
 		return err
 	}
-	s.lock, err = newLock(s)
+	s.lock, err = newLock(s, s.listEarly)
 	if errors.Is(err, fs.ErrPermission) && !errors.Is(err, endpoint.ErrLeft) {
 		s.open(root)
-		s.lock, err = newLock(s)
+		s.lock, err = newLock(s, s.listEarly)
+	}
+	if err != nil || !s.lock.alone {
+		s.early.stop()
+		s.early = nil
 	}
 	if err == nil {
 		s.folding.Case = s.lock.foldsCase
-		root.pending.Add(1) // releasing the lock changes its mtime once more
+		root.pending.Add(1) // releasing the lock changes its mtime once more: conclude finishes it
 	}
 	if err == nil && s.options.Within != nil {
 		repeatRenames(s)
@@ -379,6 +384,17 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		d.inventory = nil
 		d.big.Store(false)
 	}
+	list := s.tree.into.entries
+	if early := s.early; early != nil && d.parent == nil {
+		release = func() {
+			early.stop()
+			d.inventory = nil
+			d.big.Store(false)
+		}
+		if len(s.tree.leftovers.dead) == 0 { // which were removed since
+			list = early.each
+		}
+	}
 	if err := s.readIgnore(d); err != nil {
 		return release, err
 	}
@@ -399,7 +415,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		s.there.Add(-int64(v.Len()))
 		v.Reset()
 	}
-	err = s.tree.into.entries(d.rel, startOver, func(name string, f *endpoint.Info) error {
+	err = list(d.rel, startOver, func(name string, f *endpoint.Info) error {
 		if d.excludes(name, f.Mode.IsDir()) {
 			return nil
 		}
@@ -426,6 +442,64 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 	}
 	v.Sort()
 	return release, err
+}
+
+// early is a listing of the target's own entries that begins while the lock is being written. Nothing
+// is decided by it before the lock is held.
+type early struct {
+	entries chan earlyEntry
+	quit    func()
+	err     error // known once entries is closed
+}
+
+type earlyEntry struct {
+	name string
+	info endpoint.Info
+}
+
+// mostEarly limits how many entries wait for the lock.
+const mostEarly = 1 << 10
+
+// listEarly lists the target, unless the sync changes its entries before it lists them.
+func (s *syncing) listEarly() {
+	t := s.tree
+	if t.root.fresh || s.options.Within != nil {
+		return
+	}
+	ctx, quit := context.WithCancel(t.ctx)
+	y := &early{entries: make(chan earlyEntry, mostEarly), quit: quit}
+	s.early = y
+	t.copies.Work.Go(func() {
+		defer close(y.entries)
+		y.err = t.into.entries(".", nil, func(name string, f *endpoint.Info) error {
+			select {
+			case y.entries <- earlyEntry{name, *f}:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	})
+}
+
+// each passes the entries on, as targetDir.entries does.
+func (y *early) each(_ string, _ func(), yield func(string, *endpoint.Info) error) error {
+	for e := range y.entries {
+		if err := yield(e.name, &e.info); err != nil {
+			return err
+		}
+	}
+	return y.err
+}
+
+// stop ends the listing, and waits for that. A nil one has ended.
+func (y *early) stop() {
+	if y == nil {
+		return
+	}
+	y.quit()
+	for range y.entries {
+	}
 }
 
 // open gives the owner of a target directory all permissions, since something in it is about to
@@ -458,7 +532,11 @@ func (s *syncing) open(d *directory) error {
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.tree.met(e) || e.dir.excludes(e.name, e.info.Mode.IsDir()) {
+	if s.tree.met(e) {
+		return false
+	}
+	if e.dir.excludes(e.name, e.info.Mode.IsDir()) {
+		e.dir.inventory.Spare(e.name)
 		return false
 	}
 	s.met.Add(1)
@@ -680,8 +758,7 @@ func (s *syncing) conclude() {
 		s.extras.conclude()
 	}
 	if s.lock != nil {
-		s.lock.release()
-		t.walk.done(t.root)
+		s.lock.release(func() { t.walk.finish(t.root) })
 		t.walk.finishing.Wait()
 	}
 }

@@ -231,6 +231,81 @@ func TestSyncLockOnAHostThatKeepsAll(t *testing.T) {
 	}
 }
 
+// There, an interrupted run releases its lock, too.
+func TestSyncLockOfAnInterruptedRunOnAHostThatKeepsAll(t *testing.T) {
+	ctx, cancel := withCancel(t)
+	b := newTreeBench(t, sftptest.Script{Refuse: []wire.Type{wire.TypeRemove},
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeOpen && strings.Contains(r.Path, "file") && ctx.Err() == nil {
+				return []sftptest.Action{sftptest.Call("interrupt", func(sftptest.Request) { cancel() })}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+	src := filepath.Join(b.dir, "src")
+	fill(t, src, "file")
+	if _, err := transfer.Sync(ctx, transfer.Remote(b.host, "/dst"), transfer.Local(src),
+		transfer.SyncOptions{}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	b.reconnect(sftptest.LinkConfig{})
+	(&syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}).must(t)
+}
+
+// A stale lock that another run takes over, renews or removes just then stays that run's.
+func TestSyncStaleLockThatAnotherRunHas(t *testing.T) {
+	const lock = "/dst/" + transfer.LockName
+	stale, _ := json.Marshal(transfer.Holder{Host: "alpha", PID: 1, ID: "stale"})
+	other, _ := json.Marshal(transfer.Holder{Host: "beta", PID: 2, ID: "other"})
+	takenOver := func(b *bench) {
+		b.server.Files.WriteFile(lock, other)
+		b.server.Files.SetModTime(lock, time.Now())
+	}
+	for name, test := range map[string]struct {
+		meanwhile func(b *bench) // before the lock is moved aside
+		refused   func(r sftptest.Request) bool
+		says      string
+		stays     []byte
+	}{
+		"taken over": {says: "process 2 on beta", stays: other, meanwhile: takenOver},
+		"cannot be read": {says: "cannot be taken over", stays: other, meanwhile: takenOver,
+			refused: func(r sftptest.Request) bool {
+				return r.Type == wire.TypeOpen && strings.HasPrefix(r.Path, "/dst/.") && r.Path != lock &&
+					r.Flags&wire.OpenWrite == 0
+			}},
+		"removed": {meanwhile: func(b *bench) { b.server.Files.Remove(lock) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b *bench
+			done := false
+			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				switch {
+				case renames(r) && r.Path == lock && !done:
+					done = true
+					test.meanwhile(b)
+				case test.refused != nil && test.refused(r) && done:
+					return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+			b.server.Files.WriteFile(lock, stale)
+			b.server.Files.SetModTime(lock, time.Now().Add(-transfer.LockStale-time.Minute))
+			src := filepath.Join(b.dir, "src")
+			fill(t, src, "file")
+			_, err := (&syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}).run(t)
+			if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, transfer.ErrLocked) ||
+				!strings.Contains(err.Error(), test.says)) {
+				t.Errorf("it ends with %v", err)
+			}
+			if got, _ := b.server.Files.ReadFile(lock); !bytes.Equal(got, test.stays) {
+				t.Errorf("the lock is %q", got)
+			}
+			if left := b.server.Files.List(); len(left) != 2 {
+				t.Errorf("there are %q", left)
+			}
+		})
+	}
+}
+
 // A run does not take its own empty lock for another's, if it can be neither written nor removed.
 func TestSyncLockThatCannotBeWritten(t *testing.T) {
 	b := reticent{others: []wire.Type{wire.TypeWrite, wire.TypeRemove}}.bench(t)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/text/unicode/norm"
@@ -57,6 +58,44 @@ func TestSyncToAHostThatNormalizes(t *testing.T) {
 			}
 			run(composed, "plain")
 			run(composed, "plain")
+		}
+	}
+}
+
+// What filters exclude is not deleted from a host that spells it in another way either.
+func TestSyncKeepsExcludedSpellings(t *testing.T) {
+	composed := norm.NFC.String("Käse.txt")
+	for name, test := range map[string]struct {
+		fold   func(string) string
+		exists bool // in the source, too
+		name   string
+	}{
+		"normalized":            {fold: norm.NFD.String, exists: true, name: composed},
+		"normalized, elsewhere": {fold: norm.NFD.String, name: composed},
+		"in lower case":         {fold: strings.ToLower, exists: true, name: "Secret"},
+	} {
+		for _, noLock := range []bool{false, true} {
+			host, _ := deltaHostOf(t, foldFS{memfs.New(0), test.fold}, nil)
+			src := t.TempDir()
+			fill(t, src, "plain")
+			if test.exists {
+				fill(t, src, test.name)
+			}
+			if err := host.Client.Mkdir("/dst"); err != nil {
+				t.Fatal(err)
+			}
+			for _, there := range []string{test.name, "extra"} {
+				putText(host.Client, "/dst/"+there, "old")
+			}
+			options := transfer.SyncOptions{Delete: true, NoLock: noLock}
+			options.Filter = rules(test.name)
+			s, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src), options)
+			if err != nil || s.Deleted != 1 {
+				t.Errorf("%s: %+v, %v", name, s.Totals, err)
+			}
+			if _, err := host.Client.Lstat("/dst/" + test.fold(test.name)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

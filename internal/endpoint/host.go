@@ -306,7 +306,7 @@ func seenInList(client *usftp.Client, name string, refusal error) (Info, error) 
 }
 
 // WriteSmall implements FS.
-func (h *Host) WriteSmall(name string, data []byte, create bool) error {
+func (h *Host) WriteSmall(name string, data []byte, create func()) error {
 	return h.WithReconnect(name, func(client *usftp.Client, again bool) error {
 		return h.writeSmallTo(client, name, data, create, again)
 	})
@@ -317,16 +317,24 @@ func (h *Host) WriteSmall(name string, data []byte, create bool) error {
 const slowWrite = 5 * time.Second
 
 func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
-	create, again bool) error {
+	create func(), again bool) error {
 	flags := os.O_WRONLY
-	if create {
+	if create != nil {
 		flags |= os.O_CREATE | os.O_EXCL
+	} else {
+		var done context.CancelFunc
+		client, done = late(h, client)
+		defer done()
 	}
 	f, err := client.OpenFile(name, flags, 0o644)
 	if err == nil {
 		began := time.Now()
-		_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
-		if Refused(err) && create && time.Since(began) < slowWrite {
+		wait := private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})
+		if create != nil {
+			create()
+		}
+		_, err = wait()
+		if Refused(err) && create != nil && time.Since(began) < slowWrite {
 			err = ExplainFailure(err, client, h.conn.Host().Name, path.Dir(name))
 			if left := client.Remove(name); Refused(IgnoreMissing(left)) {
 				err = fmt.Errorf("%w: %w", ErrLeft, err)
@@ -361,7 +369,7 @@ func (h *Host) removeOn(client *usftp.Client, name string, dir, again bool) (err
 }
 
 // late returns a client that also works for a while after an interruption, to clean up: to find out
-// whether a file is still this run's, and to remove it.
+// whether a file is still this run's, and to remove it or say that it is not needed any more.
 func late(h *Host, client *usftp.Client) (*usftp.Client, context.CancelFunc) {
 	if h.ctx.Err() == nil {
 		return client, func() {}

@@ -22,6 +22,7 @@ type HostRoot struct {
 	host *Host
 	dir  hostDir
 	view atomic.Pointer[view]
+	may  atomic.Pointer[func() error] // set by Guard
 	unopened
 
 	// a directory was not checked before a deletion, since the host follows no links
@@ -73,10 +74,18 @@ func (r *HostRoot) View(client *usftp.Client, dir string) (below *usftp.Client, 
 // viewed calls do with a view of the connection, and again over a new one if that was lost.
 func (r *HostRoot) viewed(name string, do func(client *usftp.Client, again bool) error) error {
 	return r.host.WithReconnect(r.dir.at(name), func(client *usftp.Client, again bool) error {
+		if may := r.may.Load(); again && may != nil {
+			if err := (*may)(); err != nil {
+				return err
+			}
+		}
 		below, _ := r.View(client, name)
 		return do(below, again)
 	})
 }
+
+// Guard implements Root.
+func (r *HostRoot) Guard(may func() error) { r.may.Store(&may) }
 
 // withReconnect works like viewed, and explains the error.
 func (r *HostRoot) withReconnect(name string,
@@ -134,7 +143,7 @@ func (r *HostRoot) ReadSmall(name string, most int64) (data []byte, was Info, er
 }
 
 // WriteSmall implements FS.
-func (r *HostRoot) WriteSmall(name string, data []byte, create bool) error {
+func (r *HostRoot) WriteSmall(name string, data []byte, create func()) error {
 	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
 		return r.host.writeSmallTo(client, r.dir.at(name), data, create, again)
 	})
@@ -148,6 +157,28 @@ func (r *HostRoot) Remove(name string, dir bool) error {
 		}
 		return r.host.removeOn(client, r.dir.at(name), dir, again)
 	})
+}
+
+// StartRemove sends the request to remove a file. ok is false if it is not sent, since the host is
+// not known to work in order: otherwise requests that are sent from now on are carried out after it.
+// It is not repeated: if the connection is lost, the error is ErrRepeated.
+func StartRemove(in Root, name string) (wait func() error, ok bool) {
+	r, ok := in.(*HostRoot)
+	if !ok || r.host.ctx.Err() != nil {
+		return nil, false
+	}
+	client, _ := r.View(r.host.conn.Host().Client, name)
+	if !private.OfClient(client).WorksInOrder() || r.trusting.Load() {
+		return nil, false
+	}
+	removing := client.Async().Remove(r.dir.at(name))
+	return func() error {
+		_, err := removing.Wait()
+		if err != nil && !Refused(err) && pool.Lost(client) {
+			err = fmt.Errorf("%w: %w", ErrRepeated, err)
+		}
+		return err
+	}, true
 }
 
 // FollowsLinks implements Root.

@@ -188,14 +188,14 @@ func readSmall(f *os.File, most int64) (data []byte, was Info, err error) {
 }
 
 // WriteSmall implements FS.
-func (Local) WriteSmall(name string, data []byte, create bool) error {
+func (Local) WriteSmall(name string, data []byte, create func()) error {
 	return writeSmall(name, data, create, os.OpenFile, os.Remove)
 }
 
-func writeSmall(name string, data []byte, create bool,
+func writeSmall(name string, data []byte, create func(),
 	open func(string, int, fs.FileMode) (*os.File, error), remove func(string) error) error {
 	flags := os.O_WRONLY
-	if create {
+	if create != nil {
 		flags |= os.O_CREATE | os.O_EXCL
 	}
 	f, err := open(name, flags, 0o644)
@@ -203,8 +203,10 @@ func writeSmall(name string, data []byte, create bool,
 		return err
 	}
 	_, err = f.Write(data)
-	if err = cmp.Or(err, f.Close()); err != nil && create {
+	if err = cmp.Or(err, f.Close()); err != nil && create != nil {
 		remove(name)
+	} else if err == nil && create != nil {
+		create()
 	}
 	return err
 }

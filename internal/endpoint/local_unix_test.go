@@ -58,7 +58,7 @@ func TestStream(t *testing.T) {
 			t.Error("something is listed")
 			return true
 		}),
-		"WriteSmall": p.WriteSmall("x", nil, true), "Remove": p.Remove("x", false),
+		"WriteSmall": p.WriteSmall("x", nil, endpoint.Create), "Remove": p.Remove("x", false),
 		"Stat": second(p.Stat("x")), "Lstat": second(p.Lstat("x")),
 		"ReadLink": second(p.ReadLink("x")), "RealPath": second(p.RealPath("x")),
 		"Mark": second(p.Mark("x")), "Below": second(p.Below("x")),

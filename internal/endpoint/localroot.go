@@ -17,7 +17,14 @@ type LocalRoot struct {
 	top  *os.Root // nil if there is no directory, as in a dry run
 	base string   // the directory's name in top; "." if it is top
 	dirs openDirs
+	neverLost
 }
+
+// neverLost is embedded in Roots whose requests are not repeated.
+type neverLost struct{}
+
+// Guard implements Root.
+func (neverLost) Guard(func() error) {}
 
 // NewLocalRoot returns a Root for the directory base in top, which may not exist yet, or for top
 // itself if base is ".". It takes over top. If top is nil, nothing exists.
@@ -126,10 +133,10 @@ func openRegular(in *os.Root, base string, flags int) (*os.File, error) {
 }
 
 // WriteSmall implements FS.
-func (r *LocalRoot) WriteSmall(name string, data []byte, create bool) error {
+func (r *LocalRoot) WriteSmall(name string, data []byte, create func()) error {
 	return r.in(name, func(in *os.Root, base string) error {
 		open := in.OpenFile
-		if !create {
+		if create == nil {
 			open = func(base string, flags int, _ fs.FileMode) (*os.File, error) {
 				return openRegular(in, base, flags)
 			}

@@ -100,11 +100,11 @@ func TestLost(t *testing.T) {
 			}
 		},
 		"WriteSmall": func(l *lossy) {
-			l.ok(l.WriteSmall("file", []byte("DATA"), false))
+			l.ok(l.WriteSmall("file", []byte("DATA"), nil))
 			l.is("file", "= DATA")
 		},
 		"WriteSmall new": func(l *lossy) {
-			if err := l.WriteSmall("new", []byte("new"), true); err != nil {
+			if err := l.WriteSmall("new", []byte("new"), endpoint.Create); err != nil {
 				l.refused(err, endpoint.ErrRepeated)
 				if state := l.disk.State("new"); state != "= new" && state != "= " {
 					l.Errorf("there is %q", state)
@@ -114,7 +114,7 @@ func TestLost(t *testing.T) {
 			l.is("new", "= new")
 		},
 		"WriteSmall exists": func(l *lossy) {
-			if l.WriteSmall("file", []byte("new"), true) == nil {
+			if l.WriteSmall("file", []byte("new"), endpoint.Create) == nil {
 				l.Error("it is made")
 			}
 			l.is("file", "= data")
@@ -123,6 +123,17 @@ func TestLost(t *testing.T) {
 			l.ok(l.Remove("file", false))
 			l.ok(l.Remove("dir", true))
 			l.is("file", "", "dir", "")
+		},
+		"Guard": func(l *lossy) {
+			l.Guard(func() error { return endpoint.ErrRepeated })
+			if err := l.Remove("file", false); err != nil {
+				l.refused(err, endpoint.ErrRepeated)
+			} else {
+				l.is("file", "")
+			}
+			if again := l.server.Requests(wire.TypeRemove); len(again) > 1 {
+				l.Errorf("there were %v", again)
+			}
 		},
 		"Mkdir": func(l *lossy) {
 			made, err := l.Mkdir("new", 0o755)

@@ -40,7 +40,7 @@ func TestOpenDirs(t *testing.T) {
 	if n := len(root.dirs.open); n != 0 {
 		t.Errorf("%d directories are still open", n)
 	}
-	if err := root.WriteSmall("a/b/file", nil, true); !os.IsNotExist(err) {
+	if err := root.WriteSmall("a/b/file", nil, Create); !os.IsNotExist(err) {
 		t.Errorf("a file is written to a directory that has been renamed: %v", err)
 	}
 }

@@ -43,11 +43,14 @@ type FS interface {
 	// no link: for anything but a regular file the error is ErrNotRegular.
 	ReadSmall(name string, most int64) (data []byte, was Info, err error)
 
-	// WriteSmall writes a small file. With create it creates the file, and fails if the name exists;
-	// if it cannot write the file, it removes it again, or the error is ErrLeft too. Without, the file
-	// must exist and have the size of data. If the connection was lost, an error is ErrRepeated too,
-	// since the first request may have been executed.
-	WriteSmall(name string, data []byte, create bool) error
+	// WriteSmall writes a small file. With create, which may be [Create], it creates the file, and fails
+	// if the name exists; if it cannot write the file, it removes it again, or the error is ErrLeft too.
+	// It calls create once the file exists; on a host known to work in order that is before its data
+	// has arrived. Without, the file
+	// must exist and have the size of data; for cleaning up that also works for a few seconds after the
+	// run's context has ended. If the connection was lost, an error is ErrRepeated too, since the first
+	// request may have been executed.
+	WriteSmall(name string, data []byte, create func()) error
 
 	// Remove removes a file or an empty directory. It follows no link. With dir it removes only a
 	// directory: a file that has taken its place stays. For cleaning up it also works for a few
@@ -138,6 +141,10 @@ type Root interface {
 	// which would change with it, is left alone: the error is ErrOtherNames.
 	SetAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs) (Unset, error)
 
+	// Guard makes requests fail with may's error, unless that is nil, before they are repeated over a
+	// new connection. may is called by several goroutines and must not use this Root.
+	Guard(may func() error)
+
 	// KeepDirLink lets a link that leads to a directory stand for it from now on, and describes the
 	// directory. It fails with ErrLinkInWay if the link leads to anything else.
 	KeepDirLink(name string) (Info, error)
@@ -147,6 +154,9 @@ type Root interface {
 	Leave(dir string) error
 	Close()
 }
+
+// Create is for FS.WriteSmall.
+func Create() {}
 
 // MkdirAll makes a directory and those above it.
 func MkdirAll(in Root, dir string) error {

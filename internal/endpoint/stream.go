@@ -24,7 +24,7 @@ func (Stream) RealPath(string) (string, error)             { return "", ErrStrea
 func (Stream) ReadLink(string) (string, error)             { return "", ErrStream }
 func (Stream) Mark(string) (string, error)                 { return "", ErrStream }
 func (Stream) Volume(string) [2]uint64                     { return [2]uint64{} }
-func (Stream) WriteSmall(string, []byte, bool) error       { return ErrStream }
+func (Stream) WriteSmall(string, []byte, func()) error     { return ErrStream }
 func (Stream) Remove(string, bool) error                   { return ErrStream }
 
 func (Stream) List(string, *Info, func(), func(string, Info, error) bool) error { return ErrStream }

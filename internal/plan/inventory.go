@@ -251,6 +251,18 @@ func (v *Inventory) Take(name string) Held {
 	return *h
 }
 
+// Spare keeps the target's entry from being extra if it is a source's entry that does not take part,
+// in another spelling.
+func (v *Inventory) Spare(name string) {
+	if v.spelt == nil {
+		return
+	}
+	v.spelt.add(name)
+	if v.folding.Case() {
+		v.Take(name)
+	}
+}
+
 // IsExtra reports whether the target had an entry of this name that was not seen in the source.
 func (v *Inventory) IsExtra(name string) bool {
 	h := v.find(name)

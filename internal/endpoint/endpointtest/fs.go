@@ -145,12 +145,12 @@ var fsCases = map[string]func(s *scene, in endpoint.FS, at func(string) string){
 		names := slices.Clone(odd)
 		s.Disk.Mkdir("dir")
 		// macOS takes only UTF-8
-		if err := in.WriteSmall(at("dir/\xff\xfe"), nil, true); err == nil {
+		if err := in.WriteSmall(at("dir/\xff\xfe"), nil, endpoint.Create); err == nil {
 			names = append(names, "\xff\xfe")
 			s.ok(in.Remove(at("dir/\xff\xfe"), false))
 		}
 		for _, name := range names {
-			s.ok(in.WriteSmall(at("dir/"+name), []byte(name), true))
+			s.ok(in.WriteSmall(at("dir/"+name), []byte(name), endpoint.Create))
 			s.is("dir/"+name, "= "+name)
 			data, was, err := in.ReadSmall(at("dir/"+name), 1000)
 			if string(data) != name || was.Size != int64(len(name)) {
@@ -197,16 +197,16 @@ var fsCases = map[string]func(s *scene, in endpoint.FS, at func(string) string){
 
 	"create": func(s *scene, in endpoint.FS, at func(string) string) {
 		s.put()
-		s.ok(in.WriteSmall(at("new"), []byte("new"), true))
-		s.ok(in.WriteSmall(at("none"), nil, true))
+		s.ok(in.WriteSmall(at("new"), []byte("new"), endpoint.Create))
+		s.ok(in.WriteSmall(at("none"), nil, endpoint.Create))
 		s.is("new", "= new", "none", "= ")
 		for name := range kinds {
-			s.inTime(func() { s.refused(name, in.WriteSmall(at(name), []byte("x"), true)) })
+			s.inTime(func() { s.refused(name, in.WriteSmall(at(name), []byte("x"), endpoint.Create)) })
 		}
-		s.refused("missing", in.WriteSmall(at("missing/x"), nil, true), fs.ErrNotExist)
-		s.refused("below a file", in.WriteSmall(at("file/x"), nil, true))
+		s.refused("missing", in.WriteSmall(at("missing/x"), nil, endpoint.Create), fs.ErrNotExist)
+		s.refused("below a file", in.WriteSmall(at("file/x"), nil, endpoint.Create))
 		name := strings.Repeat("n", 300) // more than most systems take
-		if err := in.WriteSmall(at(name), nil, true); (err == nil) != (s.Disk.State(name) == "= ") {
+		if err := in.WriteSmall(at(name), nil, endpoint.Create); (err == nil) != (s.Disk.State(name) == "= ") {
 			s.Errorf("a long name: %v, and there is %q", err, s.Disk.State(name))
 		}
 		s.unchanged()
@@ -214,16 +214,16 @@ var fsCases = map[string]func(s *scene, in endpoint.FS, at func(string) string){
 
 	"write": func(s *scene, in endpoint.FS, at func(string) string) {
 		s.put()
-		s.ok(in.WriteSmall(at("file"), []byte("DATA"), false))
+		s.ok(in.WriteSmall(at("file"), []byte("DATA"), nil))
 		s.is("file", "= DATA")
 		big := bytes.Repeat([]byte("0123456789abcdef"), 40_000) // more than a request holds
-		s.ok(in.WriteSmall(at("file"), big, false))
+		s.ok(in.WriteSmall(at("file"), big, nil))
 		if got := s.Disk.State("file"); got != "= "+string(big) {
 			s.Errorf("of %d bytes %d are there", len(big), len(got)-2)
 		}
 		s.Disk.Write("file", "data")
-		s.refused("missing", in.WriteSmall(at("missing"), nil, false), fs.ErrNotExist)
-		s.refused("a directory", in.WriteSmall(at("dir"), []byte("x"), false))
+		s.refused("missing", in.WriteSmall(at("missing"), nil, nil), fs.ErrNotExist)
+		s.refused("a directory", in.WriteSmall(at("dir"), []byte("x"), nil))
 		s.is("missing", "")
 		s.unchanged()
 	},

@@ -39,7 +39,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 	},
 	"link in the way, after use": func(s *scene, r endpoint.Root) {
 		s.Disk.Mkdir("way")
-		s.ok(r.WriteSmall("way/first", nil, true))
+		s.ok(r.WriteSmall("way/first", nil, endpoint.Create))
 		s.Disk.Mkdir("outside")
 		s.Disk.Rename("way", "outside/was")
 		s.Disk.Symlink("outside/was", "way")
@@ -51,7 +51,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 		s.Disk.Mkdir("way/dir")
 		s.ok(r.Unmoved("."))
 		s.ok(r.Unmoved("way/dir"))
-		s.ok(r.WriteSmall("way/dir/first", nil, true))
+		s.ok(r.WriteSmall("way/dir/first", nil, endpoint.Create))
 		s.Disk.Rename("way", "was")
 		s.Disk.Symlink("was", "way")
 		s.noticed(r, "way")
@@ -59,7 +59,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 	},
 	"another directory": func(s *scene, r endpoint.Root) {
 		s.Disk.Mkdir("dir")
-		s.ok(r.WriteSmall("dir/first", nil, true))
+		s.ok(r.WriteSmall("dir/first", nil, endpoint.Create))
 		s.Disk.Rename("dir", "was")
 		s.Disk.Mkdir("dir")
 		if err := r.Unmoved("dir"); !s.Host { // SFTP has no inodes to tell them apart by
@@ -70,7 +70,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 		}
 		s.ok(r.Leave("dir"))
 		s.ok(r.Unmoved("dir"))
-		s.ok(r.WriteSmall("dir/second", nil, true))
+		s.ok(r.WriteSmall("dir/second", nil, endpoint.Create))
 		s.is("was/first", "= ", "dir/second", "= ", "dir/first", "", "was/second", "")
 	},
 	"its old name again": func(s *scene, r endpoint.Root) {
@@ -78,7 +78,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 			_, err := r.Mkdir(dir, 0o755)
 			s.ok(err)
 		}
-		s.ok(r.WriteSmall("dir/deep/first", nil, true))
+		s.ok(r.WriteSmall("dir/deep/first", nil, endpoint.Create))
 		s.ok(r.Rename("dir", "was"))
 		for _, dir := range []string{"dir", "dir/deep"} {
 			made, err := r.Mkdir(dir, 0o755)
@@ -86,8 +86,8 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 				s.Errorf("%s is not made", dir)
 			}
 		}
-		s.ok(r.WriteSmall("dir/deep/second", nil, true))
-		s.ok(r.WriteSmall("was/deep/third", nil, true))
+		s.ok(r.WriteSmall("dir/deep/second", nil, endpoint.Create))
+		s.ok(r.WriteSmall("was/deep/third", nil, endpoint.Create))
 		s.is("was/deep/first", "= ", "was/deep/third", "= ", "dir/deep/second", "= ",
 			"was/deep/second", "", "dir/deep/third", "")
 	},
@@ -141,7 +141,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 		if names := s.list(r, "above/way"); len(names) != 3 {
 			s.Errorf("it lists %v", names)
 		}
-		s.ok(r.WriteSmall("above/way/new", []byte("new"), true))
+		s.ok(r.WriteSmall("above/way/new", []byte("new"), endpoint.Create))
 		s.ok(r.Rename("above/way/new", "above/way/sub/new"))
 		s.ok(r.Remove("above/way/old", false))
 		_, err = r.SetAttrs("above/way", fs.ModeDir, true, usftp.NewAttrs{SetTimes: true,
@@ -156,7 +156,7 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 			s.refused(name, err, endpoint.ErrLinkInWay)
 			_, err = r.Mkdir(name, 0o755)
 			s.refused(name, err, endpoint.ErrLinkInWay)
-			if err := r.WriteSmall(name+"/x", nil, true); !r.FollowsLinks() {
+			if err := r.WriteSmall(name+"/x", nil, endpoint.Create); !r.FollowsLinks() {
 				s.refused(name, err, endpoint.ErrLinkInWay)
 			}
 		}
@@ -170,18 +170,18 @@ var movedCases = map[string]func(s *scene, r endpoint.Root){
 			if s.ok(err); !made {
 				s.Error("it is not made")
 			}
-			s.ok(r.WriteSmall("dir/file", nil, true))
+			s.ok(r.WriteSmall("dir/file", nil, endpoint.Create))
 			remove()
 			s.is("dir", "")
 		}
 		_, err := r.Mkdir("other", 0o755)
 		s.ok(err)
-		s.ok(r.WriteSmall("other/file", nil, true))
+		s.ok(r.WriteSmall("other/file", nil, endpoint.Create))
 		s.Disk.Remove("other")
 		made, err := r.Mkdir("dir", 0o755)
 		s.ok(err)
 		s.ok(r.Rename("dir", "other"))
-		s.ok(r.WriteSmall("other/second", nil, true))
+		s.ok(r.WriteSmall("other/second", nil, endpoint.Create))
 		if s.is("other/second", "= "); !made {
 			s.Error("it is not made")
 		}
@@ -202,9 +202,9 @@ func (s *scene) verbs(r endpoint.Root) map[string]func(dir string) error {
 		"List": func(dir string) error {
 			return r.List(dir+"/sub", nil, nil, func(string, endpoint.Info, error) bool { return true })
 		},
-		"create": func(dir string) error { return r.WriteSmall(dir+"/new", nil, true) },
+		"create": func(dir string) error { return r.WriteSmall(dir+"/new", nil, endpoint.Create) },
 		"write": func(dir string) error {
-			return r.WriteSmall(dir+"/file", []byte("DATA"), false)
+			return r.WriteSmall(dir+"/file", []byte("DATA"), nil)
 		},
 		"Remove":  func(dir string) error { return r.Remove(dir+"/file", false) },
 		"Rmdir":   func(dir string) error { return r.Remove(dir+"/sub", true) },

@@ -165,7 +165,7 @@ var placeCases = map[string]func(s *scene){
 		}
 		s.ok(root.Unmoved("."))
 		s.ok(root.InPlace("."))
-		s.ok(root.WriteSmall("new", []byte("new"), true))
+		s.ok(root.WriteSmall("new", []byte("new"), endpoint.Create))
 		made, err := root.Mkdir(".", 0o755)
 		s.ok(err)
 		names := s.list(root, ".")

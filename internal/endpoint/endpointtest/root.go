@@ -253,9 +253,9 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 		for part := range slices.Chunk(all, 20) {
 			workers.Go(func() {
 				for _, name := range part {
-					err := r.WriteSmall(name+"/below/file", []byte(name), true)
+					err := r.WriteSmall(name+"/below/file", []byte(name), endpoint.Create)
 					if errors.Is(err, endpoint.ErrRepeated) { // then the file may be there, and empty
-						err = r.WriteSmall(name+"/below/file", []byte(name), false)
+						err = r.WriteSmall(name+"/below/file", []byte(name), nil)
 					}
 					if err != nil {
 						s.Error(err)
@@ -277,27 +277,27 @@ var rootCases = map[string]func(s *scene, r endpoint.Root){
 			return // writers look first
 		}
 		for _, name := range []string{"dir", "link", "dirlink", "dangling"} {
-			s.refused(name, r.WriteSmall(name, []byte("x"), false))
+			s.refused(name, r.WriteSmall(name, []byte("x"), nil))
 		}
 		if !s.Host {
-			s.inTime(func() { s.refused("pipe", r.WriteSmall("pipe", []byte("x"), false)) })
+			s.inTime(func() { s.refused("pipe", r.WriteSmall("pipe", []byte("x"), nil)) })
 		}
 		s.unchanged()
 	},
 
 	"leave and close": func(s *scene, r endpoint.Root) {
 		s.put()
-		s.ok(r.WriteSmall("dir/a", nil, true))
+		s.ok(r.WriteSmall("dir/a", nil, endpoint.Create))
 		for range 2 {
 			r.Leave("dir")
 			r.Leave(".")
 			r.Leave("missing")
 		}
-		s.ok(r.WriteSmall("dir/b", nil, true))
+		s.ok(r.WriteSmall("dir/b", nil, endpoint.Create))
 		s.is("dir/a", "= ", "dir/b", "= ")
 		r.Close()
 		r.Close()
-		if err := r.WriteSmall("dir/c", nil, true); !s.Host {
+		if err := r.WriteSmall("dir/c", nil, endpoint.Create); !s.Host {
 			s.refused("after the end", err)
 			s.is("dir/c", "")
 		}
