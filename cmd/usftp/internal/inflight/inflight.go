@@ -191,7 +191,9 @@ func (q *Queue) Finish() {
 	}
 }
 
-// next waits for the oldest copy, and reports it.
+// next waits for the oldest copy, and reports it. One that has failed waits for all others to be
+// tried again alone. Those that have failed, too, follow before new ones start: each would wait for
+// these.
 func (q *Queue) next() {
 	f := q.flights[0]
 	failure := f.report(q.events)
@@ -217,6 +219,8 @@ func (q *Queue) next() {
 	}
 	if lost {
 		q.relaunch()
+	} else {
+		q.Finish()
 	}
 }
 

@@ -213,6 +213,24 @@ func TestFailureInTurn(t *testing.T) {
 	})
 }
 
+// TestManyFailures: files that all fail take hardly longer than one after another.
+func TestManyFailures(t *testing.T) {
+	onRig(t, sftptest.Script{}, 2*mostFiles, func(r *rig) {
+		for _, name := range r.names {
+			r.server.Files.WriteFile("/to/"+name+"/file", nil)
+		}
+		began := time.Now()
+		for _, name := range r.names {
+			r.copy(r.t.Context(), name, r.options)
+		}
+		most := int(time.Since(began)/trip) * 11 / 10
+		if trips := r.run(r.t.Context()); trips > most {
+			r.t.Errorf("%d round trips, more than %d", trips, most)
+		}
+		r.check(r.names...)
+	})
+}
+
 // TestInterruption: one of the files in flight says that everything was interrupted.
 func TestInterruption(t *testing.T) {
 	onRig(t, sftptest.Script{}, 30, func(r *rig) {
