@@ -203,7 +203,7 @@ func (q *Queue) next() {
 		switch {
 		case f.err == nil:
 			q.grow()
-		case !q.told || failure.Bytes > 0:
+		case !q.told || leaves(failure):
 			q.told = q.told || errors.Is(f.err, context.Cause(q.ctx))
 			q.events(failure)
 		}
@@ -214,7 +214,7 @@ func (q *Queue) next() {
 		<-other.landed
 	}
 	lost := f.lost()
-	if f.Alone(f.further(q.events), true) && !lost {
+	if f.tryAlone(q.events, failure) && !lost {
 		q.most, q.grown = max(1, q.most/2), 0
 	}
 	if lost {
@@ -242,7 +242,7 @@ func (q *Queue) relaunch() {
 			q.flights = append(q.flights, f)
 			q.bytes += f.Size
 		} else if !q.start(f.Copy, true) {
-			if failure := f.report(func(transfer.Event) {}); failure.Bytes > 0 {
+			if failure := f.report(func(transfer.Event) {}); leaves(failure) {
 				q.events(failure)
 				f.Ended(f.err)
 			}
@@ -284,14 +284,26 @@ type news struct {
 	message string
 }
 
-// further passes on what another attempt says that this one has not.
-func (f *flight) further(events func(transfer.Event)) func(transfer.Event) {
-	return func(e transfer.Event) {
+// tryAlone copies the file alone, and passes on what that says and the first attempt has not. What
+// the first attempt has left is named if this one fails before it may have met it.
+func (f *flight) tryAlone(events func(transfer.Event), first transfer.Event) (ok bool) {
+	met := false
+	ok = f.Alone(func(e transfer.Event) {
+		met = met || e.Kind == transfer.Started
 		if !f.told[news{e.Kind, e.Message}] {
 			events(e)
 		}
+	}, true)
+	if failed, _ := errors.AsType[*transfer.Error](f.err); !ok && !met && first.LeftBehind != "" &&
+		failed != nil {
+		first.Kind, first.Err, first.Message = transfer.Warning, nil, failed.Detail
+		events(first)
 	}
+	return ok
 }
+
+// leaves reports whether a failure has left something.
+func leaves(failure transfer.Event) bool { return failure.Bytes > 0 || failure.LeftBehind != "" }
 
 // lost reports whether the copy failed because its connection was lost.
 func (f *flight) lost() bool { return f.err != nil && ui.CodeOf(f.err) == ui.ExitNoHost }

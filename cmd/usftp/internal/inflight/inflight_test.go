@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,8 @@ type rig struct {
 	down    bool
 	options transfer.Options
 	events  []string
-	failed  int // files
+	left    []string // temporary files that events name
+	failed  int      // files
 	alone   int
 	taken   string // a name that is taken once it is copied
 }
@@ -133,6 +135,9 @@ func (r *rig) ended(err error) {
 }
 
 func (r *rig) event(e transfer.Event) {
+	if e.LeftBehind != "" {
+		r.left = append(r.left, e.LeftBehind)
+	}
 	switch e.Kind {
 	case transfer.Started, transfer.Done, transfer.Failed:
 		r.events = append(r.events, string(e.Kind)+" "+filepath.Base(e.Source))
@@ -253,6 +258,32 @@ func TestLostForGood(t *testing.T) {
 		r.events = slices.DeleteFunc(r.events, func(e string) bool { return e == "started f000" })
 		r.check(r.names...)
 	})
+}
+
+// TestLeftoversAreNamed: what is left after the connection was lost for good is named, also of the
+// file that is tried again, and of files of which nothing is known to have arrived.
+func TestLeftoversAreNamed(t *testing.T) {
+	for _, on := range []wire.Type{wire.TypeWrite, wire.TypeExtended} {
+		t.Run(fmt.Sprint(on), func(t *testing.T) {
+			lost := sftptest.Fault{On: on, Do: sftptest.Hangup()}
+			if on == wire.TypeExtended {
+				lost.Extension = wire.ExtPosixRename
+			}
+			onRig(t, sftptest.Script{Faults: []sftptest.Fault{lost}}, 5, func(r *rig) {
+				r.run(r.t.Context())
+				var there []string
+				for _, name := range r.server.Files.List() {
+					if strings.Contains(name, ".usftp-") {
+						there = append(there, name)
+					}
+				}
+				slices.Sort(r.left)
+				if len(there) != len(r.names) || !slices.Equal(r.left, there) {
+					t.Errorf("named: %q, left: %q", r.left, there)
+				}
+			})
+		})
+	}
 }
 
 // TestTakenInTurn: that a name is taken is said after what became of the files before it.
