@@ -16,7 +16,7 @@ const mostAhead, unknownAhead = 64, 16
 // A result is what a verb has found out about one operand.
 type result interface {
 	failure() error
-	close() // the file, if one is open
+	close() (wasOpen bool) // the file
 }
 
 // inTurn runs a function for each operand, many at once, and passes the results on in the order of
@@ -24,10 +24,10 @@ type result interface {
 // because it allows few open files is tried again when no other operand has one open.
 func inTurn[T result](j *job, names []string, run func(name string) T,
 	done func(name string, result T)) {
-	most := ahead(j)
+	room := newRoom(ahead(j))
 	results := make([]chan T, len(names))
 	start := func(from int) {
-		for i := from; i < min(from+most, len(names)) && !j.over(); i++ {
+		for i := from; i < min(from+room.most, len(names)) && !j.over(); i++ {
 			if results[i] == nil {
 				results[i] = make(chan T, 1)
 				go func() { results[i] <- run(names[i]) }()
@@ -39,20 +39,61 @@ func inTurn[T result](j *job, names []string, run func(name string) T,
 			return
 		}
 		r := <-results[i]
-		if most > 1 && mayBeCrowded(j, r.failure()) {
+		if room.most > 1 && mayBeCrowded(j, room, r.failure()) {
 			r.close()
+			open := 0
 			for k := i + 1; k < len(names) && results[k] != nil; k++ {
-				(<-results[k]).close()
+				if (<-results[k]).close() {
+					open++
+				}
 				results[k] = nil
 			}
-			if r = run(names[i]); oneHandle(j) {
-				most = 1
-			} else if r.failure() == nil {
-				most /= 2
-			}
+			r = run(names[i])
+			room.refused(open, r.failure() == nil, oneHandle(j))
+		} else if r.failure() == nil {
+			room.grow()
 		}
 		results[i] = nil
 		done(names[i], r)
+	}
+}
+
+// A room says how many operands may be worked on at once. A refusal may mean that they are too
+// many, or something else: then it is not to be tried again for each operand that is refused.
+type room struct {
+	most   int
+	limit  int // of most
+	proved int // files that the host has had open at once
+	grown  int // operands that succeeded since most changed
+}
+
+func newRoom(limit int) *room { return &room{most: limit, limit: limit} }
+
+// refused notes that an operand was refused, how many files others had open, and whether that was
+// why: crowded says that it was not refused again without them, single that the host allows one.
+func (r *room) refused(open int, crowded, single bool) {
+	if r.grown = 0; crowded || open > r.proved {
+		r.proved = open
+	}
+	switch {
+	case single:
+		r.limit = 1
+	case crowded && open == 0: // the operands hold nothing open
+		r.limit = max(1, r.most/2)
+	case crowded:
+		r.limit = open
+	default:
+		r.most = max(1, r.proved)
+	}
+	if r.most > r.limit {
+		r.most = r.limit
+	}
+}
+
+// grow allows another operand once as many have succeeded as are twice in progress.
+func (r *room) grow() {
+	if r.grown++; r.grown >= 2*r.most && r.most < r.limit {
+		r.most, r.grown = r.most+1, 0
 	}
 }
 
@@ -72,12 +113,12 @@ func ahead(j *job) int {
 
 // mayBeCrowded reports whether a host may have refused a file because others are open. Version 3
 // has no status for that. OpenSSH's servers allow a thousand.
-func mayBeCrowded(j *job, err error) bool {
+func mayBeCrowded(j *job, room *room, err error) bool {
 	if oneHandle(j) || errors.Is(err, usftp.ErrSharedHandle) {
 		return true
 	}
-	return !private.OfClient(j.client).WorksInOrder() && endpoint.Refused(err) &&
-		!endpoint.IsAbsent(err)
+	return room.most > max(1, room.proved) && !private.OfClient(j.client).WorksInOrder() &&
+		endpoint.Refused(err) && !endpoint.IsAbsent(err)
 }
 
 // oneHandle reports whether the host allows only one open file at a time.
