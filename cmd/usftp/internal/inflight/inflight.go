@@ -22,27 +22,22 @@ const (
 	// more memory. Larger files are copied alone, since one fills the link.
 	mostBytes = 16 << 20
 
-	mostFiles    = 128
-	unknownFiles = 16 // on servers that do not tell how many handles they allow
+	mostFiles = 128
 
 	// MostLooked limits the sources that are looked at together.
 	MostLooked = 256
 )
 
-// AtOnce returns how many files may be in flight on some hosts at once. A host that counts how
-// often a file is read gets one at a time: none may fail only because others are in flight.
+// AtOnce returns how many files may be in flight on some hosts at once. It is one where none may
+// fail only because others are in flight.
 func AtOnce(hosts ...*usftp.Client) int {
 	most := 1 // on this machine nothing waits for a link
 	for i, client := range hosts {
-		allowed := unknownFiles
-		if _, known := client.HasExtension(wire.ExtLimits); known {
-			allowed = mostFiles
+		allowed := private.FilesAtOnce(client, mostFiles)
+		if _, says := client.HasExtension(wire.ExtLimits); says {
 			if limits, err := client.Limits(); err != nil || limits.MaxOpenHandles > 0 {
-				allowed = int(min(mostFiles, limits.MaxOpenHandles/4))
+				allowed = int(min(uint64(allowed), limits.MaxOpenHandles/4))
 			}
-		}
-		if c := private.OfClient(client); c.ReadsOnce() || c.OneHandle() {
-			allowed = 1
 		}
 		if i == 0 || allowed < most {
 			most = max(1, allowed)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -289,7 +290,7 @@ func TestLeftoversAreNamed(t *testing.T) {
 // TestTakenInTurn: that a name is taken is said after what became of the files before it.
 func TestTakenInTurn(t *testing.T) {
 	script := sftptest.Script{Extensions: []wire.ExtensionPair{}}
-	onRig(t, script, unknownFiles+10, func(r *rig) {
+	onRig(t, script, private.FewFiles+10, func(r *rig) {
 		r.taken = "f000"
 		r.names = append(r.names, r.taken)
 		r.run(r.t.Context())

@@ -6,12 +6,10 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/wire"
 )
 
-// mostAhead is how many operands a verb works on at once, and unknownAhead their number on servers
-// that may allow few open files.
-const mostAhead, unknownAhead = 64, 16
+// mostAhead is how many operands a verb works on at once.
+const mostAhead = 64
 
 // A result is what a verb has found out about one operand.
 type result interface {
@@ -24,7 +22,7 @@ type result interface {
 // because it allows few open files is tried again when no other operand has one open.
 func inTurn[T result](j *job, names []string, run func(name string) T,
 	done func(name string, result T)) {
-	room := newRoom(ahead(j))
+	room := newRoom(private.FilesAtOnce(j.client, mostAhead))
 	results := make([]chan T, len(names))
 	start := func(from int) {
 		for i := from; i < min(from+room.most, len(names)) && !j.over(); i++ {
@@ -95,20 +93,6 @@ func (r *room) grow() {
 	if r.grown++; r.grown >= 2*r.most && r.most < r.limit {
 		r.most, r.grown = r.most+1, 0
 	}
-}
-
-// ahead returns how many operands may be worked on at once. It does not ask the server for its
-// limit, which would take a round trip.
-func ahead(j *job) int {
-	own := private.OfClient(j.client)
-	_, limits := j.client.HasExtension(wire.ExtLimits)
-	switch {
-	case own.OneHandle() || own.ReadsOnce():
-		return 1
-	case limits || own.WorksInOrder():
-		return mostAhead
-	}
-	return unknownAhead
 }
 
 // mayBeCrowded reports whether a host may have refused a file because others are open. Version 3
