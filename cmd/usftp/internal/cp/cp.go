@@ -397,7 +397,12 @@ func (c *Copier) ends(f file, target connect.Place, several bool) (e ends, ok bo
 		c.enters(target)) {
 		name = connect.Below(name, f.base())
 	}
-	e = ends{src: c.open(f.Place, from, f.path), dst: transfer.Local(name), file: c.tree == nil,
+	near := name
+	if c.tree == nil && several && !target.Stream && near == target.Path() &&
+		near != filepath.VolumeName(near) {
+		near = strings.TrimSuffix(near, "/") + "/" // no file gets its name if it is gone meanwhile
+	}
+	e = ends{src: c.open(f.Place, from, f.path), dst: transfer.Local(near), file: c.tree == nil,
 		exact: name != target.Path()}
 	if target.Remote {
 		host, ok := c.host(target)
