@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private/hook"
+	"github.com/usftp/usftp/wire"
 )
 
 // Client has further methods of a [usftp.Client].
@@ -105,6 +106,24 @@ type Client interface {
 
 // OfClient returns the further methods of a client.
 func OfClient(c *usftp.Client) Client { return hook.Client(c).(Client) }
+
+// FewFiles is how many files a host may be taken to let be open at once that does not say it.
+const FewFiles = 16
+
+// FilesAtOnce returns how many files may be open on a host at once, at most this number: one where
+// it counts the reads of a file or gives one handle to several, and few unless it says how many it
+// allows or is known to allow a thousand. That takes no round trip.
+func FilesAtOnce(c *usftp.Client, most int) int {
+	own := OfClient(c)
+	_, says := c.HasExtension(wire.ExtLimits)
+	switch {
+	case own.OneHandle() || own.ReadsOnce():
+		return 1
+	case says || own.WorksInOrder():
+		return most
+	}
+	return min(most, FewFiles)
+}
 
 // WithFirstRequest makes the client call start before the server has answered INIT, with a client
 // whose requests follow INIT at once, so that the first answers come a round trip earlier. start

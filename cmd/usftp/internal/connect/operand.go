@@ -121,3 +121,12 @@ func Below(dir, name string) string {
 	}
 	return dir + "/" + name
 }
+
+// Within returns a local directory's path so that it cannot mean a file: what is copied there does
+// not get the directory's own name if that is gone by then.
+func Within(dir string) string {
+	if dir == filepath.VolumeName(dir) { // on Windows "C:" is not the same directory as "C:/"
+		return dir
+	}
+	return strings.TrimSuffix(dir, "/") + "/"
+}

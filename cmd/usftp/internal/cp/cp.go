@@ -352,7 +352,11 @@ func (c *Copier) copyAlone(f file, target connect.Place, several, again bool,
 		return false
 	}
 	if c.dryRun && c.tree == nil {
-		if err := c.mayCopy(f); err != nil {
+		if ends.exact {
+			target.Typed = connect.Below(target.Typed, f.base())
+			target.Target.Path = connect.Below(target.Target.Path, f.base())
+		}
+		if err := c.mayCopy(f, target, ends.exact || c.options.NoTargetDirectory); err != nil {
 			c.Fail(fmt.Errorf("cannot copy %s to %s: %w", f.shown(), target.Typed, err))
 			return false
 		}
@@ -393,7 +397,11 @@ func (c *Copier) ends(f file, target connect.Place, several bool) (e ends, ok bo
 		c.enters(target)) {
 		name = connect.Below(name, f.base())
 	}
-	e = ends{src: c.open(f.Place, from, f.path), dst: transfer.Local(name), file: c.tree == nil,
+	near := name
+	if c.tree == nil && several && near == target.Path() {
+		near = connect.Within(near)
+	}
+	e = ends{src: c.open(f.Place, from, f.path), dst: transfer.Local(near), file: c.tree == nil,
 		exact: name != target.Path()}
 	if target.Remote {
 		host, ok := c.host(target)
@@ -441,16 +449,19 @@ func (c *Copier) ended(err error) {
 	}
 }
 
-// mayCopy returns why a source cannot be copied without -r, for a dry run.
-func (c *Copier) mayCopy(f file) error {
+// mayCopy returns why a source cannot be copied without -r, for a dry run. exact says that the
+// target may not be a directory.
+func (c *Copier) mayCopy(f file, target connect.Place, exact bool) error {
 	info, err := c.Find(f.Place, f.path)
 	switch {
-	case private.Untold(err):
-		return nil // opening it will show
+	case private.Untold(err): // opening it will show
 	case err != nil:
 		return errors.New(ui.ReasonOf(err))
 	case info.IsDir():
 		return fmt.Errorf("%w (-r copies directories)", transfer.ErrIsDirectory)
+	}
+	if info, err = c.Find(target, target.Path()); exact && err == nil && info.IsDir() {
+		return transfer.ErrIsDirectory
 	}
 	return nil
 }

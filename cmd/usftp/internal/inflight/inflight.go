@@ -22,27 +22,22 @@ const (
 	// more memory. Larger files are copied alone, since one fills the link.
 	mostBytes = 16 << 20
 
-	mostFiles    = 128
-	unknownFiles = 16 // on servers that do not tell how many handles they allow
+	mostFiles = 128
 
 	// MostLooked limits the sources that are looked at together.
 	MostLooked = 256
 )
 
-// AtOnce returns how many files may be in flight on some hosts at once. A host that counts how
-// often a file is read gets one at a time: none may fail only because others are in flight.
+// AtOnce returns how many files may be in flight on some hosts at once. It is one where none may
+// fail only because others are in flight.
 func AtOnce(hosts ...*usftp.Client) int {
 	most := 1 // on this machine nothing waits for a link
 	for i, client := range hosts {
-		allowed := unknownFiles
-		if _, known := client.HasExtension(wire.ExtLimits); known {
-			allowed = mostFiles
+		allowed := private.FilesAtOnce(client, mostFiles)
+		if _, says := client.HasExtension(wire.ExtLimits); says {
 			if limits, err := client.Limits(); err != nil || limits.MaxOpenHandles > 0 {
-				allowed = int(min(mostFiles, limits.MaxOpenHandles/4))
+				allowed = int(min(uint64(allowed), limits.MaxOpenHandles/4))
 			}
-		}
-		if c := private.OfClient(client); c.ReadsOnce() || c.OneHandle() {
-			allowed = 1
 		}
 		if i == 0 || allowed < most {
 			most = max(1, allowed)
@@ -191,7 +186,9 @@ func (q *Queue) Finish() {
 	}
 }
 
-// next waits for the oldest copy, and reports it.
+// next waits for the oldest copy, and reports it. One that has failed waits for all others to be
+// tried again alone. Those that have failed, too, follow before new ones start: each would wait for
+// these.
 func (q *Queue) next() {
 	f := q.flights[0]
 	failure := f.report(q.events)
@@ -201,7 +198,7 @@ func (q *Queue) next() {
 		switch {
 		case f.err == nil:
 			q.grow()
-		case !q.told || failure.Bytes > 0:
+		case !q.told || leaves(failure):
 			q.told = q.told || errors.Is(f.err, context.Cause(q.ctx))
 			q.events(failure)
 		}
@@ -212,11 +209,13 @@ func (q *Queue) next() {
 		<-other.landed
 	}
 	lost := f.lost()
-	if f.Alone(f.further(q.events), true) && !lost {
+	if f.tryAlone(q.events, failure) && !lost {
 		q.most, q.grown = max(1, q.most/2), 0
 	}
 	if lost {
 		q.relaunch()
+	} else {
+		q.Finish()
 	}
 }
 
@@ -238,7 +237,7 @@ func (q *Queue) relaunch() {
 			q.flights = append(q.flights, f)
 			q.bytes += f.Size
 		} else if !q.start(f.Copy, true) {
-			if failure := f.report(func(transfer.Event) {}); failure.Bytes > 0 {
+			if failure := f.report(func(transfer.Event) {}); leaves(failure) {
 				q.events(failure)
 				f.Ended(f.err)
 			}
@@ -280,14 +279,26 @@ type news struct {
 	message string
 }
 
-// further passes on what another attempt says that this one has not.
-func (f *flight) further(events func(transfer.Event)) func(transfer.Event) {
-	return func(e transfer.Event) {
+// tryAlone copies the file alone, and passes on what that says and the first attempt has not. What
+// the first attempt has left is named if this one fails before it may have met it.
+func (f *flight) tryAlone(events func(transfer.Event), first transfer.Event) (ok bool) {
+	met := false
+	ok = f.Alone(func(e transfer.Event) {
+		met = met || e.Kind == transfer.Started
 		if !f.told[news{e.Kind, e.Message}] {
 			events(e)
 		}
+	}, true)
+	if failed, _ := errors.AsType[*transfer.Error](f.err); !ok && !met && first.LeftBehind != "" &&
+		failed != nil {
+		first.Kind, first.Err, first.Message = transfer.Warning, nil, failed.Detail
+		events(first)
 	}
+	return ok
 }
+
+// leaves reports whether a failure has left something.
+func leaves(failure transfer.Event) bool { return failure.Bytes > 0 || failure.LeftBehind != "" }
 
 // lost reports whether the copy failed because its connection was lost.
 func (f *flight) lost() bool { return f.err != nil && ui.CodeOf(f.err) == ui.ExitNoHost }

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
@@ -29,7 +31,8 @@ type rig struct {
 	down    bool
 	options transfer.Options
 	events  []string
-	failed  int // files
+	left    []string // temporary files that events name
+	failed  int      // files
 	alone   int
 	taken   string // a name that is taken once it is copied
 }
@@ -134,6 +137,9 @@ func (r *rig) ended(err error) {
 }
 
 func (r *rig) event(e transfer.Event) {
+	if e.LeftBehind != "" {
+		r.left = append(r.left, e.LeftBehind)
+	}
 	switch e.Kind {
 	case transfer.Started, transfer.Done, transfer.Failed:
 		r.events = append(r.events, string(e.Kind)+" "+filepath.Base(e.Source))
@@ -214,6 +220,24 @@ func TestFailureInTurn(t *testing.T) {
 	})
 }
 
+// TestManyFailures: files that all fail take hardly longer than one after another.
+func TestManyFailures(t *testing.T) {
+	onRig(t, sftptest.Script{}, 2*mostFiles, func(r *rig) {
+		for _, name := range r.names {
+			r.server.Files.WriteFile("/to/"+name+"/file", nil)
+		}
+		began := time.Now()
+		for _, name := range r.names {
+			r.copy(r.t.Context(), name, r.options)
+		}
+		most := int(time.Since(began)/trip) * 11 / 10
+		if trips := r.run(r.t.Context()); trips > most {
+			r.t.Errorf("%d round trips, more than %d", trips, most)
+		}
+		r.check(r.names...)
+	})
+}
+
 // TestInterruption: one of the files in flight says that everything was interrupted.
 func TestInterruption(t *testing.T) {
 	onRig(t, sftptest.Script{}, 30, func(r *rig) {
@@ -238,10 +262,36 @@ func TestLostForGood(t *testing.T) {
 	})
 }
 
+// TestLeftoversAreNamed: what is left after the connection was lost for good is named, also of the
+// file that is tried again, and of files of which nothing is known to have arrived.
+func TestLeftoversAreNamed(t *testing.T) {
+	for _, on := range []wire.Type{wire.TypeWrite, wire.TypeExtended} {
+		t.Run(fmt.Sprint(on), func(t *testing.T) {
+			lost := sftptest.Fault{On: on, Do: sftptest.Hangup()}
+			if on == wire.TypeExtended {
+				lost.Extension = wire.ExtPosixRename
+			}
+			onRig(t, sftptest.Script{Faults: []sftptest.Fault{lost}}, 5, func(r *rig) {
+				r.run(r.t.Context())
+				var there []string
+				for _, name := range r.server.Files.List() {
+					if strings.Contains(name, ".usftp-") {
+						there = append(there, name)
+					}
+				}
+				slices.Sort(r.left)
+				if len(there) != len(r.names) || !slices.Equal(r.left, there) {
+					t.Errorf("named: %q, left: %q", r.left, there)
+				}
+			})
+		})
+	}
+}
+
 // TestTakenInTurn: that a name is taken is said after what became of the files before it.
 func TestTakenInTurn(t *testing.T) {
 	script := sftptest.Script{Extensions: []wire.ExtensionPair{}}
-	onRig(t, script, unknownFiles+10, func(r *rig) {
+	onRig(t, script, private.FewFiles+10, func(r *rig) {
 		r.taken = "f000"
 		r.names = append(r.names, r.taken)
 		r.run(r.t.Context())

@@ -230,8 +230,9 @@ func (s *shell) get(ctx context.Context, r *request) error {
 	if to != nil {
 		target = s.localTilde(*to)
 	}
+	j := s.job(r)
 	return s.copyAll(ctx, r, sources, &copying{
-		job:    s.job(r),
+		job:    j,
 		names:  s.readable(ctx, r),
 		target: target,
 		near:   true,
@@ -239,8 +240,12 @@ func (s *shell) get(ctx context.Context, r *request) error {
 			info, err := os.Stat(target)
 			return err == nil && info.IsDir(), nil
 		},
-		ends: func(host pool.Host, name string, _ bool) (dst, src transfer.Endpoint) {
-			return transfer.Local(target), transfer.Remote(host, name)
+		ends: func(host pool.Host, name string, several bool) (dst, src transfer.Endpoint) {
+			to := target
+			if several && !j.recursive { // it is known to be a directory
+				to = connect.Within(target)
+			}
+			return transfer.Local(to), transfer.Remote(host, name)
 		},
 	})
 }

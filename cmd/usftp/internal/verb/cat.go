@@ -21,8 +21,7 @@ type ConcatenateOptions struct {
 func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []string) error {
 	j := env.begin(ctx)
 	lines := &lineWriter{job: j, numbered: o.Number}
-	open := func(name string) *beginning { return openAhead(j, name) }
-	inTurn(j, names, open, func(name string, f *beginning) {
+	inTurn(j, names, j.openAhead, func(name string, f *beginning) {
 		defer f.close()
 		if f.err != nil || j.over() {
 			j.fail("read", name, whyNotOpened(j, name, f.err))
@@ -63,7 +62,7 @@ type beginning struct {
 const readAhead = 64 << 10
 
 // openAhead opens a file and reads its beginning.
-func openAhead(j *job, name string) *beginning {
+func (j *job) openAhead(name string) *beginning {
 	f := new(beginning)
 	if f.file, f.err = j.client.OpenRead(j.at(name)); f.err != nil {
 		return f
@@ -84,10 +83,11 @@ func openAhead(j *job, name string) *beginning {
 
 func (f *beginning) failure() error { return f.err }
 
-func (f *beginning) close() {
+func (f *beginning) close() (wasOpen bool) {
 	if f.file != nil {
 		f.file.Close()
 	}
+	return f.file != nil
 }
 
 // A steadyFile is read to its end although the host gives its handle to another file meanwhile: it

@@ -52,8 +52,7 @@ func Head(ctx context.Context, env *Env, o HeadOptions, names []string) error {
 	j := env.begin(ctx)
 	h := newHeadings(j, o, names)
 	lines := &lineWriter{job: j}
-	open := func(name string) *beginning { return openAhead(j, name) }
-	inTurn(j, names, open, func(name string, f *beginning) {
+	inTurn(j, names, j.openAhead, func(name string, f *beginning) {
 		defer f.close()
 		if f.err != nil || j.over() {
 			err := whyNotOpened(j, name, f.err)

@@ -6,27 +6,26 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/wire"
 )
 
-// mostAhead is how many operands a verb works on at once, and unknownAhead their number on servers
-// that may allow few open files.
-const mostAhead, unknownAhead = 64, 16
+// mostAhead is how many operands a verb works on at once.
+const mostAhead = 64
 
 // A result is what a verb has found out about one operand.
 type result interface {
 	failure() error
-	close() // the file, if one is open
+	close() (wasOpen bool) // the file
 }
 
 // inTurn runs a function for each operand, many at once, and passes the results on in the order of
-// the operands; done closes them, if they hold files. It starts none once the verb is over. What a host refuses only
-// because it allows few open files is tried again when no other operand has one open.
+// the operands; done closes them, if they hold files. It starts none once the verb is over. What a
+// host refuses only because it allows few open files is tried again when no other operand has one
+// open.
 func inTurn[S any, T result](j *job, operands []S, run func(S) T, done func(S, T)) {
-	most := ahead(j)
+	room := newRoom(private.FilesAtOnce(j.client, mostAhead))
 	results := make([]chan T, len(operands))
 	start := func(from int) {
-		for i := from; i < min(from+most, len(operands)) && !j.over(); i++ {
+		for i := from; i < min(from+room.most, len(operands)) && !j.over(); i++ {
 			if results[i] == nil {
 				results[i] = make(chan T, 1)
 				go func() { results[i] <- run(operands[i]) }()
@@ -38,45 +37,72 @@ func inTurn[S any, T result](j *job, operands []S, run func(S) T, done func(S, T
 			return
 		}
 		r := <-results[i]
-		if most > 1 && mayBeCrowded(j, r.failure()) {
+		if room.most > 1 && mayBeCrowded(j, room, r.failure()) {
 			r.close()
+			open := 0
 			for k := i + 1; k < len(operands) && results[k] != nil; k++ {
-				(<-results[k]).close()
+				if (<-results[k]).close() {
+					open++
+				}
 				results[k] = nil
 			}
-			if r = run(operands[i]); oneHandle(j) {
-				most = 1
-			} else if r.failure() == nil {
-				most /= 2
-			}
+			r = run(operands[i])
+			room.refused(open, r.failure() == nil, oneHandle(j))
+		} else if r.failure() == nil {
+			room.grow()
 		}
 		results[i] = nil
 		done(operands[i], r)
 	}
 }
 
-// ahead returns how many operands may be worked on at once. It does not ask the server for its
-// limit, which would take a round trip.
-func ahead(j *job) int {
-	own := private.OfClient(j.client)
-	_, limits := j.client.HasExtension(wire.ExtLimits)
-	switch {
-	case own.OneHandle() || own.ReadsOnce():
-		return 1
-	case limits || own.WorksInOrder():
-		return mostAhead
+// A room says how many operands may be worked on at once. A refusal may mean that they are too
+// many, or something else: then it is not to be tried again for each operand that is refused.
+type room struct {
+	most   int
+	limit  int // of most
+	proved int // files that the host has had open at once
+	grown  int // operands that succeeded since most changed
+}
+
+func newRoom(limit int) *room { return &room{most: limit, limit: limit} }
+
+// refused notes that an operand was refused, how many files others had open, and whether that was
+// why: crowded says that it was not refused again without them, single that the host allows one.
+func (r *room) refused(open int, crowded, single bool) {
+	if r.grown = 0; crowded || open > r.proved {
+		r.proved = open
 	}
-	return unknownAhead
+	switch {
+	case single:
+		r.limit = 1
+	case crowded && open == 0: // the operands hold nothing open
+		r.limit = max(1, r.most/2)
+	case crowded:
+		r.limit = open
+	default:
+		r.most = max(1, r.proved)
+	}
+	if r.most > r.limit {
+		r.most = r.limit
+	}
+}
+
+// grow allows another operand once as many have succeeded as are twice in progress.
+func (r *room) grow() {
+	if r.grown++; r.grown >= 2*r.most && r.most < r.limit {
+		r.most, r.grown = r.most+1, 0
+	}
 }
 
 // mayBeCrowded reports whether a host may have refused a file because others are open. Version 3
 // has no status for that. OpenSSH's servers allow a thousand.
-func mayBeCrowded(j *job, err error) bool {
+func mayBeCrowded(j *job, room *room, err error) bool {
 	if oneHandle(j) || errors.Is(err, usftp.ErrSharedHandle) {
 		return true
 	}
-	return !private.OfClient(j.client).WorksInOrder() && endpoint.Refused(err) &&
-		!endpoint.IsAbsent(err)
+	return room.most > max(1, room.proved) && !private.OfClient(j.client).WorksInOrder() &&
+		endpoint.Refused(err) && !endpoint.IsAbsent(err)
 }
 
 // oneHandle reports whether the host allows only one open file at a time.

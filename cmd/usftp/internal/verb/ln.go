@@ -54,7 +54,7 @@ type link struct{ source, target string }
 type linked struct{ err error }
 
 func (l linked) failure() error { return nil } // it is not for lack of handles
-func (l linked) close()         {}
+func (l linked) close() bool    { return false }
 
 type linker struct {
 	*job

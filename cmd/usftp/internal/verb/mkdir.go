@@ -74,7 +74,7 @@ type directories struct {
 }
 
 func (d directories) failure() error { return nil } // none opens a file
-func (d directories) close()         {}
+func (d directories) close() bool    { return false }
 
 func (d directories) report(j *job, name string) {
 	for _, made := range d.names {

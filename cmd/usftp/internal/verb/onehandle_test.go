@@ -151,6 +151,58 @@ func TestFewHandles(t *testing.T) {
 	}
 }
 
+// TestDenied: operands that a host refuses for another reason take as long as one after the other,
+// and do not have others read many times.
+func TestDenied(t *testing.T) {
+	for denied, every := range map[string]int{"all": 1, "every second": 2, "few": 50} {
+		t.Run(denied, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				script := sftptest.Script{Extensions: []wire.ExtensionPair{}}
+				var names []string
+				want, refused := "", 0
+				for i := range 200 {
+					name := fmt.Sprint("/f", i)
+					names = append(names, name)
+					if i%every > 0 {
+						want += name
+						continue
+					}
+					refused++
+					script.Faults = append(script.Faults, sftptest.Fault{On: wire.TypeOpen,
+						Path: name, Do: sftptest.Refuse(wire.PermissionDenied, "no")})
+				}
+				server := sftptest.NewScripted(script)
+				for _, name := range names {
+					server.Files.WriteFile(name, []byte(name))
+				}
+				link := server.Dial(sftptest.LinkConfig{ToServer: roundTrip / 2,
+					ToClient: roundTrip / 2})
+				client, err := usftp.NewClientPipe(link, link)
+				ok(t, err)
+				defer server.Close()
+				defer client.Close()
+				r := newRig(client)
+				alone := trips(func() {
+					for _, name := range names {
+						Concatenate(t.Context(), r.Env, ConcatenateOptions{}, []string{name})
+					}
+				})
+				r.take()
+				server.ForgetRequests()
+				took := trips(func() { Concatenate(t.Context(), r.Env, ConcatenateOptions{}, names) })
+				out, said := r.take()
+				if out != want || strings.Count(said, "cannot read") != refused {
+					t.Errorf("printed: %q, said: %q", out, said)
+				}
+				opens := len(server.Requests(wire.TypeOpen))
+				if took > 1.1*alone || opens > 2*len(names) {
+					t.Errorf("%v round trips, one by one %v; %d OPENs", took, alone, opens)
+				}
+			})
+		})
+	}
+}
+
 func onSharedHandles(t *testing.T, handles int, contents map[string]string,
 	f func(t *testing.T, r *rig, server *sftptest.Scripted)) {
 	t.Helper()

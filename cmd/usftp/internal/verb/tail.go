@@ -104,10 +104,11 @@ func (e *ending) isUnsized() bool { return e.info.Size() == 0 || !e.info.Mode().
 
 func (e *ending) failure() error { return e.err }
 
-func (e *ending) close() {
+func (e *ending) close() (wasOpen bool) {
 	if e.file != nil {
 		e.file.Close()
 	}
+	return e.file != nil
 }
 
 // first prints the end of a file.

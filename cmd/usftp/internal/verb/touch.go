@@ -46,7 +46,7 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 type touched struct{ err error }
 
 func (t touched) failure() error { return t.err }
-func (t touched) close()         {}
+func (t touched) close() bool    { return false }
 
 // errNotMade says that a file does not exist and is not to be created.
 var errNotMade = errors.New("it does not exist")
