@@ -150,9 +150,9 @@ type lock struct {
 func newLock(s *syncing, made func()) (*lock, error) {
 	host, _ := os.Hostname()
 	into := s.tree.into.Root
-	l := &lock{tree: s.tree, files: into, once: into, made: made, holder: Holder{Host: host, PID: os.Getpid(),
-		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: s.options.LockOwner,
-		Machine: processSpace()}}
+	l := &lock{tree: s.tree, files: into, once: into, made: made,
+		holder: Holder{Host: host, PID: os.Getpid(), Started: time.Now().Truncate(time.Second),
+			ID: rand.Text(), Owner: s.options.LockOwner, Machine: processSpace()}}
 	if s.tree.dst.Conn() != nil { // the tree's Root asks the lock
 		for _, files := range []*endpoint.Root{&l.files, &l.once} {
 			var err error
@@ -261,7 +261,8 @@ func (l *lock) unreadable(err, readErr error) error {
 	return fmt.Errorf("no lock file can be created in the target (transfer.SyncOptions.NoLock turns it off): %w", err)
 }
 
-// begin starts renewing the lock, which is not dated before written. From now on no request for the target is repeated unless the lock is held.
+// begin starts renewing the lock, which is not dated before written. From now on no request for the
+// target is repeated unless the lock is held.
 func (l *lock) begin(written time.Time) *lock {
 	l.renewing = make(chan struct{}, 1)
 	l.shown.Store(&written)

@@ -466,6 +466,7 @@ func (s *syncing) listEarly() {
 	if t.root.fresh || s.options.Within != nil {
 		return
 	}
+	s.early.stop() // of an attempt to take the lock that was refused
 	ctx, quit := context.WithCancel(t.ctx)
 	y := &early{entries: make(chan earlyEntry, mostEarly), quit: quit}
 	s.early = y
