@@ -392,7 +392,7 @@ func TestCommandFailsAndLeaves(t *testing.T) {
 				number, _ := strconv.Atoi(pid)
 				syscall.Kill(number, syscall.SIGKILL)
 			}
-			until(t, "it is gone", func() bool { return !alive(pid) })
+			testenv.Until(t, "it is gone", func() bool { return !alive(pid) })
 		}
 	}
 }
