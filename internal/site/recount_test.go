@@ -47,6 +47,7 @@ func TestRecountWaits(t *testing.T) {
 			t.Errorf("%d bytes in the directory that is not away", bytes)
 		}
 		time.Sleep(24 * time.Hour)
+		synctest.Wait()
 		if bytes, _ := quotas[0].Usage(); bytes != 10 {
 			t.Errorf("%d bytes in the directory that was away", bytes)
 		}
