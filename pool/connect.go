@@ -262,8 +262,9 @@ func (l *Login) reconnect(ctx context.Context) error {
 }
 
 // identity identifies a host by its key and the user's name on it. A master does not reveal the key:
-// then it is the place to which the given name leads, as an alias may lead elsewhere tomorrow. The
-// system's ssh reveals neither, and leaves the name. An SFTP server of the user's choice may see other files.
+// then the place counts to which the given name leads, since an alias may lead elsewhere tomorrow.
+// The system's ssh reveals neither, so only the given name is left. An SFTP server of the user's
+// choice may see other files.
 func (l *Login) identity(conn *dial.Conn) string {
 	name := cmp.Or(conn.Place(), fmt.Sprintf("%s:%d", l.target.UserHost(), l.target.Port))
 	if key := conn.HostKey(); key != nil {

@@ -380,20 +380,17 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		v.KeepSpellings(s.lock == nil || !s.lock.knowsCase())
 	}
 	d.inventory = v
+	list, early := s.tree.into.entries, s.early
+	if d.parent != nil { // only the target itself was listed early
+		early = nil
+	}
+	if early != nil && len(s.tree.leftovers.dead) == 0 { // which were removed since
+		list = early.each
+	}
 	release = func() {
+		early.stop()
 		d.inventory = nil
 		d.big.Store(false)
-	}
-	list := s.tree.into.entries
-	if early := s.early; early != nil && d.parent == nil {
-		release = func() {
-			early.stop()
-			d.inventory = nil
-			d.big.Store(false)
-		}
-		if len(s.tree.leftovers.dead) == 0 { // which were removed since
-			list = early.each
-		}
 	}
 	if err := s.readIgnore(d); err != nil {
 		return release, err

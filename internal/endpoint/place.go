@@ -43,13 +43,13 @@ type FS interface {
 	// no link: for anything but a regular file the error is ErrNotRegular.
 	ReadSmall(name string, most int64) (data []byte, was Info, err error)
 
-	// WriteSmall writes a small file. With create, which may be [Create], it creates the file, and fails
-	// if the name exists; if it cannot write the file, it removes it again, or the error is ErrLeft too.
-	// It calls create once the file exists; on a host known to work in order that is before its data
-	// has arrived. Without, the file
-	// must exist and have the size of data; for cleaning up that also works for a few seconds after the
-	// run's context has ended. If the connection was lost, an error is ErrRepeated too, since the first
-	// request may have been executed.
+	// WriteSmall writes a small file. With create, which may be [Create], it creates the file, and
+	// fails if the name exists; if it cannot write the file, it removes it again, or the error is
+	// ErrLeft too. It calls create once the file exists; on a host known to work in order that is
+	// before its data has arrived. Without, the file must exist and have the size of data; for
+	// cleaning up that also works for a few seconds after the run's context has ended. If the
+	// connection was lost, an error is ErrRepeated too, since the first request may have been
+	// executed.
 	WriteSmall(name string, data []byte, create func()) error
 
 	// Remove removes a file or an empty directory. It follows no link. With dir it removes only a
