@@ -135,6 +135,7 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 		return nil
 	}
 	if n.file == nil {
+		n.open = n.version // forget those of a file that was open before
 		n.file = &file{fs: f, node: n, turn: newCtxMutex(), handles: make(map[*handle]bool),
 			changed: make(chan struct{})}
 	}
@@ -247,8 +248,12 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	var asked time.Time
 	open := func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
+			before := f.versionBefore(c, n, path)
 			if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
 				return err
+			}
+			if a.version() == before() {
+				return nil
 			}
 			if a, err = f.verify(ctx, c, remote, n, path, a, flags); err != nil {
 				remote.Async().Abandon().Forget()
@@ -299,19 +304,33 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	return fuse.OK
 }
 
-// verify returns the attributes of a file that was just opened by a path: those of the path, or of
-// the handle if the path's differ from the known ones. It returns ESTALE if the file is not its
-// node's: the kernel then looks the name up again and finds the other file's node.
+// versionBefore returns the version that a path has before it is opened: the one that its node is
+// known to have, or what the host says to a request that is sent now. A file opened between two
+// moments at which the path has the same version is of that version. Without the first moment, the
+// attributes could be those of a file that took the place of the opened one just after.
+func (f *FS) versionBefore(c *usftp.Client, n *node, path string) func() version {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v := n.version
+	if !n.fetched.IsZero() {
+		return func() version { return v }
+	}
+	stat := c.Async().Stat(path)
+	return func() version {
+		if info, err := stat.Wait(); err == nil {
+			v = attrsOfInfo(info).version()
+		}
+		return v
+	}
+}
+
+// verify returns the attributes of a file that was just opened by a path that had another version
+// before: those of the handle, unless opening it was the change. It returns ESTALE if the file is
+// not its node's: the kernel then looks the name up again and finds the other file's node.
 func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n *node, path string,
 	a attrs, flags int) (attrs, error) {
-	n.mu.Lock()
-	same, known := n.version == a.version(), !n.fetched.IsZero()
-	n.mu.Unlock()
-	if same {
-		return a, nil
-	}
 	open := n.statReader(ctx, c)
-	if open == nil && (!known || flags&os.O_TRUNC != 0) { // it was changed here
+	if open == nil && flags&os.O_TRUNC != 0 {
 		return a, nil
 	}
 	stat, err := remote.WithContext(ctx).Async().Stat().Wait()

@@ -10,7 +10,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // replace gives a file's name on the host to another file.
@@ -105,5 +107,87 @@ func TestReadFileChanges(t *testing.T) {
 		if data, status := o.read(100); status != fuse.OK || data != want {
 			t.Errorf("read: %q, %v", data, status)
 		}
+	}
+}
+
+// A program opens a file in the moment in which another takes its place, which someone else sees
+// first. The program reads one of them to its end.
+func TestReplacedWhileOpened(t *testing.T) {
+	for name, spared := range map[string]int{"known": 0, "changed here": 1} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("the one that is opened"))
+			s.server.Files.WriteFile("/new", []byte("another"))
+			at := s.lookup(t, root(), "file")
+			n := s.tree.get(at.NodeId)
+			if spared > 0 {
+				s.outdated(n)
+			}
+			replaced := new(sftptest.Gate)
+			stat := sftptest.Fault{On: wire.TypeStat, Path: "/file", Skip: spared, Times: 1}
+			replacing, held := stat, stat
+			replacing.Do = sftptest.Call("replace", func(sftptest.Request) {
+				if err := s.server.Files.Rename("/new", "/file"); err != nil {
+					t.Error(err)
+				}
+			})
+			held.Do = sftptest.Hold(replaced)
+			s.server.AddFaults(replacing, held)
+			o := &opened{s, t, *at, 0}
+			var out fuse.OpenOut
+			done := make(chan fuse.Status)
+			go func() { done <- s.Open(nil, &fuse.OpenIn{InHeader: *at}, &out) }()
+			replaced.Wait(1)
+			n.forgetAttrs()
+			s.lookup(t, root(), "file")
+			replaced.Open()
+			if status := <-done; status == fuse.Status(syscall.ESTALE) {
+				return // the kernel looks the name up again
+			} else if status != fuse.OK {
+				t.Fatal(status)
+			}
+			o.fh = out.Fh
+			data, status := o.read(30)
+			attr, attrStatus := o.getAttr()
+			if status != fuse.OK || data != "the one that is opened" && data != "another" {
+				t.Errorf("read: %q, %v", data, status)
+			}
+			if attrStatus != fuse.OK || attr.Size != uint64(len(data)) {
+				t.Errorf("size %d, %v", attr.Size, attrStatus)
+			}
+		})
+	}
+}
+
+// An old file that gets its name back is another one than the file that is open, although it was
+// open before.
+func TestOldFileReturns(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("old"))
+	old := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	if err := s.server.Files.Append("/file", []byte(" and longer")); err != nil {
+		t.Fatal(err)
+	}
+	n := s.tree.get(old.header.NodeId)
+	n.forgetAttrs()
+	s.lookup(t, root(), "file")
+	s.Release(nil, &fuse.ReleaseIn{InHeader: old.header, Fh: old.fh})
+	testenv.Until(t, "the close", func() bool { return n.openFile() == nil })
+	if err := s.server.Files.Rename("/file", "/old"); err != nil {
+		t.Fatal(err)
+	}
+	s.server.Files.WriteFile("/file", []byte("another"))
+	n.forgetAttrs()
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	if err := s.server.Files.Rename("/old", "/file"); err != nil {
+		t.Fatal(err)
+	}
+	s.names(t, root())
+	n.forgetAttrs()
+	if at := s.lookup(t, root(), "file"); at.NodeId == o.header.NodeId {
+		t.Error("the name still has the node of the file that is open")
+	}
+	if data, status := o.read(30); status != fuse.OK || data != "another" {
+		t.Errorf("read: %q, %v", data, status)
 	}
 }
