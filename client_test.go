@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,29 @@ func TestWaitSaysWhy(t *testing.T) {
 	}
 	if _, err := r.ReadDir("/"); !errors.As(err, &lost) {
 		t.Error(err)
+	}
+}
+
+// TestFatalDirectoryIsNamed: whatever a caller was about when the server ended the connection in the
+// middle of a listing, the error says of which directory.
+func TestFatalDirectoryIsNamed(t *testing.T) {
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeReaddir, Path: "/t/m",
+		Do: sftptest.Hangup()}}}, 0)
+	for _, dir := range []string{"/t", "/t/a", "/t/m", "/t/z"} {
+		r.server.Files.Mkdir(dir)
+	}
+	failed := 0
+	r.WalkDir("/t", func(_ string, _ fs.DirEntry, err error) error {
+		if lost, ok := errors.AsType[*usftp.LostError](err); ok {
+			failed++
+			if lost.Listing != "/t/m" || !strings.Contains(err.Error(), "while it listed /t/m") {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	if failed == 0 {
+		t.Error("nothing has failed")
 	}
 }
 

@@ -32,7 +32,8 @@ var ErrOneHandle = conn.ErrOneHandle
 // matches [net.ErrClosed] and its cause, but never io.EOF or [io.ErrUnexpectedEOF], which say that
 // a file has ended.
 type LostError struct {
-	Cause error // io.EOF if the server ended the stream between two packets
+	Cause   error  // io.EOF if the server ended the stream between two packets
+	Listing string // the directory that the server was listing when it ended the stream, or ""
 }
 
 // Error describes the loss of the connection.

@@ -281,6 +281,7 @@ func (l *listing) more() error {
 		if err != nil {
 			return err
 		}
+		handle.Dir = cmp.Or(l.dir, ".")
 		l.handle, l.queue, l.window = handle, conn.NewQueue(), 1
 		l.alone = l.session.conn.OneHandle()
 		if l.session.listsAhead {

@@ -220,6 +220,19 @@ func TestConnectionLostMidway(t *testing.T) {
 	}
 }
 
+// A server that does not survive the listing of one directory: the user must know which to exclude.
+func TestFatalDirectoryIsNamed(t *testing.T) {
+	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeReaddir, Path: "/t/m",
+		Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
+	for _, dir := range []string{"/t", "/t/a", "/t/m", "/t/z"} {
+		b.server.Files.Mkdir(dir)
+	}
+	_, err := b.tree(download, "/t", filepath.Join(b.dir, "target"))
+	if err == nil || !strings.Contains(err.Error(), "while it listed /t/m") {
+		t.Error(err)
+	}
+}
+
 // Names from a server never choose a local path.
 func TestNamesThatLeadElsewhere(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})

@@ -22,12 +22,16 @@ func (closedError) Unwrap() error { return net.ErrClosed }
 // [net.ErrClosed] and its cause, but never io.EOF or io.ErrUnexpectedEOF: the end of a connection
 // must not pass for the end of a file.
 type LostError struct {
-	Cause error // io.EOF if the peer ended the stream between two packets
+	Cause   error  // io.EOF if the peer ended the stream between two packets
+	Listing string // the directory that the peer was listing when it ended the stream, or ""
 }
 
 func (e *LostError) Error() string {
 	switch e.Cause {
 	case io.EOF:
+		if e.Listing != "" {
+			return "the server closed the SFTP connection while it listed " + e.Listing
+		}
 		return "the server closed the SFTP connection"
 	case io.ErrUnexpectedEOF:
 		return "the server closed the SFTP connection in the middle of a packet"

@@ -30,6 +30,7 @@ var ErrOneHandle = errors.New("the host gives one handle to several open files, 
 // A Handle is an open file or directory.
 type Handle struct {
 	Name []byte // as the server gave it
+	Dir  string // the directory that is listed, for LostError; set before the first READDIR
 
 	short  [16]byte // holds Name, if it fits
 	closed uint64   // when its CLOSE was sent, by handles.sent; 0 before

@@ -137,9 +137,35 @@ func (c *Conn) readLoop() {
 		err = c.readReply()
 	}
 	if !errors.As(err, new(*ProtocolError)) && !errors.As(err, new(*NotSFTPError)) {
-		err = &LostError{Cause: err}
+		lost := &LostError{Cause: err}
+		if err == io.EOF {
+			lost.Listing = c.atListing()
+		}
+		err = lost
 	}
 	c.end(err)
+}
+
+// atListing returns the directory whose READDIR is the oldest request without an answer, or "".
+// Some servers do not survive a name that they cannot encode, as Erlang/OTP's one above U+00FF. The
+// caller may be listing another directory at that moment, and must know which one to leave out.
+func (c *Conn) atListing() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var oldest *Call
+	age := uint16(0)
+	for _, call := range c.slots {
+		if call == nil || call.replied || !call.sent && !call.writing {
+			continue
+		}
+		if since := c.uses - uint16(call.id>>slotBits); oldest == nil || since > age {
+			oldest, age = call, since
+		}
+	}
+	if oldest == nil || oldest.kind != wire.TypeReaddir || oldest.Handle == nil {
+		return ""
+	}
+	return oldest.Handle.Dir
 }
 
 // reply is the content read for a call.
