@@ -205,18 +205,21 @@ func TestServerWithoutPosixRename(t *testing.T) {
 }
 
 func TestRenameThatFailsKeepsTheData(t *testing.T) {
-	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{
-		On: wire.TypeExtended, Extension: wire.ExtPosixRename,
-		Do: sftptest.Refuse(wire.PermissionDenied, ""),
-	}}}, sftptest.LinkConfig{})
-	b.server.Files.WriteFile("/target", []byte("old"))
-	result, err := b.job(upload, b.local("source", []byte("new")), "/target")
-	if err == nil || result.LeftBehind == "" ||
-		!strings.Contains(err.Error(), "all of the data is in far:"+result.LeftBehind) {
-		t.Fatalf("%+v, %v", result, err)
-	}
-	if string(b.remote(result.LeftBehind)) != "new" || string(b.remote("/target")) != "old" {
-		t.Error("the data is not where the message says")
+	for reason, advised := range map[string]bool{"": true, "Disk quota exceeded": false} {
+		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{
+			On: wire.TypeExtended, Extension: wire.ExtPosixRename,
+			Do: sftptest.Refuse(wire.PermissionDenied, reason),
+		}}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/target", []byte("old"))
+		result, err := b.job(upload, b.local("source", []byte("new")), "/target")
+		if err == nil || result.LeftBehind == "" ||
+			!strings.Contains(err.Error(), "all of the data is in far:"+result.LeftBehind) ||
+			strings.Contains(err.Error(), "transfer.PlaceDirect") != advised {
+			t.Fatalf("%+v, %v", result, err)
+		}
+		if string(b.remote(result.LeftBehind)) != "new" || string(b.remote("/target")) != "old" {
+			t.Error("the data is not where the message says")
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 		code    wire.Code
 		message string
 		inPlace bool
+		reason  bool // of the server's own, which the target's name would not change
 	}{
 		{code: wire.PermissionDenied, inPlace: true},
 		{code: wire.BadMessage, inPlace: true},
@@ -34,9 +35,12 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 		{code: wire.Failure, message: "open: File name too long", inPlace: true},
 		{code: wire.Failure},
 		{code: wire.Failure, message: "Failure"},
-		{code: wire.Failure, message: "no space left on device"},
-		{code: wire.NoSpaceOnFilesystem},
-		{code: wire.QuotaExceeded},
+		{code: wire.Failure, message: "General failure."},
+		{code: wire.Failure, message: "no space left on device", reason: true},
+		{code: wire.Failure, message: "Failure: Disk quota exceeded", reason: true},
+		{code: wire.Failure, message: "EICAR found, upload rejected", reason: true},
+		{code: wire.NoSpaceOnFilesystem, reason: true},
+		{code: wire.QuotaExceeded, reason: true},
 		{code: wire.OpUnsupported},
 		{code: 99},
 	} {
@@ -58,8 +62,8 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 			if (err == nil) != test.inPlace || inPlace != test.inPlace {
 				t.Errorf("in place: %v, %v", inPlace, err)
 			}
-			if err != nil && !strings.Contains(err.Error(), "transfer.PlaceDirect") {
-				t.Errorf("the error does not say what to do: %v", err)
+			if err != nil && strings.Contains(err.Error(), "transfer.PlaceDirect") == test.reason {
+				t.Errorf("advice to write in place, where that helps, in: %v", err)
 			}
 			if len(b.temporaries()) > 0 {
 				t.Errorf("left behind: %v", b.temporaries())

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/wire"
@@ -228,6 +229,37 @@ func NameRefused(err error) bool {
 	}
 	return false
 }
+
+// Unexplained reports whether a host refused a file or a rename because of the name, or for a reason
+// that it keeps to itself: then another way of writing may work. A reason of its own, such as a quota
+// or a virus scanner's verdict, would be the same there.
+func Unexplained(err error) bool {
+	status, ok := errors.AsType[*usftp.StatusError](err)
+	if !ok || NoRoom(err) || IsAbsent(err) || errors.Is(err, syscall.EROFS) {
+		return false
+	}
+	code, message := wire.Code(status.Code), strings.ToLower(status.Message)
+	if code <= wire.NoMatchingRangeLock && !slices.Contains(vagueCodes, code) {
+		return false
+	}
+	for _, reason := range []string{"name too long", "permission denied", "not permitted",
+		"exists", "unsupported", "not supported"} {
+		if strings.Contains(message, reason) {
+			return true
+		}
+	}
+	words := strings.FieldsFunc(message, func(r rune) bool { return !unicode.IsLetter(r) })
+	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(vagueWords, w) })
+}
+
+// vagueCodes are those that servers give for many reasons, and vagueWords those of messages that give
+// none, such as "General failure".
+var (
+	vagueCodes = []wire.Code{wire.Failure, wire.PermissionDenied, wire.BadMessage,
+		wire.OpUnsupported, wire.FileAlreadyExists, wire.InvalidFilename}
+	vagueWords = strings.Fields("a bad cannot could create error fail failed failure file filename " +
+		"fx general invalid message not open operation rename request sftp ssh the to unknown")
+)
 
 // InTheWay returns an error for a target that cannot be replaced.
 func InTheWay(name string, mode fs.FileMode) error {

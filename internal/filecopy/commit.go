@@ -100,7 +100,9 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 			}
 			return fmt.Errorf("%w: %w", errNotRenamed, err)
 		}
-		c.Result.Detail += c.Rules.InPlace
+		if endpoint.Unexplained(err) {
+			c.Result.Detail += c.Rules.InPlace
+		}
 		if _, lookErr := endpoint.Unfollowed(client, p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.Result.LeftBehind = ""
 			c.Result.Detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))

@@ -115,7 +115,7 @@ func (o onHost) overwriteThere(c *Copy, source *endpoint.Info, old fs.FileInfo, 
 		}
 		if endpoint.BadName(err) {
 			c.Result.Detail = endpoint.NoSuchName
-		} else if endpoint.Refused(err) {
+		} else if endpoint.Unexplained(err) {
 			c.Result.Detail = "the host does not say what has this name: a directory's must end in /" +
 				c.Rules.InPlace
 		}

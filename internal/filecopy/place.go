@@ -292,7 +292,10 @@ func (p placement) fallBack(c *Copy, err error) error {
 	if c.Options.Placement == PlaceAuto && !errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, usftp.ErrNameCoding) &&
 		!errors.Is(err, endpoint.ErrNotDirectory) && !errors.Is(err, syscall.EROFS) {
-		c.Result.Detail = "no temporary file can be created beside the target, which is untouched" + c.Rules.InPlace
+		c.Result.Detail = "no temporary file can be created beside the target, which is untouched"
+		if !endpoint.Refused(err) || endpoint.Unexplained(err) {
+			c.Result.Detail += c.Rules.InPlace
+		}
 	}
 	return err
 }
