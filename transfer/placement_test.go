@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -101,6 +102,42 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 				check(t, b, "/tree/"+name, test.inPlace, err)
 			}
 		})
+	}
+}
+
+// TestReplaceLink: a link at a file's target gives way to the file, or, where that would have to be
+// written in place, stops the copy. What it leads to stays as it is.
+func TestReplaceLink(t *testing.T) {
+	for _, to := range []way{upload, download} {
+		for _, placed := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
+			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			source, target := b.local("source", []byte("new")), "/target"
+			b.server.Files.WriteFile("/other", []byte("other"))
+			b.server.Files.Symlink("other", "/target")
+			if to == download {
+				source, target = "/source", filepath.Join(b.dir, "target")
+				b.server.Files.WriteFile("/source", []byte("new"))
+				b.local("other", []byte("other"))
+				testenv.Symlink(t, "other", target)
+			}
+			_, err := b.job(to, source, target, func(j *copyJob) {
+				j.Options.Placement, j.Options.ReplaceLink = placed, true
+			})
+			read := b.remote
+			if to == download {
+				read = b.read
+			}
+			want := "new"
+			if placed == transfer.PlaceDirect {
+				want = "other"
+			}
+			if got := string(read(filepath.Base(target))); got != want || (err == nil) != (want == "new") {
+				t.Errorf("%v, %v: the target holds %q, %v", to, placed, got, err)
+			}
+			if got := string(read("other")); got != "other" {
+				t.Errorf("%v, %v: what the link led to holds %q", to, placed, got)
+			}
+		}
 	}
 }
 

@@ -113,6 +113,10 @@ type Destination struct {
 	// target itself if it ends in a slash.
 	MakePath bool
 
+	// ReplaceLink replaces a symbolic link at a single file's target, instead of writing the file to
+	// which it leads. Where the target can only be written in place it fails.
+	ReplaceLink bool
+
 	// Update leaves files at the target that are newer than the source's, or, except in a Sync, of
 	// the same time: they count as kept, in a Sync as skipped. On hosts times are whole seconds. What
 	// is kept is hashed at the target with Hash, and fails if it is not what List says.

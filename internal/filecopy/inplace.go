@@ -14,6 +14,8 @@ import (
 
 // Files that cannot be written under a temporary name are written in place.
 
+var errReplacesNoLink = errors.New("a symbolic link, which can only be written through here")
+
 // openInPlace opens the target itself. In a tree it must still be a regular file or a link, and the
 // file replaces a link, as a rename would. A new file is created exclusively; an existing regular
 // file may stem from an earlier attempt.
@@ -21,6 +23,9 @@ func (o *output) openInPlace(c *Copy, source *endpoint.Info, perm fs.FileMode) e
 	old, flag := o.info, os.O_WRONLY|os.O_CREATE
 	if err := c.MayCommit(); err != nil {
 		return err
+	}
+	if c.Listed == nil && o.link {
+		return &fs.PathError{Op: "write", Path: o.name, Err: errReplacesNoLink}
 	}
 	if c.Listed != nil {
 		var err error

@@ -424,6 +424,12 @@ func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) 
 	if err := o.find(c, name, slash, os.Stat); err != nil {
 		return nil, err
 	}
+	if c.Options.ReplaceLink {
+		if entry, err := os.Lstat(o.name); err == nil && entry.Mode()&fs.ModeSymlink != 0 {
+			o.info, o.link = nil, true
+			return endpoint.FilesIn(filepath.Dir(o.name)), nil
+		}
+	}
 	o.stream = o.info != nil && !o.info.Mode().IsRegular()
 	// NUL is meant for the device, as /dev/null is elsewhere, and NUL.txt is not.
 	base := filepath.Base(o.name)
@@ -483,6 +489,10 @@ func (t *HostTarget) find(c *Copy, o *location) error {
 	}
 	if err := t.checkReserved(path.Base(o.name)); err != nil {
 		return &fs.PathError{Op: "write", Path: o.name, Err: err}
+	}
+	if c.Options.ReplaceLink && link {
+		o.info, o.link = nil, true
+		return nil
 	}
 	o.direct = o.info != nil && !o.info.Mode().IsRegular()
 	// WRITE has an offset, which a pipe has not, and OPEN would wait for a reader.

@@ -106,7 +106,7 @@ type Options struct {
 
 // Destination and Contents have the fields that they have in package transfer.
 type (
-	Destination struct{ NoTargetDirectory, MakePath, Update bool }
+	Destination struct{ NoTargetDirectory, MakePath, ReplaceLink, Update bool }
 	Contents    struct{ Sparse, Changing, RemoveSource bool }
 )
 

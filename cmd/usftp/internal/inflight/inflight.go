@@ -52,9 +52,11 @@ func Suits(o *transfer.Options) bool {
 }
 
 // Options returns the options of a copy beside others. It may not write in place, since two names
-// may be one file's. It does not replace a lost connection: all would try.
+// may be one file's. For the same reason it follows no link that has come into its place since
+// [Look]. It does not replace a lost connection: all would try.
 func Options(o transfer.Options, events func(transfer.Event)) transfer.Options {
 	o.Placement, o.Retries, o.Events = transfer.PlaceAtomic, 0, events
+	o.ReplaceLink = true
 	return o
 }
 

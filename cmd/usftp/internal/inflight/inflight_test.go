@@ -29,6 +29,7 @@ type rig struct {
 	local   string
 	names   []string
 	down    bool
+	looked  func() // is called when the files have been looked at
 	options transfer.Options
 	events  []string
 	left    []string // temporary files that events name
@@ -98,7 +99,11 @@ func (r *rig) run(ctx context.Context) (trips int) {
 		from.Names, to.Names = append(from.Names, source), append(to.Names, target)
 	}
 	q := New(ctx, AtOnce(r.host.Client), r.event)
-	for i, size := range Look(from, to) {
+	sizes := Look(from, to)
+	if r.looked != nil {
+		r.looked()
+	}
+	for i, size := range sizes {
 		name := r.names[i]
 		q.Add(Copy{Name: name, Size: size,
 			Check: func() bool {
@@ -323,6 +328,29 @@ func TestLinksAlone(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLinkSinceLook: a target that becomes a link to another file's after it was looked at is
+// replaced, so that neither file gets the contents of the other.
+func TestLinkSinceLook(t *testing.T) {
+	for name, script := range map[string]sftptest.Script{"posix-rename": {},
+		"rename": {Extensions: []wire.ExtensionPair{}}, "down": {}} {
+		t.Run(name, func(t *testing.T) {
+			onRig(t, script, 2, func(r *rig) {
+				r.down = name == "down"
+				r.looked = func() {
+					_, at := r.paths("f000")
+					if r.down {
+						testenv.Symlink(r.t, "f001", at)
+					} else if err := r.host.Client.Symlink("f001", at); err != nil {
+						r.t.Fatal(err)
+					}
+				}
+				r.run(r.t.Context())
+				r.check()
+			})
+		})
+	}
 }
 
 // TestSizes: sources that were not asked about do not move the sizes of the others.
