@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -278,6 +279,52 @@ func TestLinkThatCannotReplace(t *testing.T) {
 						t.Errorf("left behind: %q", left)
 					}
 				})
+			}
+		}
+	}
+}
+
+// TestLitterInAMovedDirectory: a temporary file whose directory is moved during the copy cannot be
+// removed. The error says that it is somewhere, whether the copy fails or only lacks its name, and
+// whatever has the directory's name.
+func TestLitterInAMovedDirectory(t *testing.T) {
+	for _, tree := range []bool{false, true} {
+		for _, fails := range []bool{false, true} {
+			for _, replaced := range []bool{false, true} {
+				var b *bench
+				var source string
+				var once sync.Once
+				b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeWrite {
+						once.Do(func() {
+							b.server.Files.Rename("/t/d", "/aside")
+							if replaced {
+								b.server.Files.WriteFile("/t/d", nil)
+							}
+							if fails {
+								os.Truncate(source, 1<<20)
+							}
+						})
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+				b.server.Files.Mkdir("/t/d")
+				if err := os.MkdirAll(filepath.Join(b.dir, "s/d"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				source = b.local("s/d/file", random(3<<20))
+				var err error
+				if tree {
+					_, err = b.tree(upload, filepath.Join(b.dir, "s")+"/.", "/t")
+				} else {
+					_, err = b.job(upload, source, "/t/d/file")
+				}
+				left := b.temporaries()
+				if err == nil || len(left) != 1 || !strings.Contains(err.Error(),
+					path.Base(left[0])+", whose directory was moved") {
+					t.Errorf("tree %v, fails %v, replaced %v: %q are left, and it says %v", tree, fails,
+						replaced, left, err)
+				}
 			}
 		}
 	}

@@ -105,7 +105,11 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 		}
 		if _, lookErr := endpoint.Unfollowed(client, p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.Result.LeftBehind = ""
-			c.Result.Detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
+			what := "which is gone: check the file that has the target's name"
+			if wentAlong(client, p.temporary) {
+				what = "whose directory was moved or removed"
+			}
+			c.Result.Detail = fmt.Sprintf("all of the data was in %s, %s", c.shown(p.temporary), what)
 		}
 	}
 	return err

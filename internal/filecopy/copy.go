@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"time"
 
@@ -439,7 +441,18 @@ func (c *Copy) abandon(out *output, err error) {
 	}
 	w.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
-	removeTemporary(ctx, c, at.temp, out.files.Remove)
+	err = removeTemporary(ctx, c, at.temp, out.files.Remove)
+	if errors.Is(err, fs.ErrNotExist) && c.to != nil && wentAlong(c.to.client.WithContext(ctx), at.temp) {
+		c.Result.Detail = fmt.Sprintf("the temporary file was %s, whose directory was moved or removed",
+			c.shown(at.temp))
+	}
+}
+
+// wentAlong reports whether a temporary file is missing because its directory is: if that was moved,
+// the file still exists.
+func wentAlong(client *usftp.Client, temporary string) bool {
+	dir, err := client.Stat(path.Dir(temporary))
+	return err == nil && !dir.IsDir() || endpoint.IsAbsent(err)
 }
 
 // leavesPart tells that a temporary file stays, with the part of the data that is safe.
@@ -450,13 +463,15 @@ func leavesPart(c *Copy, temporary string, bytes int64) {
 
 // removeTemporary removes a useless temporary file, or reports that it is left.
 func removeTemporary(ctx context.Context, c *Copy, temporary string,
-	discard func(ctx context.Context, name string) error) {
-	if endpoint.IgnoreMissing(discard(ctx, temporary)) != nil {
+	discard func(ctx context.Context, name string) error) error {
+	err := discard(ctx, temporary)
+	if endpoint.IgnoreMissing(err) != nil {
 		c.Result.LeftBehind = temporary
 		c.Result.Detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
 	} else if left := c.journal.left; left != nil && left.Temporary == temporary {
 		c.journal.left = nil
 	}
+	return err
 }
 
 // startAt records where an attempt begins. Bytes from before this run do not count towards the
