@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -429,6 +430,41 @@ func TestCheckEnds(t *testing.T) {
 	}
 	if s, err := c.Run(ctx); !errors.Is(err, context.Canceled) || s.Missing > 0 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestCheckWaitsForNoPipe: a file that is found behind a link and becomes a named pipe before it is
+// read is not waited for.
+func TestCheckWaitsForNoPipe(t *testing.T) {
+	dir := t.TempDir()
+	err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o755),
+		os.Symlink("real", filepath.Join(dir, "link")))
+	var names []string
+	for i := range 50 {
+		name := fmt.Sprint("link/", i)
+		names = append(names, name)
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+	}
+	path := filepath.Join(t.TempDir(), "list")
+	writeList(t, path, checksum.SHA256, names...)
+	c := checkJob{Dir: dir, List: openList(t, path, checksum.SHA256)}
+	c.TreeOptions.MaxFiles = 1
+	var once sync.Once
+	c.Options.Events = func(e transfer.Event) {
+		if !strings.HasPrefix(e.Name, "link/") {
+			return
+		}
+		once.Do(func() { // others have been found by now
+			for _, name := range names {
+				name = filepath.Join(dir, name)
+				err = errors.Join(err, os.Remove(name), syscall.Mkfifo(name, 0o600))
+			}
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if s, ended := c.Run(ctx); err != nil || ctx.Err() != nil || ended == nil {
+		t.Errorf("%+v, %v, %v", s.Totals, ended, err)
 	}
 }
 

@@ -182,9 +182,10 @@ func newFileTask(j *job, e *entry, source, target string) *fileTask {
 	name := ""
 	if e != nil {
 		r.Container, r.Listed, r.Rel = e, &e.info, e.rel()
-		if e.info.IsRegular() && !e.sought { // a sought file is found through links
+		if e.info.IsRegular() {
 			r.How |= endpoint.Regular
-			if e.dir.tree.options.Links != LinksFollow {
+			// a sought file is found through links
+			if e.dir.tree.options.Links != LinksFollow && !e.sought {
 				r.How |= endpoint.NoFollow
 			}
 		}

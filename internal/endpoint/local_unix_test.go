@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/endpoint/endpointtest"
@@ -106,3 +108,28 @@ func TestReadStream(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// TestNoPipeIsWaitedFor: a named pipe that took a file's place is opened, or refused, at once.
+func TestNoPipeIsWaitedFor(t *testing.T) {
+	pipe := filepath.Join(realDir(t), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in := endpoint.FilesIn(filepath.Dir(pipe))
+	defer in.Close()
+	opened := make(chan error, 2)
+	for _, flag := range []int{os.O_WRONLY, os.O_RDONLY} {
+		go func() {
+			f, err := in.OpenFile(pipe, flag, 0)
+			if err == nil {
+				f.Close()
+			}
+			opened <- err
+		}()
+		select {
+		case <-opened:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("flags %#x: it waits", flag)
+		}
+	}
+}

@@ -117,7 +117,7 @@ func openRegular(in *os.Root, base string, flags int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := in.OpenFile(base, flags, 0)
+	f, err := in.OpenFile(base, flags|localfs.Nonblock, 0)
 	if err != nil {
 		return nil, err
 	}

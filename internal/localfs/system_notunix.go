@@ -21,6 +21,9 @@ func OpenPrivate(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 }
 
+// Nonblock is a flag that means nothing here: no file waits to be opened.
+const Nonblock = 0
+
 // OpenRegular and OpenNoFollow open a regular file for reading.
 func OpenRegular(name string) (*os.File, error)  { return os.Open(name) }
 func OpenNoFollow(name string) (*os.File, error) { return os.Open(name) }

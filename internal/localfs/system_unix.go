@@ -56,6 +56,9 @@ func OpenPrivate(name string) (*os.File, error) {
 	return f, nil
 }
 
+// Nonblock is a flag for opening a file without waiting for the other end of a named pipe.
+const Nonblock = syscall.O_NONBLOCK
+
 // OpenRegular opens a regular file for reading. It does not wait for a named pipe that took the
 // file's place since it was listed.
 func OpenRegular(name string) (*os.File, error) {
