@@ -171,9 +171,8 @@ func newLock(s *syncing, made func()) (*lock, error) {
 
 // take takes the lock, and returns a time before it was written.
 func (l *lock) take() (began time.Time, err error) {
-	owner := l.holder.Owner
 	var failed error
-	mayBeEmpty := lockWritten
+	mayBeEmpty, first := lockWritten, time.Now()
 	for range 3 {
 		began = time.Now()
 		err := l.files.WriteSmall(lockName, l.text(), l.ask)
@@ -207,12 +206,10 @@ func (l *lock) take() (began time.Time, err error) {
 			}
 			break
 		}
-		now, nowErr := l.now()
-		if nowErr != nil {
-			return began, nowErr
+		locked, void, ageErr := l.examine(holder, data, written, first)
+		if ageErr != nil {
+			return began, ageErr
 		}
-		locked := &LockedError{Holder: holder, Age: now.Sub(written).Abs()}
-		void := locked.Age >= lockStale || holder.ended() || owner != "" && holder.Owner == owner
 		if len(data) == 0 && !void {
 			if errors.Is(err, endpoint.ErrRepeated) {
 				mayBeEmpty = lockRepeated
@@ -243,6 +240,36 @@ func (l *lock) take() (began time.Time, err error) {
 		return began, err
 	}
 	return began, &LockedError{Holder: holder}
+}
+
+// examine tells the age of another run's lock, and whether it keeps nobody out any more. A host that
+// tells no times shows neither when it was written nor its own clock: then what the holder says counts,
+// and for a lock that names none how long it has been seen since first.
+func (l *lock) examine(holder Holder, data []byte, written, first time.Time) (locked *LockedError,
+	void bool, err error) {
+	locked = &LockedError{Holder: holder, Age: since(first)}
+	if !written.IsZero() {
+		now, err := l.now()
+		if err != nil {
+			return nil, false, err
+		}
+		locked.Age = now.Sub(written).Abs()
+	} else if !holder.Renewed.IsZero() {
+		locked.Age = time.Since(holder.Renewed).Abs()
+	}
+	void = holder.ended() || l.holder.Owner != "" && holder.Owner == l.holder.Owner
+	if void || locked.Age < lockStale || !written.IsZero() {
+		return locked, void || locked.Age >= lockStale, nil
+	}
+	// the holder's clock may be wrong, but as long as it runs it renews the lock
+	l.tree.warn(l.tree.route.Source, l.tree.root.target, fmt.Sprintf("the host tells no times: waiting for "+
+		"%v to see whether another sync still renews the lock", 2*lockRenewed))
+	if err := pace.Sleep(l.tree.ctx, 2*lockRenewed); err != nil {
+		return nil, false, err
+	}
+	_, now, _, err := l.read()
+	void = bytes.Equal(now, data) || errors.Is(err, fs.ErrNotExist)
+	return locked, void, endpoint.IgnoreMissing(err)
 }
 
 // isFaster reports whether an error means that another run has taken over the lock just before.
@@ -303,10 +330,14 @@ func (l *lock) text() []byte {
 	return append(data, '\n')
 }
 
+// read reads the lock. written is zero if the target does not tell.
 func (l *lock) read() (holder Holder, data []byte, written time.Time, err error) {
 	data, was, err := l.files.ReadSmall(lockName, longestLock)
 	json.Unmarshal(data, &holder) // a file just being written names no holder
-	return holder, data, was.Mtime, err
+	if was.HasTimes && was.Mtime.Unix() != 0 {
+		written = was.Mtime
+	}
+	return holder, data, written, err
 }
 
 // now returns the time on the target's clock.

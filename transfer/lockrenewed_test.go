@@ -584,6 +584,53 @@ func TestSyncEmptyLock(t *testing.T) {
 	}
 }
 
+// TestSyncLockWithoutTimes: on a host that tells no times a lock expires, too, if nobody renews it,
+// whatever the clock of its holder says.
+func TestSyncLockWithoutTimes(t *testing.T) {
+	for name, test := range map[string]struct {
+		renewed time.Duration // before the sync, by the holder's clock
+		alive   bool
+		held    bool
+	}{
+		"fresh":                         {renewed: time.Minute, held: true},
+		"old":                           {renewed: time.Hour},
+		"alive, by a clock that is off": {renewed: time.Hour, alive: true, held: true},
+		"by a clock ahead of ours":      {renewed: -time.Hour},
+		"empty":                         {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{HideAttrs: wire.AttrACModTime},
+					sftptest.LinkConfig{})
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "file")
+				lock, began := "/dst/"+transfer.LockName, time.Now()
+				renew := func() {
+					data, _ := json.Marshal(transfer.Holder{ID: "other",
+						Renewed: time.Now().Add(-test.renewed)})
+					b.server.Files.WriteFile(lock, data)
+				}
+				if test.renewed != 0 {
+					renew()
+				} else {
+					b.server.Files.WriteFile(lock, nil)
+				}
+				if test.alive {
+					time.AfterFunc(time.Minute, renew)
+				}
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+				_, err := j.run(t)
+				if errors.Is(err, transfer.ErrLocked) != test.held || !test.held && err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > 5*time.Minute {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
 // A lock that an earlier sync of the same owner has left does not keep the next one out.
 func TestSyncLockOwner(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
