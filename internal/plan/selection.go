@@ -26,14 +26,15 @@ type Selection struct {
 	MinAge time.Duration // files younger than this at Began are left out, unless it is 0
 
 	// The run's own entries in the target, "" if there are none: a file in the target itself, and a
-	// directory, relative to it.
+	// directory, relative to it. FoldsCase reports whether names that differ only in case are one there.
 	Lock, Backups string
+	FoldsCase     func() bool
 }
 
 // Excludes reports whether an entry of a directory is left out, by its name or the rules of ignore
 // files.
 func (s *Selection) Excludes(dir, name string, isDir bool, ignore *filter.Ignore) bool {
-	if dir == "." && s.Lock != "" && name == s.Lock {
+	if dir == "." && s.own(name, s.Lock) {
 		return true
 	}
 	if len(s.Rules) == 0 && s.Backups == "" && ignore == nil {
@@ -41,7 +42,13 @@ func (s *Selection) Excludes(dir, name string, isDir bool, ignore *filter.Ignore
 	}
 	rel := path.Join(dir, name)
 	return s.Rules.Exclude(rel, isDir) || ignore.Exclude(rel, isDir) ||
-		s.Backups != "" && rel == s.Backups
+		s.own(rel, s.Backups)
+}
+
+// own reports whether a name is that of one of the run's own entries.
+func (s *Selection) own(name, entry string) bool {
+	return entry != "" && (name == entry ||
+		strings.EqualFold(name, entry) && s.FoldsCase != nil && s.FoldsCase())
 }
 
 // IsYoung reports whether a file is too young to be copied.
