@@ -17,8 +17,11 @@ import (
 // backups keeps the files that a sync deletes or replaces.
 type backups struct {
 	sync *syncing
-	dir  string   // relative to the target; "" if files are deleted
-	made sync.Map // by path, functions that make a backup directory and return its path
+	dir  string // relative to the target; "" if files are deleted
+	// folded is set if the target is known to have dir, and to list it in another case. Otherwise the
+	// lock shows whether case counts.
+	folded bool
+	made   sync.Map // by path, functions that make a backup directory and return its path
 
 	remade atomic.Int64 // how often one was made again
 }
@@ -43,12 +46,29 @@ func (b *backups) check() error {
 			return fmt.Errorf("cannot use the backup directory %s: %s is %s", b.dir, d.target, what)
 		}
 	}
+	if s.options.NoLock {
+		b.look()
+	}
 	target, backup := t.dst.Volume(t.root.target), t.dst.Volume(d.target)
 	if unknown := [2]uint64{}; target != unknown && backup != unknown && target != backup {
 		return fmt.Errorf("cannot use the backup directory %s: "+
 			"it is on another file system than %s", b.dir, t.root.target)
 	}
 	return nil
+}
+
+// look finds out whether the target lists the backup directory, which it has, in another spelling.
+func (b *backups) look() {
+	found := errors.New("found")
+	for at := b.dir; at != "." && !b.folded; at = path.Dir(at) {
+		err := b.sync.tree.into.entries(path.Dir(at), nil, func(name string, _ *endpoint.Info) error {
+			if name == path.Base(at) {
+				return found
+			}
+			return nil
+		})
+		b.folded = err == nil
+	}
 }
 
 // move moves a file to the backup directory.

@@ -213,7 +213,7 @@ func newSyncing(t *tree, options SyncOptions) error {
 	s := &syncing{copying: copying{t}, options: options, saved: backups{dir: options.BackupDir}}
 	s.extras.sync, s.saved.sync, s.gone.sync, s.keeps.sync = s, s, s, s
 	t.selection.Lock, t.selection.Backups = lockName, options.BackupDir
-	t.selection.FoldsCase = func() bool { return s.folding.Case() }
+	t.selection.FoldsCase = func() bool { return s.saved.folded || s.folding.Case() }
 	if w := options.Within; w != nil {
 		s.within = plan.NewReach(w.Dirs, w.Trees)
 	}

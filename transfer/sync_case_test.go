@@ -158,31 +158,38 @@ func TestSyncWhereCaseCounts(t *testing.T) {
 }
 
 // TestOwnEntriesOnAHostThatIgnoresCase: a file of the source that would be the lock there is left out,
-// and the backup directory is known again by the name that the host lists.
+// and the backup directory is known again by the name that the host lists, with a lock or without.
 func TestOwnEntriesOnAHostThatIgnoresCase(t *testing.T) {
-	files := foldFS{memfs.New(0), strings.ToLower}
-	host, _ := deltaHostOf(t, files, nil)
-	src := t.TempDir()
-	fill(t, src, ".USFTP-Sync.Lock", "gone", "other")
-	options := transfer.SyncOptions{Delete: true, BackupDir: "Old"}
-	for run := range 3 {
-		s, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src), options)
-		if err != nil || run == 1 && s.Deleted != 1 || run != 1 && s.Deleted != 0 {
-			t.Errorf("run %d: %+v, %v", run, s.Totals, err)
+	for _, noLock := range []bool{false, true} {
+		files := foldFS{memfs.New(0), strings.ToLower}
+		host, _ := deltaHostOf(t, files, nil)
+		src := t.TempDir()
+		fill(t, src, "gone", "other")
+		if !noLock {
+			fill(t, src, ".USFTP-Sync.Lock")
 		}
-		os.Remove(filepath.Join(src, "gone"))
-	}
-	var names []string
-	for _, dir := range []string{"/dst", "/dst/old"} {
-		for info, err := range files.List(t.Context(), dir) {
-			if err != nil {
-				t.Fatal(err)
+		options := transfer.SyncOptions{Delete: true, BackupDir: "Old/s", NoLock: noLock}
+		for run := range 3 {
+			s, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src),
+				options)
+			if err != nil || run == 1 && s.Deleted != 1 || run != 1 && s.Deleted != 0 {
+				t.Errorf("run %d: %+v, %v", run, s.Totals, err)
 			}
-			names = append(names, info.Name())
+			os.Remove(filepath.Join(src, "gone"))
 		}
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return strings.Trim(name, ".") == "" })
-	if slices.Sort(names); !slices.Equal(names, []string{"gone", "old", "other"}) {
-		t.Errorf("the target has %q", names)
+		var names []string
+		for _, dir := range []string{"/dst", "/dst/old", "/dst/old/s"} {
+			for info, err := range files.List(t.Context(), dir) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				names = append(names, info.Name())
+			}
+		}
+		names = slices.DeleteFunc(names,
+			func(name string) bool { return strings.Trim(name, ".") == "" })
+		if slices.Sort(names); !slices.Equal(names, []string{"gone", "old", "other", "s"}) {
+			t.Errorf("no lock %v: the target has %q", noLock, names)
+		}
 	}
 }
