@@ -38,8 +38,8 @@ func TestWaitSaysWhy(t *testing.T) {
 	}
 }
 
-// TestFatalDirectoryIsNamed: whatever a caller was about when the server ended the connection in the
-// middle of a listing, the error says of which directory.
+// TestFatalDirectoryIsNamed: whatever a caller was about when the server ended the connection in
+// the middle of a listing, the error says of which directory.
 func TestFatalDirectoryIsNamed(t *testing.T) {
 	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeReaddir, Path: "/t/m",
 		Do: sftptest.Hangup()}}}, 0)

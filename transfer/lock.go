@@ -242,9 +242,9 @@ func (l *lock) take() (began time.Time, err error) {
 	return began, &LockedError{Holder: holder}
 }
 
-// examine tells the age of another run's lock, and whether it keeps nobody out any more. A host that
-// tells no times shows neither when it was written nor its own clock: then what the holder says counts,
-// and for a lock that names none how long it has been seen since first.
+// examine tells the age of another run's lock, and whether it keeps nobody out any more. A host
+// that tells no times shows neither when it was written nor its own clock: then what the holder
+// says counts, and for a lock that names none how long it has been seen since first.
 func (l *lock) examine(holder Holder, data []byte, written, first time.Time) (locked *LockedError,
 	void bool, err error) {
 	locked = &LockedError{Holder: holder, Age: since(first)}
@@ -262,8 +262,8 @@ func (l *lock) examine(holder Holder, data []byte, written, first time.Time) (lo
 		return locked, void || locked.Age >= lockStale, nil
 	}
 	// the holder's clock may be wrong, but as long as it runs it renews the lock
-	l.tree.warn(l.tree.route.Source, l.tree.root.target, fmt.Sprintf("the host tells no times: waiting for "+
-		"%v to see whether another sync still renews the lock", 2*lockRenewed))
+	l.tree.warn(l.tree.route.Source, l.tree.root.target, fmt.Sprintf("the host tells no times: "+
+		"waiting for %v to see whether another sync still renews the lock", 2*lockRenewed))
 	if err := pace.Sleep(l.tree.ctx, 2*lockRenewed); err != nil {
 		return nil, false, err
 	}

@@ -157,8 +157,9 @@ func TestSyncWhereCaseCounts(t *testing.T) {
 	}
 }
 
-// TestOwnEntriesOnAHostThatIgnoresCase: a file of the source that would be the lock there is left out,
-// and the backup directory is known again by the name that the host lists, with a lock or without.
+// TestOwnEntriesOnAHostThatIgnoresCase: a file of the source that would be the lock there is left
+// out, and the backup directory is known again by the name that the host lists, with a lock or
+// without.
 func TestOwnEntriesOnAHostThatIgnoresCase(t *testing.T) {
 	for _, noLock := range []bool{false, true} {
 		files := foldFS{memfs.New(0), strings.ToLower}

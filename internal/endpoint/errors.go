@@ -230,9 +230,9 @@ func NameRefused(err error) bool {
 	return false
 }
 
-// Unexplained reports whether a host refused a file or a rename because of the name, or for a reason
-// that it keeps to itself: then another way of writing may work. A reason of its own, such as a quota
-// or a virus scanner's verdict, would be the same there.
+// Unexplained reports whether a host refused a file or a rename because of the name, or for a
+// reason that it keeps to itself: then another way of writing may work. A reason of its own, such
+// as a quota or a virus scanner's verdict, would be the same there.
 func Unexplained(err error) bool {
 	status, ok := errors.AsType[*usftp.StatusError](err)
 	if !ok || NoRoom(err) || IsAbsent(err) || errors.Is(err, syscall.EROFS) {
@@ -252,8 +252,8 @@ func Unexplained(err error) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(vagueWords, w) })
 }
 
-// vagueCodes are those that servers give for many reasons, and vagueWords those of messages that give
-// none, such as "General failure".
+// vagueCodes are those that servers give for many reasons, and vagueWords those of messages that
+// give none, such as "General failure".
 var (
 	vagueCodes = []wire.Code{wire.Failure, wire.PermissionDenied, wire.BadMessage,
 		wire.OpUnsupported, wire.FileAlreadyExists, wire.InvalidFilename}

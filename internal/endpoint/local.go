@@ -369,8 +369,8 @@ func (d *LocalFiles) Lstat(name string) (fs.FileInfo, error) {
 	return info, about(name, err)
 }
 
-// OpenFile opens a file as os.OpenFile does, but does not wait for the other end of a named pipe that
-// took the file's place.
+// OpenFile opens a file as os.OpenFile does, but does not wait for the other end of a named pipe
+// that took the file's place.
 func (d *LocalFiles) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if err := d.ready(); err != nil {
 		return nil, err

@@ -442,14 +442,15 @@ func (c *Copy) abandon(out *output, err error) {
 	w.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
 	err = removeTemporary(ctx, c, at.temp, out.files.Remove)
-	if errors.Is(err, fs.ErrNotExist) && c.to != nil && wentAlong(c.to.client.WithContext(ctx), at.temp) {
+	if errors.Is(err, fs.ErrNotExist) && c.to != nil &&
+		wentAlong(c.to.client.WithContext(ctx), at.temp) {
 		c.Result.Detail = fmt.Sprintf("the temporary file was %s, whose directory was moved or removed",
 			c.shown(at.temp))
 	}
 }
 
-// wentAlong reports whether a temporary file is missing because its directory is: if that was moved,
-// the file still exists.
+// wentAlong reports whether a temporary file is missing because its directory is: if that was
+// moved, the file still exists.
 func wentAlong(client *usftp.Client, temporary string) bool {
 	dir, err := client.Stat(path.Dir(temporary))
 	return err == nil && !dir.IsDir() || endpoint.IsAbsent(err)

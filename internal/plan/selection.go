@@ -26,7 +26,8 @@ type Selection struct {
 	MinAge time.Duration // files younger than this at Began are left out, unless it is 0
 
 	// The run's own entries in the target, "" if there are none: a file in the target itself, and a
-	// directory, relative to it. FoldsCase reports whether names that differ only in case are one there.
+	// directory, relative to it. FoldsCase reports whether names that differ only in case are one
+	// there.
 	Lock, Backups string
 	FoldsCase     func() bool
 }
