@@ -13,22 +13,56 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Mkdir implements [server.Mkdirer]: it stores a marker.
+// Mkdir implements [server.Mkdirer]: it stores a marker. It locks the name: an upload that ends
+// meanwhile would become a file that hides the directory.
 func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	key := f.key(name)
 	if err := f.creatable(ctx, key); err != nil {
 		return err
 	}
-	// An upload of that name would become a file that hides the directory.
-	if _, err := f.stat(ctx, key); !absent(err) {
+	u, err := f.lockSoon(ctx, key)
+	if err != nil {
+		if _, missing := f.findStored(ctx, key); missing == nil {
+			return fs.ErrExist
+		}
+		return err
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	err = f.mark(ctx, u)
+	return errors.Join(err, server.Unsure(f.unlock(ctx, u, u.ID != "")))
+}
+
+// mark makes a directory whose name u has locked, unless something has that name.
+func (f *FS) mark(ctx context.Context, u Upload) error {
+	_, err := f.findStored(ctx, u.Name)
+	if absent(err) && u.ID != "" {
+		_, err = f.describeUpload(ctx, u)
+	}
+	if !absent(err) {
 		return orExists(err)
 	}
-	_, err := f.bucket.Put(ctx, key+"/", nothing(), Condition{Absent: true})
-	if err == nil {
-		f.known.add(key + "/")
-		tellMade(ctx, 0, nil)
+	if err := f.state.Confirm(ctx, u); err != nil { // this process may have slept
+		return err
 	}
-	return existing(err)
+	marker := u.Name + "/"
+	_, err = f.bucket.Put(ctx, marker, nothing(), Condition{Absent: true})
+	lost := f.state.Confirm(ctx, u)
+	if errors.Is(lost, ErrLocked) { // and who has the lock by now takes the marker for its own
+		return server.Unsure(fs.ErrExist)
+	}
+	if err != nil && lost == nil { // if it is there, only the answer was lost
+		if _, missing := f.lookAgain(ctx, marker); missing == nil ||
+			errors.Is(err, ErrPrecondition) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return server.Unsure(existing(err))
+	}
+	f.known.add(marker)
+	tellMade(ctx, 0, nil)
+	return nil
 }
 
 func nothing() *io.SectionReader { return io.NewSectionReader(bytes.NewReader(nil), 0, 0) }

@@ -1,0 +1,98 @@
+package objectfs_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"testing"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// listed is a bucket to which something happens when it is listed, for the first time.
+type listed struct {
+	objectfs.Bucket
+	happens func()
+}
+
+func (l *listed) List(ctx context.Context, q objectfs.Query) (objectfs.Page, error) {
+	if happens := l.happens; happens != nil {
+		l.happens = nil
+		happens()
+	}
+	return l.Bucket.List(ctx, q)
+}
+
+// TestMkdirFaults: whichever call of MKDIR fails, a client that is told that there is a directory
+// already has not made it, and the quota counts what is there.
+func TestMkdirFaults(t *testing.T) {
+	for call, failed := 1, true; failed; call++ {
+		for _, broken := range []*faulty{{}, {after: true}, {after: true, twice: true},
+			{after: true, twice: true, gone: true}} {
+			b := newBench(t)
+			broken.Bucket = b.bucket
+			view, quota := b.quoted(broken)
+			broken.call, broken.broken = 0, call
+			err := view.Mkdir(t.Context(), "/d", wire.Attrs{})
+			failed = broken.name != ""
+			_, made := b.bucket.Objects()["d/"]
+			if err == nil && !made || errors.Is(err, fs.ErrExist) || err != nil && broken.twice && !broken.gone {
+				t.Errorf("call %d, %s (after: %t, twice: %t): the client is told %v", call,
+					broken.name, broken.after, broken.twice, err)
+			}
+			bytes, files := quota.Usage()
+			b.must(quota.Recount(t.Context(), b.fs, "/"))
+			if nowBytes, now := quota.Usage(); !errors.Is(err, server.ErrUnsure) &&
+				(nowBytes != bytes || now != files) {
+				t.Errorf("call %d, %s (after: %t, twice: %t): %d files are kept, %d are there", call,
+					broken.name, broken.after, broken.twice, files, now)
+			}
+		}
+	}
+}
+
+// TestMkdirOfAnUpload: no directory is made beside a file whose upload ends just then.
+func TestMkdirOfAnUpload(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		b := newBench(t)
+		w := b.write("/d", truncate)
+		b.at(w, 0, "text")
+		end := func() { b.must(w.Close()) }
+		storage := &listed{b.bucket, end}
+		if later {
+			storage.happens = nil
+		}
+		err := b.serve(storage).Mkdir(t.Context(), "/d", wire.Attrs{})
+		if later || storage.happens != nil { // or nothing was listed
+			end()
+		}
+		if _, both := b.bucket.Objects()["d/"]; both || err == nil {
+			t.Errorf("later: %t: there are a file and a directory of one name: %t, %v", later, both,
+				err)
+		}
+	}
+}
+
+// TestMkdirTwice: of two servers that make one directory, the one that sleeps and wakes late does
+// not say that it has made it.
+func TestMkdirTwice(t *testing.T) {
+	b := newBench(t)
+	slow := &faulty{Bucket: b.bucket}
+	late := b.serve(slow)
+	for slow.broken = 1; slow.name != "Put"; slow.broken++ {
+		slow.call = 0
+		b.bucket.Delete(t.Context(), "d/", "")
+		slow.sleep = func() {
+			u, err := b.state.Find(t.Context(), "d")
+			if err == nil {
+				b.must(b.state.Unlock(t.Context(), u, false)) // as others do with a dead one's
+			}
+			b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+		}
+		if err := late.Mkdir(t.Context(), "/d", wire.Attrs{}); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: the late one is told %v", slow.name, err)
+		}
+	}
+}
