@@ -37,11 +37,11 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	if from == f.prefix || to == f.prefix {
 		return fs.ErrPermission
 	}
+	waiting, err := f.state.Waiting(ctx, from, to) // first: one that is completed meanwhile is stored
 	source, missing := f.findStored(ctx, from)
 	if missing != nil && !absent(missing) {
 		return missing
 	}
-	waiting, err := f.state.Waiting(ctx, from, to)
 	if _, ok := waiting[from]; err == nil && !ok {
 		err = missing
 	}

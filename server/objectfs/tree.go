@@ -307,10 +307,13 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	}
 	key, mtime := f.key(name), mtimeOf(attrs)
 	i, err := f.findStored(ctx, key)
-	switch {
-	case absent(err):
-		return f.setUploadTime(ctx, key, mtime)
-	case err != nil || i.dir || mtime.IsZero():
+	if absent(err) {
+		if err := f.setUploadTime(ctx, key, mtime); !absent(err) {
+			return err
+		}
+		i, err = f.findStored(ctx, key) // it may have been completed meanwhile
+	}
+	if err != nil || i.dir || mtime.IsZero() {
 		return err
 	}
 	return f.setTime(ctx, key, "", mtime)
@@ -364,6 +367,8 @@ func (f *FS) setUploadTime(ctx context.Context, key string, mtime time.Time) err
 	if err != nil {
 		return err
 	}
-	u.MTime = mtime
-	return f.unlock(ctx, u, u.ID != "")
+	if u.MTime = mtime; u.ID == "" {
+		return errors.Join(fs.ErrNotExist, f.unlock(ctx, u, false))
+	}
+	return f.unlock(ctx, u, true)
 }
