@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -336,6 +338,11 @@ func (f *FS) moveBelow(ctx context.Context, u Upload, to string, target *info) e
 	if err != nil {
 		return err
 	}
+	// Before anything is copied: whoever moves one of them to the same place would count it, too.
+	held, release, err := f.lockAll(ctx, objects, u)
+	if err != nil {
+		return err
+	}
 	f.known.forget()
 	err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
 		var base *Object
@@ -346,13 +353,43 @@ func (f *FS) moveBelow(ctx context.Context, u Upload, to string, target *info) e
 	})
 	if err == nil {
 		err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
-			if o.Key == from {
-				return f.remove(ctx, o, u)
-			}
-			return f.locked(ctx, o.Key, func(u Upload) error { return f.remove(ctx, o, u) })
+			return f.remove(ctx, o, held[o.Key])
 		})
 	}
-	return server.Unsure(err)
+	return server.Unsure(errors.Join(err, release()))
+}
+
+// lockAll locks all of a directory's objects but its marker, which has locked already.
+func (f *FS) lockAll(ctx context.Context, objects []Object,
+	marker Upload) (held map[string]Upload, release func() error, err error) {
+	var mu sync.Mutex
+	held = map[string]Upload{marker.Name: marker}
+	own := slices.DeleteFunc(slices.Clone(objects), func(o Object) bool {
+		return o.Key == marker.Name
+	})
+	release = func() error {
+		var group errgroup.Group
+		group.SetLimit(atOnce)
+		for _, o := range own {
+			if u, ok := held[o.Key]; ok {
+				group.Go(func() error { return f.unlock(ctx, u, u.ID != "") })
+			}
+		}
+		return group.Wait()
+	}
+	err = forEach(ctx, own, func(ctx context.Context, o Object) error {
+		u, err := f.lock(ctx, o.Key)
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			held[o.Key] = u
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, release())
+	}
+	return held, release, nil
 }
 
 // forEach calls do for each object, for several at once, until one fails. The calls that have begun
