@@ -96,3 +96,16 @@ func TestMkdirTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestRenameOntoAnUpload: no directory gets the name of a file whose upload begins just then.
+func TestRenameOntoAnUpload(t *testing.T) {
+	b := newBench(t)
+	b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+	var w writer
+	storage := &listed{b.bucket, func() { w = b.write("/f", truncate) }}
+	err := b.serve(storage).PosixRename(t.Context(), "/d", "/f")
+	b.must(w.Close())
+	if _, both := b.bucket.Objects()["f/"]; both || !errors.Is(err, objectfs.ErrLocked) {
+		t.Errorf("there are a file and a directory of one name: %t, %v", both, err)
+	}
+}

@@ -47,9 +47,6 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	if _, ok := waiting[from]; err == nil && !ok {
 		err = missing
 	}
-	if err == nil && waiting[to].Locked && missing == nil && source.dir { // which the file would hide
-		err = ErrLocked
-	}
 	if err == nil {
 		err = f.creatable(ctx, to)
 	}
@@ -80,9 +77,9 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		}
 		return f.move(ctx, source, from, to, target, replace)
 	}
-	if replace || missing == nil && source.dir {
+	if replace && (missing != nil || !source.dir) {
 		err = do(Upload{})
-	} else {
+	} else { // a file that is being written would hide a directory
 		err = f.locked(ctx, to, func(u Upload) error {
 			if err := f.vacant(ctx, to); err != nil {
 				return err
