@@ -53,7 +53,7 @@ func (f *FS) mark(ctx context.Context, u Upload) error {
 	}
 	if err != nil && lost == nil { // if it is there, only the answer was lost
 		if _, missing := f.lookAgain(ctx, marker); missing == nil ||
-			errors.Is(err, ErrPrecondition) {
+			errors.Is(err, ErrPrecondition) && !absent(missing) {
 			err = nil
 		}
 	}
