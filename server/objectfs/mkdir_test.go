@@ -3,7 +3,10 @@ package objectfs_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"sync"
 	"testing"
 
 	"github.com/usftp/usftp/server"
@@ -108,4 +111,70 @@ func TestRenameOntoAnUpload(t *testing.T) {
 	if _, both := b.bucket.Objects()["f/"]; both || !errors.Is(err, objectfs.ErrLocked) {
 		t.Errorf("there are a file and a directory of one name: %t, %v", both, err)
 	}
+}
+
+// TestStatDuringMkdir: what is about to be a directory is no file, and if the server that makes it
+// dies then, its name is free for one.
+func TestStatDuringMkdir(t *testing.T) {
+	b := newBench(t)
+	b.must(b.fs.Mkdir(t.Context(), "/old", wire.Attrs{}))
+	for name, makes := range map[string]step{
+		"/d": func(b *bench) error { return b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}) },
+		"/e": rename("/old", "/e"),
+	} {
+		sound := b.fs
+		b.fs = b.serve(&putting{b.bucket, func() {
+			if _, err := sound.Stat(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("while %s is made: %v", name, err)
+			}
+		}})
+		b.must(makes(b))
+		b.fs = sound
+	}
+	u, err := b.state.Lock(t.Context(), "f")
+	b.must(err)
+	u.Target = "f/"
+	b.must(b.state.Update(t.Context(), u))
+	b.must(b.state.Unlock(t.Context(), u, true)) // as others do with a dead one's
+	b.put("/f", text(5*partSize))
+	b.holds("/f", text(5*partSize))
+}
+
+// putting is a bucket to which something happens before each PUT.
+type putting struct {
+	objectfs.Bucket
+	happens func()
+}
+
+func (p *putting) Put(ctx context.Context, key string, body *io.SectionReader,
+	when objectfs.Condition) (objectfs.Object, error) {
+	p.happens()
+	return p.Bucket.Put(ctx, key, body, when)
+}
+
+// TestStatDuringRename: while a directory is renamed, its files that have gone are not there as
+// uploads.
+func TestStatDuringRename(t *testing.T) {
+	b := newBench(t)
+	const files, atOnce = 40, 8
+	b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+	for i := range files {
+		b.put(fmt.Sprint("/d/", i), "text")
+	}
+	var mu sync.Mutex
+	storage := &intruder{b.bucket, "Delete", false, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		objects, seen := b.bucket.Objects(), 0
+		for i := range files {
+			_, err := b.fs.Stat(t.Context(), fmt.Sprint("/d/", i))
+			if _, there := objects[fmt.Sprint("d/", i)]; err == nil && !there {
+				seen++
+			}
+		}
+		if seen > atOnce {
+			t.Errorf("%d files that have gone are still seen", seen)
+		}
+	}}
+	b.must(b.serve(storage).PosixRename(t.Context(), "/d", "/e"))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,7 +80,11 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		err = do(Upload{})
 	} else { // a file that is being written would hide a directory
 		err = f.locked(ctx, to, func(u Upload) error {
-			if err := f.vacant(ctx, to); err != nil {
+			err := f.vacant(ctx, to)
+			if err == nil && missing == nil && source.dir {
+				err = f.reserve(ctx, u)
+			}
+			if err != nil {
 				return err
 			}
 			return do(u)
@@ -336,7 +339,7 @@ func (f *FS) moveBelow(ctx context.Context, u Upload, to string, target *info) e
 		return err
 	}
 	// Before anything is copied: whoever moves one of them to the same place would count it, too.
-	held, release, err := f.lockAll(ctx, objects, u)
+	held, err := f.lockAll(ctx, objects, u)
 	if err != nil {
 		return err
 	}
@@ -350,43 +353,55 @@ func (f *FS) moveBelow(ctx context.Context, u Upload, to string, target *info) e
 	})
 	if err == nil {
 		err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
-			return f.remove(ctx, o, held[o.Key])
+			return errors.Join(f.remove(ctx, o, held.of(o)), held.release(ctx, f, o))
 		})
 	}
-	return server.Unsure(errors.Join(err, release()))
+	return server.Unsure(errors.Join(err, held.release(ctx, f, objects...)))
+}
+
+// locks are the locks of a directory's objects, by keys.
+type locks struct {
+	marker Upload // which its owner releases
+	others sync.Map
 }
 
 // lockAll locks all of a directory's objects but its marker, which has locked already.
-func (f *FS) lockAll(ctx context.Context, objects []Object,
-	marker Upload) (held map[string]Upload, release func() error, err error) {
-	var mu sync.Mutex
-	held = map[string]Upload{marker.Name: marker}
-	own := slices.DeleteFunc(slices.Clone(objects), func(o Object) bool {
-		return o.Key == marker.Name
-	})
-	release = func() error {
-		var group errgroup.Group
-		group.SetLimit(atOnce)
-		for _, o := range own {
-			if u, ok := held[o.Key]; ok {
-				group.Go(func() error { return f.unlock(ctx, u, u.ID != "") })
-			}
+func (f *FS) lockAll(ctx context.Context, objects []Object, marker Upload) (*locks, error) {
+	held := &locks{marker: marker}
+	err := forEach(ctx, objects, func(ctx context.Context, o Object) error {
+		if o.Key == marker.Name {
+			return nil
 		}
-		return group.Wait()
-	}
-	err = forEach(ctx, own, func(ctx context.Context, o Object) error {
 		u, err := f.lock(ctx, o.Key)
 		if err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			held[o.Key] = u
+			held.others.Store(o.Key, u)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, nil, errors.Join(err, release())
+		return nil, errors.Join(err, held.release(ctx, f, objects...))
 	}
-	return held, release, nil
+	return held, nil
+}
+
+func (l *locks) of(o Object) Upload {
+	if u, ok := l.others.Load(o.Key); ok {
+		return u.(Upload)
+	}
+	return l.marker
+}
+
+// release releases the locks of objects that are still held.
+func (l *locks) release(ctx context.Context, f *FS, objects ...Object) error {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, o := range objects {
+		if u, ok := l.others.LoadAndDelete(o.Key); ok {
+			u := u.(Upload)
+			group.Go(func() error { return f.unlock(ctx, u, u.ID != "") })
+		}
+	}
+	return group.Wait()
 }
 
 // forEach calls do for each object, for several at once, until one fails. The calls that have begun

@@ -68,6 +68,9 @@ func (f *FS) stat(ctx context.Context, key string) (*info, error) {
 	if i, err := f.statStored(ctx, key); !absent(err) {
 		return i, err
 	}
+	if missing == nil && u.reserves() {
+		missing = fs.ErrNotExist
+	}
 	if missing != nil {
 		return nil, missing
 	}
