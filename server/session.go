@@ -454,14 +454,23 @@ func (s *session) recycle(r *request) {
 // use.
 type Activity struct {
 	running atomic.Int64
-	last    atomic.Int64
+	last    atomic.Int64 // in ns since started
 }
+
+// started is what times are counted from, so that no jump of the clock changes them.
+var started = time.Now()
 
 // Running returns the number of requests that the backend is working on.
 func (a *Activity) Running() int { return int(a.running.Load()) }
 
-// Last returns when a request last ended, or the beginning of 1970 if none has.
-func (a *Activity) Last() time.Time { return time.Unix(0, a.last.Load()) }
+// Last returns when a request last ended, or the zero time if none has. No jump of the clock changes
+// how long ago that is.
+func (a *Activity) Last() time.Time {
+	if last := a.last.Load(); last != 0 {
+		return started.Add(time.Duration(last))
+	}
+	return time.Time{}
+}
 
 // Begin notes that a request, or a program such as scp, is at work until End. Both do nothing for a
 // nil Activity.
@@ -474,7 +483,7 @@ func (a *Activity) Begin() {
 // End ends what Begin began.
 func (a *Activity) End() {
 	if a != nil {
-		a.last.Store(time.Now().UnixNano())
+		a.last.Store(int64(time.Since(started)))
 		a.running.Add(-1)
 	}
 }

@@ -207,6 +207,36 @@ func TestQuotaOfAnotherName(t *testing.T) {
 	}
 }
 
+// TestQuotaOfTwoRenames: a file is renamed to where the rename of its directory takes it just then,
+// too. One of both counts it.
+func TestQuotaOfTwoRenames(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		b, account := newBench(t), server.NewAccount(0, 0)
+		b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+		b.must(b.fs.Mkdir(t.Context(), "/e", wire.Attrs{}))
+		b.put("/d/f", text(100))
+		account.Settle(100, 3)
+		node := func(bucket objectfs.Bucket) *server.View {
+			view, err := server.NewView(b.serve(bucket),
+				&server.Policy{Quota: server.NewQuotaOf(account)})
+			b.must(err)
+			return view
+		}
+		other, once := node(b.bucket), sync.Once{}
+		node(&intruder{b.bucket, "Copy", after, func() {
+			once.Do(func() { other.PosixRename(t.Context(), "/d/f", "/e/f") })
+		}}).PosixRename(t.Context(), "/d", "/e")
+		b.holds("/e/f", text(100))
+		there := server.NewQuota(0, 0)
+		b.must(there.Recount(t.Context(), b.fs, "/"))
+		bytes, files := there.Usage()
+		if now := account.Usage(); now.Bytes != bytes || now.Files != files {
+			t.Errorf("after: %t: %d bytes in %d files are kept, %d in %d are there", after, now.Bytes,
+				now.Files, bytes, files)
+		}
+	}
+}
+
 // intruder is a bucket to which another server stores something at a call.
 type intruder struct {
 	objectfs.Bucket

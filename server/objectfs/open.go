@@ -59,13 +59,15 @@ func (f *FS) Open(ctx context.Context, name string, flags uint32,
 }
 
 func (f *FS) openReader(ctx context.Context, name string) (server.File, error) {
-	i, err := f.statStored(ctx, f.key(name))
-	switch {
-	case absent(err):
-		if _, err := f.state.Find(ctx, f.key(name)); err == nil {
+	key := f.key(name)
+	i, err := f.statStored(ctx, key)
+	if absent(err) {
+		if _, missing := f.state.Find(ctx, key); missing == nil {
 			return nil, errUnfinished
 		}
-		return nil, err
+		i, err = f.statStored(ctx, key) // it may have been completed meanwhile
+	}
+	switch {
 	case err != nil:
 		return nil, err
 	case i.dir:

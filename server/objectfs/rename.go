@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,16 +38,13 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 	if from == f.prefix || to == f.prefix {
 		return fs.ErrPermission
 	}
+	waiting, err := f.state.Waiting(ctx, from, to) // first: one that is completed meanwhile is stored
 	source, missing := f.findStored(ctx, from)
 	if missing != nil && !absent(missing) {
 		return missing
 	}
-	waiting, err := f.state.Waiting(ctx, from, to)
 	if _, ok := waiting[from]; err == nil && !ok {
 		err = missing
-	}
-	if err == nil && waiting[to].Locked && missing == nil && source.dir { // which the file would hide
-		err = ErrLocked
 	}
 	if err == nil {
 		err = f.creatable(ctx, to)
@@ -78,11 +76,15 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		}
 		return f.move(ctx, source, from, to, target, replace)
 	}
-	if replace || missing == nil && source.dir {
+	if replace && (missing != nil || !source.dir) {
 		err = do(Upload{})
-	} else {
+	} else { // a file that is being written would hide a directory
 		err = f.locked(ctx, to, func(u Upload) error {
-			if err := f.vacant(ctx, to); err != nil {
+			err := f.vacant(ctx, to)
+			if err == nil && missing == nil && source.dir {
+				err = f.reserve(ctx, u)
+			}
+			if err != nil {
 				return err
 			}
 			return do(u)
@@ -336,6 +338,11 @@ func (f *FS) moveBelow(ctx context.Context, u Upload, to string, target *info) e
 	if err != nil {
 		return err
 	}
+	// Before anything is copied: whoever moves one of them to the same place would count it, too.
+	held, err := f.lockAll(ctx, objects, u)
+	if err != nil {
+		return err
+	}
 	f.known.forget()
 	err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
 		var base *Object
@@ -346,13 +353,55 @@ func (f *FS) moveBelow(ctx context.Context, u Upload, to string, target *info) e
 	})
 	if err == nil {
 		err = forEach(ctx, objects, func(ctx context.Context, o Object) error {
-			if o.Key == from {
-				return f.remove(ctx, o, u)
-			}
-			return f.locked(ctx, o.Key, func(u Upload) error { return f.remove(ctx, o, u) })
+			return errors.Join(f.remove(ctx, o, held.of(o)), held.release(ctx, f, o))
 		})
 	}
-	return server.Unsure(err)
+	return server.Unsure(errors.Join(err, held.release(ctx, f, objects...)))
+}
+
+// locks are the locks of a directory's objects, by keys.
+type locks struct {
+	marker Upload // which its owner releases
+	others sync.Map
+}
+
+// lockAll locks all of a directory's objects but its marker, which has locked already.
+func (f *FS) lockAll(ctx context.Context, objects []Object, marker Upload) (*locks, error) {
+	held := &locks{marker: marker}
+	err := forEach(ctx, objects, func(ctx context.Context, o Object) error {
+		if o.Key == marker.Name {
+			return nil
+		}
+		u, err := f.lock(ctx, o.Key)
+		if err == nil {
+			held.others.Store(o.Key, u)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, held.release(ctx, f, objects...))
+	}
+	return held, nil
+}
+
+func (l *locks) of(o Object) Upload {
+	if u, ok := l.others.Load(o.Key); ok {
+		return u.(Upload)
+	}
+	return l.marker
+}
+
+// release releases the locks of objects that are still held.
+func (l *locks) release(ctx context.Context, f *FS, objects ...Object) error {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, o := range objects {
+		if u, ok := l.others.LoadAndDelete(o.Key); ok {
+			u := u.(Upload)
+			group.Go(func() error { return f.unlock(ctx, u, u.ID != "") })
+		}
+	}
+	return group.Wait()
 }
 
 // forEach calls do for each object, for several at once, until one fails. The calls that have begun

@@ -64,12 +64,15 @@ func (f *FS) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
 // stat describes the entry at a key: an object, a directory, or an upload that its client may
 // resume.
 func (f *FS) stat(ctx context.Context, key string) (*info, error) {
+	u, missing := f.state.Find(ctx, key) // first: one that is completed meanwhile is stored then
 	if i, err := f.statStored(ctx, key); !absent(err) {
 		return i, err
 	}
-	u, err := f.state.Find(ctx, key)
-	if err != nil {
-		return nil, err
+	if missing == nil && u.reserves() {
+		missing = fs.ErrNotExist
+	}
+	if missing != nil {
+		return nil, missing
 	}
 	i, err := f.describeUpload(ctx, u)
 	if absent(err) { // it has just been completed or aborted

@@ -7,28 +7,75 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
 
-// Mkdir implements [server.Mkdirer]: it stores a marker.
+// Mkdir implements [server.Mkdirer]: it stores a marker. It locks the name: an upload that ends
+// meanwhile would become a file that hides the directory.
 func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	key := f.key(name)
 	if err := f.creatable(ctx, key); err != nil {
 		return err
 	}
-	// An upload of that name would become a file that hides the directory.
-	if _, err := f.stat(ctx, key); !absent(err) {
+	u, err := f.lockSoon(ctx, key)
+	if err != nil {
+		if _, missing := f.findStored(ctx, key); missing == nil {
+			return fs.ErrExist
+		}
+		return err
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	err = f.mark(ctx, u)
+	return errors.Join(err, server.Unsure(f.unlock(ctx, u, u.ID != "")))
+}
+
+// reserve notes that a lock is held for a directory, so that nobody sees a file there.
+func (f *FS) reserve(ctx context.Context, u Upload) error {
+	if u.ID != "" {
+		return f.state.Confirm(ctx, u)
+	}
+	u.Target = u.Name + "/"
+	return f.update(ctx, &u)
+}
+
+// reserves reports whether a lock is held for a directory.
+func (u Upload) reserves() bool { return u.ID == "" && strings.HasSuffix(u.Target, "/") }
+
+// mark makes a directory whose name u has locked, unless something has that name.
+func (f *FS) mark(ctx context.Context, u Upload) error {
+	_, err := f.findStored(ctx, u.Name)
+	if absent(err) && u.ID != "" {
+		_, err = f.describeUpload(ctx, u)
+	}
+	if !absent(err) {
 		return orExists(err)
 	}
-	_, err := f.bucket.Put(ctx, key+"/", nothing(), Condition{Absent: true})
-	if err == nil {
-		f.known.add(key + "/")
-		tellMade(ctx, 0, nil)
+	if err := f.reserve(ctx, u); err != nil { // this process may have slept, too
+		return err
 	}
-	return existing(err)
+	marker := u.Name + "/"
+	_, err = f.bucket.Put(ctx, marker, nothing(), Condition{Absent: true})
+	lost := f.state.Confirm(ctx, u)
+	if errors.Is(lost, ErrLocked) { // and who has the lock by now takes the marker for its own
+		return server.Unsure(fs.ErrExist)
+	}
+	if err != nil && lost == nil { // if it is there, only the answer was lost
+		if _, missing := f.lookAgain(ctx, marker); missing == nil ||
+			errors.Is(err, ErrPrecondition) && !absent(missing) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return server.Unsure(existing(err))
+	}
+	f.known.add(marker)
+	tellMade(ctx, 0, nil)
+	return nil
 }
 
 func nothing() *io.SectionReader { return io.NewSectionReader(bytes.NewReader(nil), 0, 0) }
@@ -273,10 +320,13 @@ func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	}
 	key, mtime := f.key(name), mtimeOf(attrs)
 	i, err := f.findStored(ctx, key)
-	switch {
-	case absent(err):
-		return f.setUploadTime(ctx, key, mtime)
-	case err != nil || i.dir || mtime.IsZero():
+	if absent(err) {
+		if err := f.setUploadTime(ctx, key, mtime); !absent(err) {
+			return err
+		}
+		i, err = f.findStored(ctx, key) // it may have been completed meanwhile
+	}
+	if err != nil || i.dir || mtime.IsZero() {
 		return err
 	}
 	return f.setTime(ctx, key, "", mtime)
@@ -330,6 +380,8 @@ func (f *FS) setUploadTime(ctx context.Context, key string, mtime time.Time) err
 	if err != nil {
 		return err
 	}
-	u.MTime = mtime
-	return f.unlock(ctx, u, u.ID != "")
+	if u.MTime = mtime; u.ID == "" {
+		return errors.Join(fs.ErrNotExist, f.unlock(ctx, u, false))
+	}
+	return f.unlock(ctx, u, true)
 }

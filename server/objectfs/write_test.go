@@ -627,11 +627,11 @@ func TestNoDirectoryOverAnUpload(t *testing.T) {
 	mkdir := func() error { return b.fs.Mkdir(t.Context(), "/f", wire.Attrs{}) }
 	b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
 	w := b.write("/f", truncate)
-	b.is(mkdir(), fs.ErrExist)
+	b.is(mkdir(), objectfs.ErrLocked)
 	b.is(b.fs.Rename(t.Context(), "/d", "/f"), objectfs.ErrLocked)
 	b.is(b.fs.PosixRename(t.Context(), "/d", "/f"), objectfs.ErrLocked)
 	b.at(w, 0, text(4*partSize))
-	b.is(mkdir(), fs.ErrExist)
+	b.is(mkdir(), objectfs.ErrLocked)
 	b.must(w.Abandon())
 	b.is(mkdir(), fs.ErrExist)
 	b.must(b.fs.PosixRename(t.Context(), "/d", "/f")) // which gives the upload up

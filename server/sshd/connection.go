@@ -15,12 +15,15 @@ import (
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
+// started is what times of the last byte are counted from, so that no jump of the clock changes them.
+var started = time.Now()
+
 // connection is an accepted connection.
 type connection struct {
 	net.Conn
 	server   *Server
 	secure   atomic.Pointer[transport.Conn] // set after the login
-	moved    atomic.Int64                   // last byte received or sent, in ns since 1970
+	moved    atomic.Int64                   // last byte received or sent, in ns since started
 	heard    atomic.Bool                    // a byte has been received
 	ended    atomic.Bool                    // by EndLogins
 	activity server.Activity
@@ -34,7 +37,7 @@ func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.heard.Store(true)
-		c.moved.Store(time.Now().UnixNano())
+		c.moved.Store(int64(time.Since(started)))
 	}
 	return n, err
 }
@@ -42,10 +45,13 @@ func (c *connection) Read(p []byte) (int, error) {
 func (c *connection) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if n > 0 {
-		c.moved.Store(time.Now().UnixNano())
+		c.moved.Store(int64(time.Since(started)))
 	}
 	return n, err
 }
+
+// lastMoved returns when the last byte was received or sent.
+func (c *connection) lastMoved() time.Time { return started.Add(time.Duration(c.moved.Load())) }
 
 // isCheck reports whether the connection is a load balancer's check of this server.
 func (c *connection) isCheck() bool {
@@ -71,7 +77,7 @@ func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) 
 		// In this order: a request that ends in between is seen as running, or as having just
 		// ended.
 		running := c.activity.Running()
-		left := timeout - min(time.Since(time.Unix(0, c.moved.Load())),
+		left := timeout - min(time.Since(c.lastMoved()),
 			time.Since(c.activity.Last()))
 		before, waiting := taken, false
 		if left <= 0 {
@@ -87,7 +93,7 @@ func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) 
 			c.Close()
 		}
 	}
-	c.moved.Store(time.Now().UnixNano())
+	c.moved.Store(int64(time.Since(started)))
 	mu.Lock()
 	defer mu.Unlock()
 	timer = time.AfterFunc(timeout, check)

@@ -384,3 +384,27 @@ func TestBandwidth(t *testing.T) {
 		}
 	})
 }
+
+// TestIdleByTheMonotonicClock: a jump of the wall clock neither ends connections nor keeps them.
+func TestIdleByTheMonotonicClock(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	defer ours.Close()
+	conn := &connection{Conn: ours}
+	go theirs.Write([]byte("x"))
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	conn.activity.Begin()
+	conn.activity.End()
+	for what, last := range map[string]time.Time{"byte": conn.lastMoved(),
+		"request": conn.activity.Last()} {
+		if since := time.Since(last); !strings.Contains(last.String(), " m=") || since > time.Minute {
+			t.Errorf("the last %s was at %v", what, last)
+		}
+	}
+	var none server.Activity
+	if !none.Last().IsZero() {
+		t.Errorf("a request that never was ended at %v", none.Last())
+	}
+}

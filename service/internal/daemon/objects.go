@@ -137,6 +137,10 @@ func (o *objects) try(ctx context.Context, name, prefix string) *bucket {
 	for _, line := range unchecked {
 		o.log.Warn("the storage does not check everything", "bucket", name, "missing", line)
 	}
+	if err == nil && probe.Clock() != "" {
+		o.log.Warn("S3 refuses requests if clocks differ by 15 minutes", "bucket", name, "differs",
+			probe.Clock())
+	}
 	b.failed, b.tried = err, time.Now()
 	return b
 }

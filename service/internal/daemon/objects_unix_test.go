@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +22,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -72,6 +75,35 @@ read_only = true
 		t.Fatal(err)
 	}
 	return home, key, file, bucket
+}
+
+// TestClockOfStorage: the start says if this machine's clock differs from the storage's.
+func TestClockOfStorage(t *testing.T) {
+	t.Parallel()
+	home, _, file, _ := withObjects(t)
+	config, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(config), `endpoint = "`)
+	endpoint, _, _ := strings.Cut(rest, `"`)
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		r.Header.Set("Date", time.Now().Add(7*time.Minute).UTC().Format(http.TimeFormat))
+		return nil
+	}
+	other := httptest.NewServer(proxy)
+	defer other.Close()
+	writeFile(t, file, bytes.Replace(config, []byte(endpoint), []byte(other.URL), 1))
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	s.Wait("S3 refuses requests if clocks differ by 15 minutes", func(f map[string]any) bool {
+		return strings.Contains(f["differs"].(string), "behind the storage's")
+	})
+	s.End(syscall.SIGTERM, 0)
 }
 
 // TestObjects: a bucket is served to OpenSSH's sftp. What a client that is killed has sent is not

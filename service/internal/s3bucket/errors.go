@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 
 	"github.com/minio/minio-go/v7"
@@ -50,7 +51,11 @@ func (b *Bucket) explain(err error) error {
 		return fmt.Errorf("bucket %s: %w", b.name, b.connection(err))
 	}
 	said := fmt.Errorf("bucket %s: %s (%s)", b.name, response.Error(), response.Code)
-	if what := advice[response.Code]; what != "" {
+	what := advice[response.Code]
+	if wrong := b.differs(refusedAhead); wrong != "" && response.StatusCode == http.StatusForbidden {
+		what = wrong + ": set it"
+	}
+	if what != "" {
 		said = fmt.Errorf("bucket %s: %s (%s)", b.name, what, response.Code)
 	}
 	switch response.Code {

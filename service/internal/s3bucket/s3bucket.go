@@ -65,6 +65,7 @@ type Bucket struct {
 	sse      encrypt.ServerSide
 	unsigned bool
 	patience time.Duration
+	ahead    atomic.Int64 // of its clock, in ns
 
 	misjudges struct{ puts, deletes atomic.Bool } // it refuses If-Match with the right ETag
 
@@ -102,22 +103,23 @@ func newBucket(name string, c Config, endpoint *url.URL, transport http.RoundTri
 	if c.Patience == 0 {
 		c.Patience = usualPatience
 	}
+	b := &Bucket{name: name, endpoint: c.Endpoint, keys: c.Keys,
+		unsigned: c.Unsigned || endpoint.Scheme == "https", patience: c.Patience}
+	watched := watcher{transport, cmp.Or(c.silence, silent)}
 	options := &minio.Options{
 		Creds:      c.credentials(),
 		Secure:     endpoint.Scheme == "https",
-		Transport:  conditional{watcher{transport, cmp.Or(c.silence, silent)}},
+		Transport:  conditional{clock{watched, &b.ahead}},
 		Region:     c.Region,
 		MaxRetries: attempts,
 	}
 	if c.PathStyle {
 		options.BucketLookup = minio.BucketLookupPath
 	}
-	core, err := minio.NewCore(endpoint.Host, options)
-	if err != nil {
+	var err error
+	if b.core, err = minio.NewCore(endpoint.Host, options); err != nil {
 		return nil, fmt.Errorf("object storage at %s: %w", c.Endpoint, err)
 	}
-	b := &Bucket{core: core, name: name, endpoint: c.Endpoint, keys: c.Keys,
-		unsigned: c.Unsigned || options.Secure, patience: c.Patience}
 	switch c.Encryption {
 	case "":
 	case "AES256":
