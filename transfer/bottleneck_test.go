@@ -136,15 +136,15 @@ func TestPausesDoNotCount(t *testing.T) {
 							b.reconnect(link)
 							return b.host, nil
 						}
-						b.server.Files.Mkdir("/tree")
-						b.server.Files.WriteFile("/tree/one", random(size))
-						if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
-							t.Fatal(err)
-						}
-						b.local("tree/one", random(size))
 						source, target := filepath.Join(b.dir, "tree"), "/copy"
 						if direction == download {
 							source, target = "/tree", filepath.Join(b.dir, "copy")
+							b.server.Files.Mkdir(source)
+							b.server.Files.WriteFile("/tree/one", random(size))
+						} else if err := os.Mkdir(source, 0o755); err != nil {
+							t.Fatal(err)
+						} else {
+							b.local("tree/one", random(size))
 						}
 						if !tree {
 							source += "/one"

@@ -293,7 +293,7 @@ func limitedProgress(t *testing.T, rate int64, direction way, tree bool) {
 	if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, size := range map[string]int64{"one": 20 * rate, "two": 5 * rate} {
+	for name, size := range map[string]int64{"one": 8 * rate, "two": 4 * rate} {
 		if direction == upload {
 			b.local("tree/"+name, random(int(size)))
 			continue

@@ -64,10 +64,11 @@ func newResumption(t *testing.T, direction way, synced, hashes bool, at int64) *
 		t.Fatal(err)
 	}
 	r.server.Files.Mkdir("/source")
-	r.source, r.target = r.local("source/file", r.data), "/target"
 	if direction == download {
 		r.server.Files.WriteFile("/source/file", r.data)
 		r.source, r.target = "/source/file", filepath.Join(r.dir, "target")
+	} else {
+		r.source, r.target = r.local("source/file", r.data), "/target"
 	}
 	return r
 }

@@ -231,7 +231,7 @@ func TestPriceOfAYoungSource(t *testing.T) {
 		"slow":  {ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, Window: 256 << 10},
 	} {
 		for _, way := range []string{"download", "writer", "relay"} {
-			for _, size := range []int{100_000, 1 << 20, 16 << 20, 64 << 20} {
+			for _, size := range []int{100_000, 1 << 20, 8 << 20, 32 << 20} {
 				t.Run(fmt.Sprintf("%s link, %s, %d bytes", name, way, size), func(t *testing.T) {
 					t.Parallel()
 					data := random(size)
