@@ -159,6 +159,25 @@ func TestReplacedWhileOpened(t *testing.T) {
 	}
 }
 
+// What the kernel is told of an open file's size, a read gives it: the kernel would fill the rest
+// of the page with zeros.
+func TestReadOfGrown(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/log", []byte("one\n"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_RDONLY)
+	if err := s.server.Files.Append("/log", []byte("two\n")); err != nil {
+		t.Fatal(err)
+	}
+	var attr fuse.AttrOut
+	if status := s.GetAttr(nil, &fuse.GetAttrIn{InHeader: o.header, Flags_: fuse.FUSE_GETATTR_FH,
+		Fh_: o.fh}, &attr); status != fuse.OK || attr.Size != 8 {
+		t.Fatalf("size %d, %v", attr.Size, status)
+	}
+	if data, status := o.read(4096); status != fuse.OK || data != "one\ntwo\n" {
+		t.Errorf("read: %q, %v", data, status)
+	}
+}
+
 // An old file that gets its name back is another one than the file that is open, although it was
 // open before.
 func TestOldFileReturns(t *testing.T) {

@@ -69,7 +69,7 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 	a = attrsOfInfo(info)
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
-	if h.client == remote.Client() && h.seen != a.version() {
+	if h.client.Done() == remote.Client().Done() && h.seen != a.version() {
 		h.saw(a.version())
 		h.reader.drop()
 	}
