@@ -277,8 +277,8 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 			asked = time.Now()
 		}
 		n.learnAttrs(a, asked)
-		if flags&(os.O_WRONLY|os.O_RDWR) != 0 {
-			h = f.attach(n, flags, remote, nil, flags&os.O_TRUNC != 0 && a.size == 0)
+		if flags&os.O_TRUNC != 0 {
+			h = f.attach(n, flags, remote, nil, a.size == 0)
 		} else if h = f.attach(n, flags, remote, &a, false); h == nil {
 			remote.Async().Abandon().Forget()
 		}
@@ -330,7 +330,7 @@ func (f *FS) versionBefore(c *usftp.Client, n *node, path string) func() version
 func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n *node, path string,
 	a attrs, flags int) (attrs, error) {
 	open := n.statReader(ctx, c)
-	if open == nil && flags&os.O_TRUNC != 0 {
+	if open == nil && flags&os.O_TRUNC != 0 && a.size == 0 {
 		return a, nil
 	}
 	stat, err := remote.WithContext(ctx).Async().Stat().Wait()

@@ -113,18 +113,20 @@ func TestReadFileChanges(t *testing.T) {
 // A program opens a file in the moment in which another takes its place, which someone else sees
 // first. The program reads one of them to its end.
 func TestReplacedWhileOpened(t *testing.T) {
-	for name, spared := range map[string]int{"known": 0, "changed here": 1} {
+	for name, test := range map[string]struct{ spared, flags int }{"known": {0, os.O_RDONLY},
+		"changed here": {1, os.O_RDONLY}, "known, to write": {0, os.O_RDWR},
+		"changed here, to write": {1, os.O_RDWR}} {
 		t.Run(name, func(t *testing.T) {
 			s := mountScripted(t, time.Minute, sftptest.Script{})
 			s.server.Files.WriteFile("/file", []byte("the one that is opened"))
 			s.server.Files.WriteFile("/new", []byte("another"))
 			at := s.lookup(t, root(), "file")
 			n := s.tree.get(at.NodeId)
-			if spared > 0 {
+			if test.spared > 0 {
 				s.outdated(n)
 			}
 			replaced := new(sftptest.Gate)
-			stat := sftptest.Fault{On: wire.TypeStat, Path: "/file", Skip: spared, Times: 1}
+			stat := sftptest.Fault{On: wire.TypeStat, Path: "/file", Skip: test.spared, Times: 1}
 			replacing, held := stat, stat
 			replacing.Do = sftptest.Call("replace", func(sftptest.Request) {
 				if err := s.server.Files.Rename("/new", "/file"); err != nil {
@@ -136,7 +138,7 @@ func TestReplacedWhileOpened(t *testing.T) {
 			o := &opened{s, t, *at, 0}
 			var out fuse.OpenOut
 			done := make(chan fuse.Status)
-			go func() { done <- s.Open(nil, &fuse.OpenIn{InHeader: *at}, &out) }()
+			go func() { done <- s.Open(nil, &fuse.OpenIn{InHeader: *at, Flags: uint32(test.flags)}, &out) }()
 			replaced.Wait(1)
 			n.forgetAttrs()
 			s.lookup(t, root(), "file")
