@@ -386,15 +386,25 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	flags := osFlags(in.Flags) | os.O_CREATE
 	perm := modeOf(in.Mode)
 	var remote *usftp.File
-	var a attrs
+	var a, named attrs // of the open file, and of the one that has the name
 	var asked time.Time
 	err := f.onPath(ctx, dir, func(c *usftp.Client, path string, _ bool) (err error) {
 		at := join(path, name)
-		remote, a, asked, err = f.opening(c, at, flags, perm)
-		if old := f.tree.child(dir, name); err == nil && old.differs(&a) {
-			f.takePath(ctx, c, old, at, a)
+		if remote, named, asked, err = f.opening(c, at, flags, perm); err != nil {
+			return err
 		}
-		return err
+		if a = named; a.size != 0 { // made by another program, which may have replaced ours
+			var stat *usftp.FileStat
+			if stat, err = remote.WithContext(ctx).Async().Stat().Wait(); err != nil {
+				remote.Async().Abandon().Forget()
+				return err
+			}
+			a = attrsOf(stat)
+		}
+		if old := f.tree.child(dir, name); old.differs(&a) {
+			f.takePath(ctx, c, old, at, named)
+		}
+		return nil
 	})
 	if err != nil {
 		f.dropIfWrong(place{dir, name}, err)
@@ -414,6 +424,9 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	f.note(dir, name, change{exists: true, attrs: a})
 	f.touched(dir)
 	h := f.attach(n, flags, remote, nil, fresh)
+	if a.version() != named.version() {
+		f.outdated(n) // the next lookup asks whose the name is
+	}
 	// The host has applied its own umask in addition to ours.
 	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want &&
 		f.options.Umask == nil {

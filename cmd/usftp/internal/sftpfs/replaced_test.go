@@ -161,6 +161,42 @@ func TestReplacedWhileOpened(t *testing.T) {
 	}
 }
 
+// A program opens a file that another program has made after the name was found missing, and that
+// yet another file replaces in that moment. The program reads one of them to its end.
+func TestReplacedWhileCreated(t *testing.T) {
+	for name, flags := range map[string]int{"to read": os.O_RDONLY, "to write": os.O_RDWR,
+		"new": os.O_RDWR | os.O_EXCL} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			want := ""
+			if flags&os.O_EXCL == 0 {
+				want = "the one that is opened"
+				s.server.Files.WriteFile("/file", []byte(want))
+			}
+			s.server.Files.WriteFile("/new", []byte("another"))
+			s.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/file", Times: 1,
+				Do: sftptest.Call("replace", func(sftptest.Request) {
+					if err := s.server.Files.Rename("/new", "/file"); err != nil {
+						t.Error(err)
+					}
+				})})
+			var out fuse.CreateOut
+			if status := s.Create(nil, &fuse.CreateIn{InHeader: *root(),
+				Flags: uint32(flags | os.O_CREATE), Mode: 0o644}, "file", &out); status != fuse.OK {
+				t.Fatal(status)
+			}
+			o := &opened{s, t, fuse.InHeader{NodeId: out.NodeId}, out.Fh}
+			if data, status := o.read(30); status != fuse.OK || data != want ||
+				out.Attr.Size != uint64(len(want)) {
+				t.Errorf("read: %q, %v, size %d", data, status, out.Attr.Size)
+			}
+			if at := s.lookup(t, root(), "file"); flags == os.O_RDONLY && at.NodeId == out.NodeId {
+				t.Error("the other file has the same node")
+			}
+		})
+	}
+}
+
 // What the kernel is told of an open file's size, a read gives it: the kernel would fill the rest
 // of the page with zeros.
 func TestReadOfGrown(t *testing.T) {
