@@ -338,7 +338,10 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 		return a, err
 	}
 	a = attrsOf(stat)
-	if open == nil {
+	switch {
+	case open == nil && f.takeLost(n, path, a):
+		return a, syscall.ESTALE
+	case open == nil:
 		return a, nil
 	}
 	other, err := open.Wait()

@@ -62,6 +62,9 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 	asked := n.statReader(ctx, c)
 	a, err := f.look(c, path)
 	if asked == nil {
+		if err == nil {
+			f.takeLost(n, path, a)
+		}
 		return a, err
 	}
 	open, openErr := asked.Wait()
@@ -82,7 +85,7 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
 	asked := n.statReader(ctx, c)
 	if asked == nil {
-		return false
+		return f.takeLost(n, path, a)
 	}
 	open, err := asked.Wait()
 	if err != nil {
@@ -97,6 +100,12 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 		return false
 	}
 	return f.tree.takePath(n, path)
+}
+
+// takeLost works like takePath for a file that was open over lost connections only. None of its
+// handles can be reopened by a path with other attributes; see isSame.
+func (f *FS) takeLost(n *node, path string, a attrs) bool {
+	return n.differs(&a) && n.openFile().isLost() && f.tree.takePath(n, path)
 }
 
 // takePath takes a path from a node, unless it is being renamed here.
@@ -146,9 +155,24 @@ func (f *file) isRead() (is bool) {
 		if h.writes() {
 			return false
 		}
-		is = is || !pool.Lost(h.client)
+		is = true
 	}
 	return is
+}
+
+// isLost reports whether all connections over which a file was opened are lost.
+func (f *file) isLost() bool {
+	if f == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		if !pool.Lost(h.client) {
+			return false
+		}
+	}
+	return true
 }
 
 // statNameless returns the attributes of an open file that no longer has a name.

@@ -197,6 +197,48 @@ func TestReplacedWhileCreated(t *testing.T) {
 	}
 }
 
+// A file that took the place of an open one while there was no connection gets a node of its own: a
+// program that has read a part of the old one would read the rest from the pages of the new one.
+func TestReplacedWhileCut(t *testing.T) {
+	for name, find := range map[string]func(t *testing.T, o *opened) fuse.Status{
+		"looked up": func(t *testing.T, o *opened) fuse.Status {
+			o.lookup(t, root(), "file")
+			return fuse.OK
+		},
+		"listed": func(t *testing.T, o *opened) fuse.Status {
+			o.names(t, root())
+			o.lookup(t, root(), "file")
+			return fuse.OK
+		},
+		"opened": func(t *testing.T, o *opened) fuse.Status {
+			var out fuse.OpenOut
+			return o.Open(nil, &fuse.OpenIn{InHeader: o.header}, &out)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("the one that is open"))
+			o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+			s.replace(t, "another")
+			s.cut()
+			s.tree.get(o.header.NodeId).forgetAttrs()
+			if status := find(t, o); status != fuse.OK && status != fuse.Status(syscall.ESTALE) {
+				t.Error(status)
+			}
+			other := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+			if other.header.NodeId == o.header.NodeId {
+				t.Error("both files have the same node")
+			}
+			if data, status := other.read(30); status != fuse.OK || data != "another" {
+				t.Errorf("read: %q, %v", data, status)
+			}
+			if data, status := o.read(30); status != fuse.Status(syscall.ESTALE) {
+				t.Errorf("read of the old one: %q, %v", data, status)
+			}
+		})
+	}
+}
+
 // What the kernel is told of an open file's size, a read gives it: the kernel would fill the rest
 // of the page with zeros.
 func TestReadOfGrown(t *testing.T) {
