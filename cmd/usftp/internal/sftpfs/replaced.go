@@ -4,6 +4,7 @@ package sftpfs
 
 import (
 	"context"
+	"os"
 	"syscall"
 
 	"github.com/usftp/usftp"
@@ -40,8 +41,8 @@ func (n *node) statHandle(ctx context.Context,
 	return nil
 }
 
-// statReader stats the handle of a file that is open here, and only for reading. Some servers do
-// not show data written elsewhere until the file is closed.
+// statReader stats the handle of a file that is open here and was not written. Some servers do not
+// show data written elsewhere until the file is closed.
 func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
 	if n == nil {
 		return nil
@@ -96,8 +97,8 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 		return false
 	}
 	again, err := f.look(c, path)
-	if err != nil || again.version() != a.version() || !again.complete {
-		return false
+	if err != nil || again.version() != a.version() || !again.complete || !n.differs(&a) {
+		return false // or it was written meanwhile
 	}
 	return f.tree.takePath(n, path)
 }
@@ -141,18 +142,19 @@ func (n *node) differs(a *attrs) bool {
 	return n.differsLocked(a)
 }
 
-// differsLocked works like differs for callers that hold the lock. A file open for writing here has
-// no lasting version.
+// differsLocked works like differs for callers that hold the lock. A file written here has no
+// lasting version.
 func (n *node) differsLocked(a *attrs) bool {
 	return n.version != a.version() && n.open != a.version() && n.file != nil && n.file.isRead()
 }
 
-// isRead reports whether a file is open here, and only for reading.
+// isRead reports whether a file is open here, can be read, and was not written.
 func (f *file) isRead() (is bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for h := range f.handles {
-		if h.writes() {
+		changes := f.modified || h.made || h.written || len(f.extents) > 0 || f.hasPending()
+		if h.writes() && (changes || h.flags != os.O_RDWR) { // to append needs no version
 			return false
 		}
 		is = true

@@ -190,7 +190,7 @@ func TestReplacedWhileCreated(t *testing.T) {
 				out.Attr.Size != uint64(len(want)) {
 				t.Errorf("read: %q, %v, size %d", data, status, out.Attr.Size)
 			}
-			if at := s.lookup(t, root(), "file"); flags == os.O_RDONLY && at.NodeId == out.NodeId {
+			if at := s.lookup(t, root(), "file"); flags&os.O_EXCL == 0 && at.NodeId == out.NodeId {
 				t.Error("the other file has the same node")
 			}
 		})
@@ -234,6 +234,56 @@ func TestReplacedWhileCut(t *testing.T) {
 			}
 			if data, status := o.read(30); status != fuse.Status(syscall.ESTALE) {
 				t.Errorf("read of the old one: %q, %v", data, status)
+			}
+		})
+	}
+}
+
+// A file that is open to be read and written, but was not written, has a lasting version: another
+// file gets a node of its own, and a lost connection does not exchange them.
+func TestReplacedBeforeWrite(t *testing.T) {
+	for name, find := range map[string]func(o *opened) fuse.Status{
+		"looked up": func(o *opened) fuse.Status {
+			o.lookup(o.t, root(), "file")
+			return fuse.OK
+		},
+		"asked for": func(o *opened) fuse.Status {
+			_, status := o.getAttr()
+			return status
+		},
+		"opened": func(o *opened) fuse.Status {
+			return o.Open(nil, &fuse.OpenIn{InHeader: o.header}, new(fuse.OpenOut))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("the one that is open"))
+			o := s.open(t, "file")
+			s.replace(t, "another")
+			s.tree.get(o.header.NodeId).forgetAttrs()
+			if status := find(o); status != fuse.OK && status != fuse.Status(syscall.ESTALE) {
+				t.Error(status)
+			}
+			if data, status := o.read(30); status != fuse.OK || data != "the one that is open" {
+				t.Errorf("read: %q, %v", data, status)
+			}
+			if at := s.lookup(t, root(), "file"); at.NodeId == o.header.NodeId {
+				t.Error("both files have the same node")
+			}
+			o.write(0, "THE")
+			if status := o.sync(); status != fuse.OK {
+				t.Error(status)
+			}
+			if data, status := o.read(30); status != fuse.OK || data != "THE one that is open" {
+				t.Errorf("read what was written: %q, %v", data, status)
+			}
+			s.cut()
+			o.write(0, "lost")
+			if status := o.sync(); status != fuse.Status(syscall.ESTALE) {
+				t.Errorf("written over the next connection: %v", status)
+			}
+			if data, _ := s.server.Files.ReadFile("/file"); string(data) != "another" {
+				t.Errorf("the host has %q", data)
 			}
 		})
 	}
