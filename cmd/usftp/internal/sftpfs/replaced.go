@@ -4,7 +4,9 @@ package sftpfs
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/usftp/usftp"
@@ -179,16 +181,30 @@ func (f *file) isLost() bool {
 
 // statNameless returns the attributes of an open file that no longer has a name.
 func (f *FS) statNameless(ctx context.Context, n *node) (a attrs, err error) {
-	err = f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-		asked := n.statHandle(ctx, c)
-		if asked == nil {
-			return syscall.ESTALE
-		}
-		open, err := asked.Wait()
-		if err == nil {
-			a = attrsOf(open)
+	err = f.link.do(ctx, func(*usftp.Client, bool) error {
+		err := error(syscall.ESTALE)
+		for _, h := range n.openFile().all() {
+			remote, done, useErr := h.use(ctx)
+			if err = useErr; err != nil {
+				continue // it cannot be reopened
+			}
+			stat, statErr := remote.WithContext(ctx).Async().Stat().Wait()
+			if done(); statErr == nil {
+				a = attrsOf(stat)
+			}
+			return statErr
 		}
 		return err
 	})
 	return a, err
+}
+
+// all returns the handles of a file, which may be nil.
+func (f *file) all() []*handle {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.handles))
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -285,6 +286,38 @@ func TestReplacedBeforeWrite(t *testing.T) {
 			if data, _ := s.server.Files.ReadFile("/file"); string(data) != "another" {
 				t.Errorf("the host has %q", data)
 			}
+		})
+	}
+}
+
+// Asking for the attributes of a file that lost its name waits for other calls on it.
+func TestAttrsOfReplaced(t *testing.T) {
+	for name, flags := range map[string]int{"read": os.O_RDONLY, "written": os.O_RDWR} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, 0, sftptest.Script{})
+				s.server.Files.WriteFile("/file", []byte("the one that is open"))
+				o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+				s.replace(t, "another")
+				s.lookup(t, root(), "file")
+				if flags == os.O_RDWR {
+					o.write(0, "THE")
+				}
+				h := s.files.get(o.fh)
+				if err := h.turn.lock(s.ctx); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan fuse.Status, 1)
+				go func() {
+					_, status := o.getAttr()
+					done <- status
+				}()
+				synctest.Wait()
+				h.turn.unlock()
+				if status := <-done; status != fuse.OK {
+					t.Error(status)
+				}
+			})
 		})
 	}
 }
