@@ -119,6 +119,9 @@ const maxProofs = 4
 
 // openFile returns the state shared by a node's handles, or nil if the node is not open.
 func (n *node) openFile() *file {
+	if n == nil {
+		return nil
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.file
@@ -329,7 +332,7 @@ func (f *FS) versionBefore(c *usftp.Client, n *node, path string) func() version
 // not its node's: the kernel then looks the name up again and finds the other file's node.
 func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n *node, path string,
 	a attrs, flags int) (attrs, error) {
-	open := n.statReader(ctx, c)
+	file, open := n.openFile(), n.statReader(ctx, c)
 	if open == nil && flags&os.O_TRUNC != 0 && a.size == 0 {
 		return a, nil
 	}
@@ -349,7 +352,7 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 	case err != nil:
 		return a, err
 	case attrsOf(other).version() == a.version():
-		n.noteOpenVersion(a.version())
+		n.noteOpenVersion(file, a.version())
 	case f.takePath(ctx, c, n, path, a):
 		return a, syscall.ESTALE
 	}

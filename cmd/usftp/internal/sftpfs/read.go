@@ -179,7 +179,7 @@ func (h *handle) knownSize() int64 {
 	size := h.file.node.size()
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
-	if !h.writes() {
+	if !h.writes() || !h.file.modified {
 		size = max(size, h.seen.size)
 	}
 	return int64(size)

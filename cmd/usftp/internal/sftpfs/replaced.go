@@ -62,7 +62,7 @@ func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*
 // another file than the open one, lookOpen takes it from the node.
 func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string) (attrs,
 	error) {
-	asked := n.statReader(ctx, c)
+	file, asked := n.openFile(), n.statReader(ctx, c)
 	a, err := f.look(c, path)
 	if asked == nil {
 		if err == nil {
@@ -74,7 +74,7 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 	switch {
 	case err != nil || openErr != nil:
 	case attrsOf(open).version() == a.version():
-		n.noteOpenVersion(a.version())
+		n.noteOpenVersion(file, a.version())
 	default:
 		f.takePath(ctx, c, n, path, a)
 	}
@@ -86,7 +86,7 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 // between: the files differ if the path has the same attributes before and after the open file
 // shows others.
 func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
-	asked := n.statReader(ctx, c)
+	file, asked := n.openFile(), n.statReader(ctx, c)
 	if asked == nil {
 		return f.takeLost(n, path, a)
 	}
@@ -95,7 +95,7 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 		return false
 	}
 	if attrsOf(open).version() == a.version() {
-		n.noteOpenVersion(a.version())
+		n.noteOpenVersion(file, a.version())
 		return false
 	}
 	again, err := f.look(c, path)
@@ -127,11 +127,13 @@ func (t *tree) takePath(n *node, path string) bool {
 	return false
 }
 
-// noteOpenVersion notes a version that the open file has had.
-func (n *node) noteOpenVersion(v version) {
+// noteOpenVersion notes a version that an open file has had. By now another file may be open.
+func (n *node) noteOpenVersion(file *file, v version) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.open = v
+	if n.file == file {
+		n.open = v
+	}
 }
 
 // differs reports whether attributes of a name may belong to another file than the open one.
@@ -179,22 +181,28 @@ func (f *file) isLost() bool {
 	return true
 }
 
-// statNameless returns the attributes of an open file that no longer has a name.
-func (f *FS) statNameless(ctx context.Context, n *node) (a attrs, err error) {
-	err = f.link.do(ctx, func(*usftp.Client, bool) error {
-		err := error(syscall.ESTALE)
+// statOpenFile returns the attributes of an open file by one of its handles, as if it no longer has
+// a name.
+func (f *FS) statOpenFile(ctx context.Context, n *node) (a attrs, err error) {
+	err = f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 		for _, h := range n.openFile().all() {
-			remote, done, useErr := h.use(ctx)
-			if err = useErr; err != nil {
-				continue // it cannot be reopened
+			if err := h.turn.lock(ctx); err != nil {
+				return err
 			}
-			stat, statErr := remote.WithContext(ctx).Async().Stat().Wait()
-			if done(); statErr == nil {
+			remote := h.remote
+			if remote == nil || remote.Client().Done() != c.Done() {
+				h.turn.unlock()
+				continue
+			}
+			asked := remote.WithContext(ctx).Async().Stat()
+			h.turn.unlock() // after the request was sent: a CLOSE comes later
+			stat, err := asked.Wait()
+			if err == nil {
 				a = attrsOf(stat)
 			}
-			return statErr
+			return err
 		}
-		return err
+		return syscall.ESTALE
 	})
 	return a, err
 }

@@ -322,6 +322,24 @@ func TestAttrsOfReplaced(t *testing.T) {
 	}
 }
 
+// The size of an open file is its own, although others replace it again and again.
+func TestSizeOfReplacedTwice(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("the one that is open"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	s.replace(t, "another, which is longer")
+	s.server.Files.WriteFile("/new", []byte("the third, which is even longer"))
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeLstat, Path: "/file", Skip: 1, Times: 1,
+		Do: sftptest.Call("replace", func(sftptest.Request) {
+			if err := s.server.Files.Rename("/new", "/file"); err != nil {
+				t.Error(err)
+			}
+		})})
+	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 20 {
+		t.Errorf("size %d, %v", attr.Size, status)
+	}
+}
+
 // What the kernel is told of an open file's size, a read gives it: the kernel would fill the rest
 // of the page with zeros.
 func TestReadOfGrown(t *testing.T) {
