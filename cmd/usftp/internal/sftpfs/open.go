@@ -301,7 +301,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		h.letGo()
 	}
 	out.Fh = f.files.add(h)
-	if n.keepsPages() {
+	if n.keepsPages(h) {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
 	return fuse.OK
@@ -360,24 +360,36 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 }
 
 // keepsPages reports whether the kernel's cached contents are still valid: they were read from the
-// current version, and no other version can have the same size and time.
-func (n *node) keepsPages() bool {
+// current version, and no other version can have the same size and time. If not, the answer to the
+// open of h makes the kernel drop them.
+func (n *node) keepsPages(h *handle) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	same := n.read != nil && n.read.version == n.version
 	sure := same && n.read.at.After(n.since.Add(trustAfter)) ||
 		time.Since(time.Unix(int64(n.version.mtime), 0)) > ancient
 	if !same || !sure {
-		n.read = &reading{n.version, time.Now()}
+		n.read = &reading{n.version, time.Now(), h}
 		return false
 	}
-	return true
+	return n.read.by == nil
+}
+
+// used notes that the kernel knows that a handle is open.
+func (h *handle) used() {
+	n := h.file.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.read != nil && n.read.by == h {
+		n.read.by = nil
+	}
 }
 
 // reading is a version of a file, and the time since when the kernel has been reading it.
 type reading struct {
 	version version
 	at      time.Time
+	by      *handle // the kernel drops the pages of another version when it learns of this open
 }
 
 // Create implements fuse.RawFileSystem.
@@ -610,6 +622,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	if h == nil {
 		return
 	}
+	h.used()
 	f.work.Go(func() {
 		if err := h.file.finish(f.ctx); err != nil {
 			f.options.Logger.Error("not all data of a file was written", "error", err)

@@ -127,6 +127,7 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 	if h == nil {
 		return nil, fuse.EBADF
 	}
+	h.used()
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	off := int64(in.Offset)

@@ -340,6 +340,34 @@ func TestSizeOfReplacedTwice(t *testing.T) {
 	}
 }
 
+// The kernel keeps no pages for an open until it knows of the one that makes it drop those of another
+// version: the answers may overtake each other.
+func TestPagesKeptLate(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("contents"))
+	if err := s.server.Files.SetModTime("/file", time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	at := s.lookup(t, root(), "file")
+	open := func() (out fuse.OpenOut) {
+		if status := s.Open(nil, &fuse.OpenIn{InHeader: *at}, &out); status != fuse.OK {
+			t.Fatal(status)
+		}
+		return out
+	}
+	first := open()
+	if open().OpenFlags&fuse.FOPEN_KEEP_CACHE != 0 {
+		t.Error("the pages are kept before the kernel has dropped the old ones")
+	}
+	o := &opened{s, t, *at, first.Fh}
+	if data, status := o.read(30); status != fuse.OK || data != "contents" {
+		t.Errorf("read: %q, %v", data, status)
+	}
+	if open().OpenFlags&fuse.FOPEN_KEEP_CACHE == 0 {
+		t.Error("the pages are not kept")
+	}
+}
+
 // What the kernel is told of an open file's size, a read gives it: the kernel would fill the rest
 // of the page with zeros.
 func TestReadOfGrown(t *testing.T) {
