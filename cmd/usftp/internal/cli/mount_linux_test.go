@@ -686,10 +686,10 @@ func TestMountReadsReplaced(t *testing.T) {
 			replace(0)
 			done := make(chan struct{})
 			var readers sync.WaitGroup
-			for range 4 {
+			for _, flags := range []int{os.O_RDONLY, os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_CREATE} {
 				readers.Go(func() {
 					for {
-						readWhole(t, m.path("file"), size)
+						readWhole(t, m.path("file"), flags, size)
 						select {
 						case <-done:
 							return
@@ -709,8 +709,8 @@ func TestMountReadsReplaced(t *testing.T) {
 }
 
 // readWhole reads a file slowly, and compares it with the one that its first byte says it is.
-func readWhole(t *testing.T, name string, size func(generation int) int) {
-	f, err := os.Open(name)
+func readWhole(t *testing.T, name string, flags int, size func(generation int) int) {
+	f, err := os.OpenFile(name, flags, 0o600)
 	if errors.Is(err, syscall.ESTALE) {
 		return // it was replaced twice while it was being opened
 	} else if err != nil {

@@ -73,8 +73,11 @@ const (
 func (n *node) learnAttrs(a attrs, asked time.Time) attrs {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.fetched.After(asked) || n.changed.After(asked) {
-		return a // newer attributes are known
+	switch { // newer attributes are known
+	case n.fetched.After(asked):
+		return n.attrs
+	case n.changed.After(asked):
+		return a
 	}
 	if n.differsLocked(&a) {
 		n.fetched = time.Time{}
@@ -202,9 +205,16 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 		a, err = f.lookOpen(ctx, c, n, path)
 		return err
 	})
-	if _, named := f.tree.path(n); !named && n.openFile() != nil {
+	_, named := f.tree.path(n)
+	file := n.openFile()
+	if !named && file != nil || err == nil && n.differs(&a) { // it is replaced right now
 		asked = time.Now()
-		a, err = f.statNameless(ctx, n)
+		if open, openErr := f.statOpenFile(ctx, n); openErr == nil {
+			a, err = open, nil
+			n.noteOpenVersion(file, a.version())
+		} else if !named {
+			err = openErr
+		}
 	}
 	if err == nil {
 		a = n.learnAttrs(a, asked)

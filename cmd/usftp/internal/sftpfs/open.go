@@ -119,6 +119,9 @@ const maxProofs = 4
 
 // openFile returns the state shared by a node's handles, or nil if the node is not open.
 func (n *node) openFile() *file {
+	if n == nil {
+		return nil
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.file
@@ -277,8 +280,8 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 			asked = time.Now()
 		}
 		n.learnAttrs(a, asked)
-		if flags&(os.O_WRONLY|os.O_RDWR) != 0 {
-			h = f.attach(n, flags, remote, nil, flags&os.O_TRUNC != 0 && a.size == 0)
+		if flags&os.O_TRUNC != 0 {
+			h = f.attach(n, flags, remote, nil, a.size == 0)
 		} else if h = f.attach(n, flags, remote, &a, false); h == nil {
 			remote.Async().Abandon().Forget()
 		}
@@ -298,7 +301,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		h.letGo()
 	}
 	out.Fh = f.files.add(h)
-	if n.keepsPages() {
+	if n.keepsPages(h) {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
 	return fuse.OK
@@ -329,8 +332,8 @@ func (f *FS) versionBefore(c *usftp.Client, n *node, path string) func() version
 // not its node's: the kernel then looks the name up again and finds the other file's node.
 func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n *node, path string,
 	a attrs, flags int) (attrs, error) {
-	open := n.statReader(ctx, c)
-	if open == nil && flags&os.O_TRUNC != 0 {
+	file, open := n.openFile(), n.statReader(ctx, c)
+	if open == nil && flags&os.O_TRUNC != 0 && a.size == 0 {
 		return a, nil
 	}
 	stat, err := remote.WithContext(ctx).Async().Stat().Wait()
@@ -338,7 +341,10 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 		return a, err
 	}
 	a = attrsOf(stat)
-	if open == nil {
+	switch {
+	case open == nil && f.takeLost(n, path, a):
+		return a, syscall.ESTALE
+	case open == nil:
 		return a, nil
 	}
 	other, err := open.Wait()
@@ -346,7 +352,7 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 	case err != nil:
 		return a, err
 	case attrsOf(other).version() == a.version():
-		n.noteOpenVersion(a.version())
+		n.noteOpenVersion(file, a.version())
 	case f.takePath(ctx, c, n, path, a):
 		return a, syscall.ESTALE
 	}
@@ -354,24 +360,36 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 }
 
 // keepsPages reports whether the kernel's cached contents are still valid: they were read from the
-// current version, and no other version can have the same size and time.
-func (n *node) keepsPages() bool {
+// current version, and no other version can have the same size and time. If not, the answer to the
+// open of h makes the kernel drop them.
+func (n *node) keepsPages(h *handle) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	same := n.read != nil && n.read.version == n.version
 	sure := same && n.read.at.After(n.since.Add(trustAfter)) ||
 		time.Since(time.Unix(int64(n.version.mtime), 0)) > ancient
 	if !same || !sure {
-		n.read = &reading{n.version, time.Now()}
+		n.read = &reading{n.version, time.Now(), h}
 		return false
 	}
-	return true
+	return n.read.by == nil
+}
+
+// used notes that the kernel knows that a handle is open.
+func (h *handle) used() {
+	n := h.file.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.read != nil && n.read.by == h {
+		n.read.by = nil
+	}
 }
 
 // reading is a version of a file, and the time since when the kernel has been reading it.
 type reading struct {
 	version version
 	at      time.Time
+	by      *handle // the kernel drops the pages of another version when it learns of this open
 }
 
 // Create implements fuse.RawFileSystem.
@@ -386,15 +404,25 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	flags := osFlags(in.Flags) | os.O_CREATE
 	perm := modeOf(in.Mode)
 	var remote *usftp.File
-	var a attrs
+	var a, named attrs // of the open file, and of the one that has the name
 	var asked time.Time
 	err := f.onPath(ctx, dir, func(c *usftp.Client, path string, _ bool) (err error) {
 		at := join(path, name)
-		remote, a, asked, err = f.opening(c, at, flags, perm)
-		if old := f.tree.child(dir, name); err == nil && old.differs(&a) {
-			f.takePath(ctx, c, old, at, a)
+		if remote, named, asked, err = f.opening(c, at, flags, perm); err != nil {
+			return err
 		}
-		return err
+		if a = named; a.size != 0 { // made by another program, which may have replaced ours
+			var stat *usftp.FileStat
+			if stat, err = remote.WithContext(ctx).Async().Stat().Wait(); err != nil {
+				remote.Async().Abandon().Forget()
+				return err
+			}
+			a = attrsOf(stat)
+		}
+		if old := f.tree.child(dir, name); old.differs(&a) {
+			f.takePath(ctx, c, old, at, named)
+		}
+		return nil
 	})
 	if err != nil {
 		f.dropIfWrong(place{dir, name}, err)
@@ -414,6 +442,9 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	f.note(dir, name, change{exists: true, attrs: a})
 	f.touched(dir)
 	h := f.attach(n, flags, remote, nil, fresh)
+	if a.version() != named.version() {
+		f.outdated(n) // the next lookup asks whose the name is
+	}
 	// The host has applied its own umask in addition to ours.
 	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want &&
 		f.options.Umask == nil {
@@ -591,6 +622,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	if h == nil {
 		return
 	}
+	h.used()
 	f.work.Go(func() {
 		if err := h.file.finish(f.ctx); err != nil {
 			f.options.Logger.Error("not all data of a file was written", "error", err)

@@ -127,6 +127,7 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 	if h == nil {
 		return nil, fuse.EBADF
 	}
+	h.used()
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	off := int64(in.Offset)
@@ -157,7 +158,7 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	defer done()
 	// The kernel asks for whole pages. Asking the host for bytes beyond the end of the file would cost
 	// another round trip, in which the host reports that end.
-	if size := int64(h.file.node.size()); off < size {
+	if size := h.knownSize(); off < size {
 		p = p[:min(int64(len(p)), size-off)]
 	}
 	if chunks := h.reader.plan(remote, off, len(p), h.file.node); chunks != nil {
@@ -171,6 +172,18 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 		return n + m, err
 	}
 	return remote.WithContext(ctx).ReadAt(p, off)
+}
+
+// knownSize returns the size that the kernel may have been told: it fills what a read leaves out of
+// it with zeros. See statOpen for those that only the handle knows.
+func (h *handle) knownSize() int64 {
+	size := h.file.node.size()
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if !h.writes() || !h.file.modified {
+		size = max(size, h.seen.size)
+	}
+	return int64(size)
 }
 
 // plan returns the chunks that hold a range if the file is read in order, after requesting them and

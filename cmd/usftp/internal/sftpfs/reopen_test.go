@@ -24,8 +24,9 @@ func TestReopenReplaced(t *testing.T) {
 	o := s.open(t, "file")
 	s.server.Files.WriteFile("/file", []byte("another file of the name"))
 	s.cut()
-	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 24 {
-		t.Errorf("the attributes: size %d, %v", attr.Size, status)
+	var found fuse.EntryOut
+	if status := s.Lookup(nil, root(), "file", &found); status != fuse.OK || found.Size != 24 {
+		t.Errorf("the attributes: size %d, %v", found.Size, status)
 	}
 	if data, status := o.read(10); status != fuse.Status(syscall.ESTALE) {
 		t.Errorf("read: %q, %v", data, status)

@@ -4,6 +4,9 @@ package sftpfs
 
 import (
 	"context"
+	"maps"
+	"os"
+	"slices"
 	"syscall"
 
 	"github.com/usftp/usftp"
@@ -40,8 +43,8 @@ func (n *node) statHandle(ctx context.Context,
 	return nil
 }
 
-// statReader stats the handle of a file that is open here, and only for reading. Some servers do
-// not show data written elsewhere until the file is closed.
+// statReader stats the handle of a file that is open here and was not written. Some servers do not
+// show data written elsewhere until the file is closed.
 func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
 	if n == nil {
 		return nil
@@ -59,16 +62,19 @@ func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*
 // another file than the open one, lookOpen takes it from the node.
 func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string) (attrs,
 	error) {
-	asked := n.statReader(ctx, c)
+	file, asked := n.openFile(), n.statReader(ctx, c)
 	a, err := f.look(c, path)
 	if asked == nil {
+		if err == nil {
+			f.takeLost(n, path, a)
+		}
 		return a, err
 	}
 	open, openErr := asked.Wait()
 	switch {
 	case err != nil || openErr != nil:
 	case attrsOf(open).version() == a.version():
-		n.noteOpenVersion(a.version())
+		n.noteOpenVersion(file, a.version())
 	default:
 		f.takePath(ctx, c, n, path, a)
 	}
@@ -80,23 +86,29 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 // between: the files differ if the path has the same attributes before and after the open file
 // shows others.
 func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
-	asked := n.statReader(ctx, c)
+	file, asked := n.openFile(), n.statReader(ctx, c)
 	if asked == nil {
-		return false
+		return f.takeLost(n, path, a)
 	}
 	open, err := asked.Wait()
 	if err != nil {
 		return false
 	}
 	if attrsOf(open).version() == a.version() {
-		n.noteOpenVersion(a.version())
+		n.noteOpenVersion(file, a.version())
 		return false
 	}
 	again, err := f.look(c, path)
-	if err != nil || again.version() != a.version() || !again.complete {
-		return false
+	if err != nil || again.version() != a.version() || !again.complete || !n.differs(&a) {
+		return false // or it was written meanwhile
 	}
 	return f.tree.takePath(n, path)
+}
+
+// takeLost works like takePath for a file that was open over lost connections only. None of its
+// handles can be reopened by a path with other attributes; see isSame.
+func (f *FS) takeLost(n *node, path string, a attrs) bool {
+	return n.differs(&a) && n.openFile().isLost() && f.tree.takePath(n, path)
 }
 
 // takePath takes a path from a node, unless it is being renamed here.
@@ -115,11 +127,13 @@ func (t *tree) takePath(n *node, path string) bool {
 	return false
 }
 
-// noteOpenVersion notes a version that the open file has had.
-func (n *node) noteOpenVersion(v version) {
+// noteOpenVersion notes a version that an open file has had. By now another file may be open.
+func (n *node) noteOpenVersion(file *file, v version) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.open = v
+	if n.file == file {
+		n.open = v
+	}
 }
 
 // differs reports whether attributes of a name may belong to another file than the open one.
@@ -132,37 +146,73 @@ func (n *node) differs(a *attrs) bool {
 	return n.differsLocked(a)
 }
 
-// differsLocked works like differs for callers that hold the lock. A file open for writing here has
-// no lasting version.
+// differsLocked works like differs for callers that hold the lock. A file written here has no
+// lasting version.
 func (n *node) differsLocked(a *attrs) bool {
 	return n.version != a.version() && n.open != a.version() && n.file != nil && n.file.isRead()
 }
 
-// isRead reports whether a file is open here, and only for reading.
+// isRead reports whether a file is open here, can be read, and was not written.
 func (f *file) isRead() (is bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for h := range f.handles {
-		if h.writes() {
+		changes := f.modified || h.made || h.written || len(f.extents) > 0 || f.hasPending()
+		if h.writes() && (changes || h.flags != os.O_RDWR) { // to append needs no version
 			return false
 		}
-		is = is || !pool.Lost(h.client)
+		is = true
 	}
 	return is
 }
 
-// statNameless returns the attributes of an open file that no longer has a name.
-func (f *FS) statNameless(ctx context.Context, n *node) (a attrs, err error) {
+// isLost reports whether all connections over which a file was opened are lost.
+func (f *file) isLost() bool {
+	if f == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		if !pool.Lost(h.client) {
+			return false
+		}
+	}
+	return true
+}
+
+// statOpenFile returns the attributes of an open file by one of its handles, as if it no longer has
+// a name.
+func (f *FS) statOpenFile(ctx context.Context, n *node) (a attrs, err error) {
 	err = f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-		asked := n.statHandle(ctx, c)
-		if asked == nil {
-			return syscall.ESTALE
+		for _, h := range n.openFile().all() {
+			if err := h.turn.lock(ctx); err != nil {
+				return err
+			}
+			remote := h.remote
+			if remote == nil || remote.Client().Done() != c.Done() {
+				h.turn.unlock()
+				continue
+			}
+			asked := remote.WithContext(ctx).Async().Stat()
+			h.turn.unlock() // after the request was sent: a CLOSE comes later
+			stat, err := asked.Wait()
+			if err == nil {
+				a = attrsOf(stat)
+			}
+			return err
 		}
-		open, err := asked.Wait()
-		if err == nil {
-			a = attrsOf(open)
-		}
-		return err
+		return syscall.ESTALE
 	})
 	return a, err
+}
+
+// all returns the handles of a file, which may be nil.
+func (f *file) all() []*handle {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.handles))
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -113,18 +114,20 @@ func TestReadFileChanges(t *testing.T) {
 // A program opens a file in the moment in which another takes its place, which someone else sees
 // first. The program reads one of them to its end.
 func TestReplacedWhileOpened(t *testing.T) {
-	for name, spared := range map[string]int{"known": 0, "changed here": 1} {
+	for name, test := range map[string]struct{ spared, flags int }{"known": {0, os.O_RDONLY},
+		"changed here": {1, os.O_RDONLY}, "known, to write": {0, os.O_RDWR},
+		"changed here, to write": {1, os.O_RDWR}} {
 		t.Run(name, func(t *testing.T) {
 			s := mountScripted(t, time.Minute, sftptest.Script{})
 			s.server.Files.WriteFile("/file", []byte("the one that is opened"))
 			s.server.Files.WriteFile("/new", []byte("another"))
 			at := s.lookup(t, root(), "file")
 			n := s.tree.get(at.NodeId)
-			if spared > 0 {
+			if test.spared > 0 {
 				s.outdated(n)
 			}
 			replaced := new(sftptest.Gate)
-			stat := sftptest.Fault{On: wire.TypeStat, Path: "/file", Skip: spared, Times: 1}
+			stat := sftptest.Fault{On: wire.TypeStat, Path: "/file", Skip: test.spared, Times: 1}
 			replacing, held := stat, stat
 			replacing.Do = sftptest.Call("replace", func(sftptest.Request) {
 				if err := s.server.Files.Rename("/new", "/file"); err != nil {
@@ -136,7 +139,7 @@ func TestReplacedWhileOpened(t *testing.T) {
 			o := &opened{s, t, *at, 0}
 			var out fuse.OpenOut
 			done := make(chan fuse.Status)
-			go func() { done <- s.Open(nil, &fuse.OpenIn{InHeader: *at}, &out) }()
+			go func() { done <- s.Open(nil, &fuse.OpenIn{InHeader: *at, Flags: uint32(test.flags)}, &out) }()
 			replaced.Wait(1)
 			n.forgetAttrs()
 			s.lookup(t, root(), "file")
@@ -156,6 +159,231 @@ func TestReplacedWhileOpened(t *testing.T) {
 				t.Errorf("size %d, %v", attr.Size, attrStatus)
 			}
 		})
+	}
+}
+
+// A program opens a file that another program has made after the name was found missing, and that
+// yet another file replaces in that moment. The program reads one of them to its end.
+func TestReplacedWhileCreated(t *testing.T) {
+	for name, flags := range map[string]int{"to read": os.O_RDONLY, "to write": os.O_RDWR,
+		"new": os.O_RDWR | os.O_EXCL} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			want := ""
+			if flags&os.O_EXCL == 0 {
+				want = "the one that is opened"
+				s.server.Files.WriteFile("/file", []byte(want))
+			}
+			s.server.Files.WriteFile("/new", []byte("another"))
+			s.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/file", Times: 1,
+				Do: sftptest.Call("replace", func(sftptest.Request) {
+					if err := s.server.Files.Rename("/new", "/file"); err != nil {
+						t.Error(err)
+					}
+				})})
+			var out fuse.CreateOut
+			if status := s.Create(nil, &fuse.CreateIn{InHeader: *root(),
+				Flags: uint32(flags | os.O_CREATE), Mode: 0o644}, "file", &out); status != fuse.OK {
+				t.Fatal(status)
+			}
+			o := &opened{s, t, fuse.InHeader{NodeId: out.NodeId}, out.Fh}
+			if data, status := o.read(30); status != fuse.OK || data != want ||
+				out.Attr.Size != uint64(len(want)) {
+				t.Errorf("read: %q, %v, size %d", data, status, out.Attr.Size)
+			}
+			if at := s.lookup(t, root(), "file"); flags&os.O_EXCL == 0 && at.NodeId == out.NodeId {
+				t.Error("the other file has the same node")
+			}
+		})
+	}
+}
+
+// A file that took the place of an open one while there was no connection gets a node of its own: a
+// program that has read a part of the old one would read the rest from the pages of the new one.
+func TestReplacedWhileCut(t *testing.T) {
+	for name, find := range map[string]func(t *testing.T, o *opened) fuse.Status{
+		"looked up": func(t *testing.T, o *opened) fuse.Status {
+			o.lookup(t, root(), "file")
+			return fuse.OK
+		},
+		"listed": func(t *testing.T, o *opened) fuse.Status {
+			o.names(t, root())
+			o.lookup(t, root(), "file")
+			return fuse.OK
+		},
+		"opened": func(t *testing.T, o *opened) fuse.Status {
+			var out fuse.OpenOut
+			return o.Open(nil, &fuse.OpenIn{InHeader: o.header}, &out)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("the one that is open"))
+			o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+			s.replace(t, "another")
+			s.cut()
+			s.tree.get(o.header.NodeId).forgetAttrs()
+			if status := find(t, o); status != fuse.OK && status != fuse.Status(syscall.ESTALE) {
+				t.Error(status)
+			}
+			other := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+			if other.header.NodeId == o.header.NodeId {
+				t.Error("both files have the same node")
+			}
+			if data, status := other.read(30); status != fuse.OK || data != "another" {
+				t.Errorf("read: %q, %v", data, status)
+			}
+			if data, status := o.read(30); status != fuse.Status(syscall.ESTALE) {
+				t.Errorf("read of the old one: %q, %v", data, status)
+			}
+		})
+	}
+}
+
+// A file that is open to be read and written, but was not written, has a lasting version: another
+// file gets a node of its own, and a lost connection does not exchange them.
+func TestReplacedBeforeWrite(t *testing.T) {
+	for name, find := range map[string]func(o *opened) fuse.Status{
+		"looked up": func(o *opened) fuse.Status {
+			o.lookup(o.t, root(), "file")
+			return fuse.OK
+		},
+		"asked for": func(o *opened) fuse.Status {
+			_, status := o.getAttr()
+			return status
+		},
+		"opened": func(o *opened) fuse.Status {
+			return o.Open(nil, &fuse.OpenIn{InHeader: o.header}, new(fuse.OpenOut))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("the one that is open"))
+			o := s.open(t, "file")
+			s.replace(t, "another")
+			s.tree.get(o.header.NodeId).forgetAttrs()
+			if status := find(o); status != fuse.OK && status != fuse.Status(syscall.ESTALE) {
+				t.Error(status)
+			}
+			if data, status := o.read(30); status != fuse.OK || data != "the one that is open" {
+				t.Errorf("read: %q, %v", data, status)
+			}
+			if at := s.lookup(t, root(), "file"); at.NodeId == o.header.NodeId {
+				t.Error("both files have the same node")
+			}
+			o.write(0, "THE")
+			if status := o.sync(); status != fuse.OK {
+				t.Error(status)
+			}
+			if data, status := o.read(30); status != fuse.OK || data != "THE one that is open" {
+				t.Errorf("read what was written: %q, %v", data, status)
+			}
+			s.cut()
+			o.write(0, "lost")
+			if status := o.sync(); status != fuse.Status(syscall.ESTALE) {
+				t.Errorf("written over the next connection: %v", status)
+			}
+			if data, _ := s.server.Files.ReadFile("/file"); string(data) != "another" {
+				t.Errorf("the host has %q", data)
+			}
+		})
+	}
+}
+
+// Asking for the attributes of a file that lost its name waits for other calls on it.
+func TestAttrsOfReplaced(t *testing.T) {
+	for name, flags := range map[string]int{"read": os.O_RDONLY, "written": os.O_RDWR} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, 0, sftptest.Script{})
+				s.server.Files.WriteFile("/file", []byte("the one that is open"))
+				o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+				s.replace(t, "another")
+				s.lookup(t, root(), "file")
+				if flags == os.O_RDWR {
+					o.write(0, "THE")
+				}
+				h := s.files.get(o.fh)
+				if err := h.turn.lock(s.ctx); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan fuse.Status, 1)
+				go func() {
+					_, status := o.getAttr()
+					done <- status
+				}()
+				synctest.Wait()
+				h.turn.unlock()
+				if status := <-done; status != fuse.OK {
+					t.Error(status)
+				}
+			})
+		})
+	}
+}
+
+// The size of an open file is its own, although others replace it again and again.
+func TestSizeOfReplacedTwice(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("the one that is open"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	s.replace(t, "another, which is longer")
+	s.server.Files.WriteFile("/new", []byte("the third, which is even longer"))
+	s.server.AddFaults(sftptest.Fault{On: wire.TypeLstat, Path: "/file", Skip: 1, Times: 1,
+		Do: sftptest.Call("replace", func(sftptest.Request) {
+			if err := s.server.Files.Rename("/new", "/file"); err != nil {
+				t.Error(err)
+			}
+		})})
+	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 20 {
+		t.Errorf("size %d, %v", attr.Size, status)
+	}
+}
+
+// The kernel keeps no pages for an open until it knows of the one that makes it drop those of another
+// version: the answers may overtake each other.
+func TestPagesKeptLate(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("contents"))
+	if err := s.server.Files.SetModTime("/file", time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	at := s.lookup(t, root(), "file")
+	open := func() (out fuse.OpenOut) {
+		if status := s.Open(nil, &fuse.OpenIn{InHeader: *at}, &out); status != fuse.OK {
+			t.Fatal(status)
+		}
+		return out
+	}
+	first := open()
+	if open().OpenFlags&fuse.FOPEN_KEEP_CACHE != 0 {
+		t.Error("the pages are kept before the kernel has dropped the old ones")
+	}
+	o := &opened{s, t, *at, first.Fh}
+	if data, status := o.read(30); status != fuse.OK || data != "contents" {
+		t.Errorf("read: %q, %v", data, status)
+	}
+	if open().OpenFlags&fuse.FOPEN_KEEP_CACHE == 0 {
+		t.Error("the pages are not kept")
+	}
+}
+
+// What the kernel is told of an open file's size, a read gives it: the kernel would fill the rest
+// of the page with zeros.
+func TestReadOfGrown(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/log", []byte("one\n"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_RDONLY)
+	if err := s.server.Files.Append("/log", []byte("two\n")); err != nil {
+		t.Fatal(err)
+	}
+	var attr fuse.AttrOut
+	if status := s.GetAttr(nil, &fuse.GetAttrIn{InHeader: o.header, Flags_: fuse.FUSE_GETATTR_FH,
+		Fh_: o.fh}, &attr); status != fuse.OK || attr.Size != 8 {
+		t.Fatalf("size %d, %v", attr.Size, status)
+	}
+	if data, status := o.read(4096); status != fuse.OK || data != "one\ntwo\n" {
+		t.Errorf("read: %q, %v", data, status)
 	}
 }
 
@@ -182,6 +410,7 @@ func TestOldFileReturns(t *testing.T) {
 	if err := s.server.Files.Rename("/old", "/file"); err != nil {
 		t.Fatal(err)
 	}
+	s.tree.root.dropList() // lookups have it renewed, perhaps before
 	s.names(t, root())
 	n.forgetAttrs()
 	if at := s.lookup(t, root(), "file"); at.NodeId == o.header.NodeId {

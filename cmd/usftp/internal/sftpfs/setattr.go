@@ -45,13 +45,13 @@ func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 
 // statOpen returns the attributes of an open file for the kernel, which asks for its size while a
 // program reads it. By now the name may belong to another file on the host, and the program would
-// read parts of both. A file also open for writing here keeps its name there.
+// read parts of both. A file written here keeps its name there.
 func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool) {
 	if in.Flags()&fuse.FUSE_GETATTR_FH == 0 {
 		return a, false
 	}
 	h := f.files.get(in.Fh())
-	if h == nil || h.file.written() {
+	if h == nil || !h.file.isRead() {
 		return a, false
 	}
 	if err := h.turn.lock(ctx); err != nil {
@@ -63,29 +63,17 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 		return a, false
 	}
 	info, err := remote.WithContext(ctx).Stat()
-	if err != nil {
+	if err != nil || !h.file.isRead() { // it was written meanwhile
 		return a, false
 	}
 	a = attrsOfInfo(info)
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
-	if h.client == remote.Client() && h.seen != a.version() {
+	if h.client.Done() == remote.Client().Done() && h.seen != a.version() {
 		h.saw(a.version())
 		h.reader.drop()
 	}
 	return a, true
-}
-
-// written reports whether a file is open for writing here.
-func (f *file) written() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for h := range f.handles {
-		if h.writes() {
-			return true
-		}
-	}
-	return false
 }
 
 // adjust adds the data written and the attributes set here that are not on the host yet.

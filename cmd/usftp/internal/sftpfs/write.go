@@ -660,6 +660,7 @@ func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	if h == nil {
 		return fuse.EBADF
 	}
+	h.used()
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	err := h.flush(ctx)
