@@ -332,7 +332,7 @@ func (f *FS) versionBefore(c *usftp.Client, n *node, path string) func() version
 // not its node's: the kernel then looks the name up again and finds the other file's node.
 func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n *node, path string,
 	a attrs, flags int) (attrs, error) {
-	file, open := n.openFile(), n.statReader(ctx, c)
+	file, open := n.statReader(ctx, c)
 	if open == nil && flags&os.O_TRUNC != 0 && a.size == 0 {
 		return a, nil
 	}

@@ -17,52 +17,42 @@ import (
 // the file on the host, the name gets a node of its own: within one node the kernel would mix the
 // pages of both files, and programs would read parts of both.
 
-// statHandle asks for the attributes of a node's file over one of its handles. It returns nil if no
-// handle is open over the connection, or none is free at once.
-func (n *node) statHandle(ctx context.Context,
+// startStat asks for the attributes of a handle's file, or returns nil if that is not open over the
+// connection. It ends the turn, which the caller has taken.
+func (h *handle) startStat(ctx context.Context,
 	c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
-	file := n.openFile()
-	if file == nil {
+	defer h.turn.unlock() // after the request was sent: a CLOSE comes later
+	if h.remote == nil || h.remote.Client().Done() != c.Done() {
 		return nil
 	}
-	file.mu.Lock()
-	defer file.mu.Unlock()
-	for h := range file.handles {
+	return h.remote.WithContext(ctx).Async().Stat()
+}
+
+// statReader stats a handle of the file that is open here and was not written. Some servers do not
+// show data written elsewhere until the file is closed. It returns nil if no handle is open over
+// the connection, or none is free at once.
+func (n *node) statReader(ctx context.Context,
+	c *usftp.Client) (*file, *usftp.Pending[*usftp.FileStat]) {
+	file := n.openFile()
+	if file == nil || !file.isRead() {
+		return file, nil
+	}
+	for _, h := range file.all() {
 		if !h.turn.tryLock() {
 			continue
 		}
-		remote := h.remote
-		if remote == nil || remote.Client().Done() != c.Done() {
-			h.turn.unlock()
-			continue
+		if asked := h.startStat(ctx, c); asked != nil {
+			return file, asked
 		}
-		asked := remote.WithContext(ctx).Async().Stat()
-		h.turn.unlock() // after the request was sent: a CLOSE comes later
-		return asked
 	}
-	return nil
-}
-
-// statReader stats the handle of a file that is open here and was not written. Some servers do not
-// show data written elsewhere until the file is closed.
-func (n *node) statReader(ctx context.Context, c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
-	if n == nil {
-		return nil
-	}
-	n.mu.Lock()
-	read := n.file != nil && n.file.isRead()
-	n.mu.Unlock()
-	if !read {
-		return nil
-	}
-	return n.statHandle(ctx, c)
+	return file, nil
 }
 
 // lookOpen requests the attributes of the path of n, which may be nil. If the path now belongs to
 // another file than the open one, lookOpen takes it from the node.
 func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string) (attrs,
 	error) {
-	file, asked := n.openFile(), n.statReader(ctx, c)
+	file, asked := n.statReader(ctx, c)
 	a, err := f.look(c, path)
 	if asked == nil {
 		if err == nil {
@@ -86,7 +76,7 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 // between: the files differ if the path has the same attributes before and after the open file
 // shows others.
 func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
-	file, asked := n.openFile(), n.statReader(ctx, c)
+	file, asked := n.statReader(ctx, c)
 	if asked == nil {
 		return f.takeLost(n, path, a)
 	}
@@ -156,9 +146,10 @@ func (n *node) differsLocked(a *attrs) bool {
 func (f *file) isRead() (is bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	changed := f.modified || len(f.extents) > 0 || f.hasPending()
 	for h := range f.handles {
-		changes := f.modified || h.made || h.written || len(f.extents) > 0 || f.hasPending()
-		if h.writes() && (changes || h.flags != os.O_RDWR) { // to append needs no version
+		changed := changed || h.made || h.written
+		if h.writes() && (changed || h.flags != os.O_RDWR) { // to append needs no version
 			return false
 		}
 		is = true
@@ -189,13 +180,10 @@ func (f *FS) statOpenFile(ctx context.Context, n *node) (a attrs, err error) {
 			if err := h.turn.lock(ctx); err != nil {
 				return err
 			}
-			remote := h.remote
-			if remote == nil || remote.Client().Done() != c.Done() {
-				h.turn.unlock()
+			asked := h.startStat(ctx, c)
+			if asked == nil {
 				continue
 			}
-			asked := remote.WithContext(ctx).Async().Stat()
-			h.turn.unlock() // after the request was sent: a CLOSE comes later
 			stat, err := asked.Wait()
 			if err == nil {
 				a = attrsOf(stat)

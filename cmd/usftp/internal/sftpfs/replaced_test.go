@@ -25,6 +25,15 @@ func (s *scripted) replace(t *testing.T, contents string) {
 	}
 }
 
+// replacing gives a file's name to a file that is there as /new, before a request is executed.
+func (s *scripted) replacing(t *testing.T) sftptest.Action {
+	return sftptest.Call("replace", func(sftptest.Request) {
+		if err := s.server.Files.Rename("/new", "/file"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A program that opens a file whose name the kernel still knows gets the file that has the name
 // now, and the kernel learns that it is another one.
 func TestOpenReplaced(t *testing.T) {
@@ -129,11 +138,7 @@ func TestReplacedWhileOpened(t *testing.T) {
 			replaced := new(sftptest.Gate)
 			stat := sftptest.Fault{On: wire.TypeStat, Path: "/file", Skip: test.spared, Times: 1}
 			replacing, held := stat, stat
-			replacing.Do = sftptest.Call("replace", func(sftptest.Request) {
-				if err := s.server.Files.Rename("/new", "/file"); err != nil {
-					t.Error(err)
-				}
-			})
+			replacing.Do = s.replacing(t)
 			held.Do = sftptest.Hold(replaced)
 			s.server.AddFaults(replacing, held)
 			o := &opened{s, t, *at, 0}
@@ -176,11 +181,7 @@ func TestReplacedWhileCreated(t *testing.T) {
 			}
 			s.server.Files.WriteFile("/new", []byte("another"))
 			s.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/file", Times: 1,
-				Do: sftptest.Call("replace", func(sftptest.Request) {
-					if err := s.server.Files.Rename("/new", "/file"); err != nil {
-						t.Error(err)
-					}
-				})})
+				Do: s.replacing(t)})
 			var out fuse.CreateOut
 			if status := s.Create(nil, &fuse.CreateIn{InHeader: *root(),
 				Flags: uint32(flags | os.O_CREATE), Mode: 0o644}, "file", &out); status != fuse.OK {
@@ -330,11 +331,7 @@ func TestSizeOfReplacedTwice(t *testing.T) {
 	s.replace(t, "another, which is longer")
 	s.server.Files.WriteFile("/new", []byte("the third, which is even longer"))
 	s.server.AddFaults(sftptest.Fault{On: wire.TypeLstat, Path: "/file", Skip: 1, Times: 1,
-		Do: sftptest.Call("replace", func(sftptest.Request) {
-			if err := s.server.Files.Rename("/new", "/file"); err != nil {
-				t.Error(err)
-			}
-		})})
+		Do: s.replacing(t)})
 	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 20 {
 		t.Errorf("size %d, %v", attr.Size, status)
 	}
