@@ -86,6 +86,11 @@ func (Local) Mark(dir string) (string, error) {
 // Volume implements Place.
 func (Local) Volume(name string) [2]uint64 { return localfs.FileSystemID(name) }
 
+// Cleanup implements Place.
+func (Local) Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+}
+
 // List implements FS. An entry whose name leads elsewhere as part of a path, as other systems can
 // create on Windows, must not be opened by it: its error says so.
 func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error) bool) error {

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -154,6 +155,9 @@ type Root interface {
 	Leave(dir string) error
 	Close()
 }
+
+// CleanupTime limits how long cleaning up after an interruption may take.
+const CleanupTime = 5 * time.Second
 
 // Create is for FS.WriteSmall.
 func Create() {}
