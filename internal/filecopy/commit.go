@@ -357,38 +357,48 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 	left, err := endpoint.Unfollowed(client, p.temporary)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		stat, err := endpoint.Unfollowed(client, o.name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, err
+		if named, err := p.hasName(c, o); named || err != nil {
+			return err == nil, err
 		}
-		if err != nil || stat.Size() != p.result.Bytes {
-			return false, p.giveUp(c, o)
-		}
-		if err := p.removeAside(c, client); err != nil {
-			return false, err
-		}
-		t.committing = nil
+		return false, p.giveUp(c, o)
 	case err != nil:
 		return false, err
 	case left.Size() != p.result.Bytes:
 		t.addStray(p.temporary)
 		return false, p.giveUp(c, o)
-	default:
-		t.made = p.temporary
-		if err := c.MayCommit(); err != nil {
-			p.tell(c, true)
-			return false, err
-		}
-		err := p.rename(c, o)
-		if endpoint.Refused(err) && !errors.Is(err, errNotRenamed) {
-			// the old connection's request may have been executed only now
-			return p.wasRenamed(c, o, err)
-		}
-		if err != nil {
-			return false, err
+	}
+	t.made = p.temporary
+	if err := c.MayCommit(); err != nil {
+		p.tell(c, true)
+		return false, err
+	}
+	err = p.rename(c, o)
+	if endpoint.Refused(err) && !errors.Is(err, errNotRenamed) {
+		// the old connection's request may have been executed only now
+		if _, err := endpoint.Unfollowed(client, p.temporary); errors.Is(err, fs.ErrNotExist) {
+			if named, err := p.hasName(c, o); named {
+				return err == nil, err
+			}
 		}
 	}
+	if err != nil {
+		return false, err
+	}
 	c.Result = p.result
+	return true, nil
+}
+
+// hasName reports whether the complete file has the target's name, once its temporary one is gone,
+// and completes the commit then.
+func (p *commitState) hasName(c *Copy, o onHost) (named bool, err error) {
+	stat, err := endpoint.Unfollowed(o.client(), o.name)
+	if err != nil || stat.Size() != p.result.Bytes {
+		return false, endpoint.IgnoreMissing(err)
+	}
+	if err := p.removeAside(c, o.client()); err != nil {
+		return true, err
+	}
+	c.known.committing, c.Result = nil, p.result
 	return true, nil
 }
 
@@ -408,23 +418,6 @@ func (p *commitState) giveUp(c *Copy, o onHost) error {
 	}
 	c.known.committing = nil
 	return nil
-}
-
-// wasRenamed checks whether a rename was refused because it had already been done.
-func (p *commitState) wasRenamed(c *Copy, o onHost, refusal error) (done bool, err error) {
-	if _, err := endpoint.Unfollowed(o.client(), p.temporary); !errors.Is(err, fs.ErrNotExist) {
-		return false, refusal
-	}
-	stat, err := endpoint.Unfollowed(o.client(), o.name)
-	if err != nil || stat.Size() != p.result.Bytes {
-		return false, refusal
-	}
-	if err := p.removeAside(c, o.client()); err != nil {
-		return false, err
-	}
-	c.known.committing = nil
-	c.Result = p.result
-	return true, nil
 }
 
 func restore(c *Copy, o onHost, aside string) error {
