@@ -29,7 +29,7 @@ type Host struct {
 	ctx   context.Context
 	conn  *pool.Conn
 	retry func(name string, a pool.Attempt)
-	trip  *atomic.Int64
+	trip  atomic.Int64 // that the first Stat took
 
 	cleanup cleanup
 	turns   turns
@@ -38,8 +38,7 @@ type Host struct {
 // NewHost returns the host that conn leads to. retry is called with the request's name before a
 // lost connection is replaced. ctx is the run's.
 func NewHost(ctx context.Context, conn *pool.Conn, retry func(name string, a pool.Attempt)) *Host {
-	return &Host{ctx: ctx, conn: conn, retry: retry, trip: new(atomic.Int64),
-		turns: turns{turn: make(chan struct{}, 1)}}
+	return &Host{ctx: ctx, conn: conn, retry: retry, turns: turns{turn: make(chan struct{}, 1)}}
 }
 
 // Conn implements Place.

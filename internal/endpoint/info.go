@@ -127,10 +127,25 @@ func (a *Attributes) PreservesMode(of *Info) bool {
 	return a.Preserve && !a.NoModes && of.HasMode
 }
 
-// Tell reports the attributes that a host does not set, unless they are not wanted anyway.
+// Tell reports the attributes that a host does not set, in sentences for people, unless they are not
+// wanted anyway.
 func (a *Attributes) Tell(unset Unset, say func(string)) {
-	unset.Times, unset.Modes = unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
-	unset.Say(say)
+	times, modes := unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
+	switch {
+	case !unset.Dirs:
+		if times {
+			say("the host does not set times: what is copied gets the current time")
+		}
+		if modes {
+			say("the host does not set permissions: what is copied gets those that the host chooses")
+		}
+	case times && modes:
+		say("the host does not set times and permissions of directories")
+	case times:
+		say("the host does not set times of directories")
+	case modes:
+		say("the host does not set permissions of directories")
+	}
 }
 
 // AddOwner adds the source's owner to the attributes of a copy if Owners is set.

@@ -177,28 +177,6 @@ func MkdirAll(in Root, dir string) error {
 // directories.
 type Unset struct{ Times, Modes, Dirs bool }
 
-// Say calls say for each of them with a sentence for people.
-func (u Unset) Say(say func(string)) {
-	if u.Dirs {
-		what := "permissions"
-		if u.Times && u.Modes {
-			what = "times and permissions"
-		} else if u.Times {
-			what = "times"
-		}
-		if u.Times || u.Modes {
-			say("the host does not set " + what + " of directories")
-		}
-		return
-	}
-	if u.Times {
-		say("the host does not set times: what is copied gets the current time")
-	}
-	if u.Modes {
-		say("the host does not set permissions: what is copied gets those that the host chooses")
-	}
-}
-
 // NameForm returns a form shared by all names that some file system takes for one: names that
 // differ only in case, or in how Unicode spells a letter.
 func NameForm(name string) string {
