@@ -209,6 +209,16 @@ func (t *tree) inPlace(d *directory) error {
 	return d.linked
 }
 
+// behindLink reports whether a directory below the target can only be reached through a link, if
+// the host tells.
+func (d *directory) behindLink() bool {
+	if d.parent == nil || d.tree.into.FollowsLinks() {
+		return false
+	}
+	_, err := d.tree.into.LookDir(d.rel)
+	return err != nil
+}
+
 // finishDir sets a directory's attributes at the target.
 func (t *tree) finishDir(d *directory) error {
 	set, err := d.attrs()
@@ -358,3 +368,20 @@ func (e *entry) twin(open func()) error {
 }
 
 func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }
+
+// The container of a file in a tree is its directory.
+
+func (e *entry) Paths() (root, dir string)    { return e.dir.tree.root.target, e.dir.rel }
+func (e *entry) Findings() *filecopy.Findings { return &e.dir.Findings }
+func (e *entry) BehindLink() bool             { return e.dir.behindLink() }
+func (e *entry) Unmoved() error               { return e.dir.tree.inPlace(e.dir) }
+func (e *entry) MayCommit() error             { return e.dir.tree.plan.mayCommit() }
+func (e *entry) KeepsOld() bool               { return e.backups() != nil }
+
+func (e *entry) Exchange(replace func(freed bool) error) error {
+	return e.backups().exchange(e, replace)
+}
+
+func (e *entry) Aside(mode fs.FileMode, remove func() error) (freed bool, err error) {
+	return e.backups().aside(e, mode, remove)
+}

@@ -3,10 +3,7 @@ package transfer
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"sync"
 	"time"
 
@@ -159,96 +156,8 @@ func (j *job) tell(e *Event) {
 	j.listener.tell(e)
 }
 
-// A fileTask is a file that a job copies, alone or as part of a tree. It reports the file's events.
-type fileTask struct {
-	filecopy.Copy
-	job      *job
-	entry    *entry     // of the tree, nil for a single file
-	activity *activity  // of a large file in a tree, nil before its first progress
-	mu       sync.Mutex // held while an event is passed on; guards started
-	started  bool       // reported as started
-	removed  bool       // the source was removed after the copy
-	stays    bool       // it could not be removed, although the copy is complete
-}
-
-// newFileTask returns a copy of source to target. e is nil for a single file.
-func newFileTask(j *job, e *entry, source, target string) *fileTask {
-	t := &fileTask{job: j, entry: e}
-	r := filecopy.Request{Run: &j.copies, Reporter: t, Container: filecopy.NoDirectory{},
-		Source: source, Target: target, Began: time.Now()}
-	if j.options.Changing {
-		r.How = endpoint.Growing
-	}
-	name := ""
-	if e != nil {
-		r.Container, r.Listed, r.Rel = e, &e.info, e.rel()
-		if e.info.IsRegular() {
-			r.How |= endpoint.Regular
-			// a sought file is found through links
-			if e.dir.tree.options.Links != LinksFollow && !e.sought {
-				r.How |= endpoint.NoFollow
-			}
-		}
-		name = path.Join(e.dir.tree.into.within, r.Rel)
-		r.Small = j.copies.Budget.IsSmall(e.info.Size)
-		// this machine is always asked again
-		r.Absent = e.dir.fresh || e.absent() && j.dst.Conn() != nil
-		r.Repeats = e.dir.tree.resumed == repeated
-	}
-	t.Start(&r, name)
-	return t
-}
-
-// copy copies the file. The error is an *Error.
-func (t *fileTask) copy() error {
-	err := t.Do(t.job.once)
-	switch {
-	case err != nil:
-		return t.failure(err)
-	case t.Result.Origin != nil:
-		return t.removeCopied()
-	}
-	return nil
-}
-
-// failure returns the file's Error for err. Like the makers of events, it must not be inlined:
-// every file in flight has a stack, whose size depends on the largest frames.
-//
-//go:noinline
-func (t *fileTask) failure(err error) error {
-	e := newError(t.job, t.Source, t.Result.Target, err)
-	e.Detail, e.Resumable, e.temporary = t.Result.Detail, t.Result.Resumable, t.Result.Temporary
-	return e
-}
-
-// The container of a file in a tree is its directory.
-
-func (e *entry) Paths() (root, dir string)    { return e.dir.tree.root.target, e.dir.rel }
-func (e *entry) Findings() *filecopy.Findings { return &e.dir.Findings }
-func (e *entry) BehindLink() bool             { return e.dir.behindLink() }
-func (e *entry) Unmoved() error               { return e.dir.tree.inPlace(e.dir) }
-func (e *entry) MayCommit() error             { return e.dir.tree.plan.mayCommit() }
-func (e *entry) KeepsOld() bool               { return e.backups() != nil }
-
-func (e *entry) Exchange(replace func(freed bool) error) error {
-	return e.backups().exchange(e, replace)
-}
-
-func (e *entry) Aside(mode fs.FileMode, remove func() error) (freed bool, err error) {
-	return e.backups().aside(e, mode, remove)
-}
-
-// behindLink reports whether a directory below the target can only be reached through a link, if
-// the host tells.
-func (d *directory) behindLink() bool {
-	if d.parent == nil || d.tree.into.FollowsLinks() {
-		return false
-	}
-	_, err := d.tree.into.LookDir(d.rel)
-	return err != nil
-}
-
-// An Event takes half a kilobyte, so its makers are not inlined either.
+// An Event takes half a kilobyte, so the makers of a file's events are not inlined: every file in
+// flight has a stack, whose size depends on the largest frames. They make its copy's Reporter.
 
 //go:noinline
 func (t *fileTask) say(kind Kind, message string) {
@@ -304,16 +213,6 @@ func (t *fileTask) tell(e *Event) {
 		e.Name = t.ListName
 	}
 	t.job.tell(e)
-}
-
-// ended reports the end of a single file's copy. kept is true if the target is up to date.
-func (t *fileTask) ended(err error) (kept bool, _ error) {
-	if errors.Is(err, filecopy.ErrKept) {
-		t.tellKept()
-		return true, nil
-	}
-	t.tellEnd(err)
-	return false, err
 }
 
 // Report reports progress, or counts it for the tree.
@@ -384,18 +283,6 @@ func (t *fileTask) phase() Phase { return phases[t.Copy.Phase()] }
 var reasons = [...]Reason{plan.New: ReasonNew, plan.Type: ReasonType, plan.Size: ReasonSize,
 	plan.Time: ReasonTime, plan.Hash: ReasonHash, plan.Leads: ReasonLink, plan.Mode: ReasonMode,
 	plan.Owner: ReasonOwner, plan.Touch: ReasonTouch}
-
-// verifications are the ways in which a file was verified.
-var verifications = [...]Verification{filecopy.ByHash: VerifiedByHash,
-	filecopy.ByReading: VerifiedByReading}
-
-// outcome returns the facts known about the file once it is done.
-func (t *fileTask) outcome() Outcome {
-	r := &t.Result
-	return Outcome{Hash: r.Hash, Verified: verifications[r.Verified],
-		Bottleneck: Bottleneck(r.Bottleneck), LeftBehind: r.LeftBehind, Reused: r.Reused,
-		Removed: t.removed}
-}
 
 func (o *Options) progressInterval() time.Duration {
 	return cmp.Or(o.progressEvery, 200*time.Millisecond)

@@ -16,7 +16,10 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"io/fs"
+	"path"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp/checksum"
@@ -326,4 +329,87 @@ func (o *Options) ofFiles() filecopy.Options {
 		Attributes:  endpoint.Attributes(o.Attributes), Contents: filecopy.Contents(o.Contents),
 		Delta: filecopy.Delta(o.Delta), Sync: o.Sync, Resume: o.Resume, Verify: o.Verify,
 		Hash: o.Hash, List: o.List, Journal: o.Journal, RateLimit: o.RateLimit}
+}
+
+// A fileTask is a file that a job copies, alone or as part of a tree. It reports the file's events.
+type fileTask struct {
+	filecopy.Copy
+	job      *job
+	entry    *entry     // of the tree, nil for a single file
+	activity *activity  // of a large file in a tree, nil before its first progress
+	mu       sync.Mutex // held while an event is passed on; guards started
+	started  bool       // reported as started
+	removed  bool       // the source was removed after the copy
+	stays    bool       // it could not be removed, although the copy is complete
+}
+
+// newFileTask returns a copy of source to target. e is nil for a single file.
+func newFileTask(j *job, e *entry, source, target string) *fileTask {
+	t := &fileTask{job: j, entry: e}
+	r := filecopy.Request{Run: &j.copies, Reporter: t, Container: filecopy.NoDirectory{},
+		Source: source, Target: target, Began: time.Now()}
+	if j.options.Changing {
+		r.How = endpoint.Growing
+	}
+	name := ""
+	if e != nil {
+		r.Container, r.Listed, r.Rel = e, &e.info, e.rel()
+		if e.info.IsRegular() {
+			r.How |= endpoint.Regular
+			// a sought file is found through links
+			if e.dir.tree.options.Links != LinksFollow && !e.sought {
+				r.How |= endpoint.NoFollow
+			}
+		}
+		name = path.Join(e.dir.tree.into.within, r.Rel)
+		r.Small = j.copies.Budget.IsSmall(e.info.Size)
+		// this machine is always asked again
+		r.Absent = e.dir.fresh || e.absent() && j.dst.Conn() != nil
+		r.Repeats = e.dir.tree.resumed == repeated
+	}
+	t.Start(&r, name)
+	return t
+}
+
+// copy copies the file. The error is an *Error.
+func (t *fileTask) copy() error {
+	err := t.Do(t.job.once)
+	switch {
+	case err != nil:
+		return t.failure(err)
+	case t.Result.Origin != nil:
+		return t.removeCopied()
+	}
+	return nil
+}
+
+// failure returns the file's Error for err. It must not be inlined, like the makers of events.
+//
+//go:noinline
+func (t *fileTask) failure(err error) error {
+	e := newError(t.job, t.Source, t.Result.Target, err)
+	e.Detail, e.Resumable, e.temporary = t.Result.Detail, t.Result.Resumable, t.Result.Temporary
+	return e
+}
+
+// ended reports the end of a single file's copy. kept is true if the target is up to date.
+func (t *fileTask) ended(err error) (kept bool, _ error) {
+	if errors.Is(err, filecopy.ErrKept) {
+		t.tellKept()
+		return true, nil
+	}
+	t.tellEnd(err)
+	return false, err
+}
+
+// verifications are the ways in which a file was verified.
+var verifications = [...]Verification{filecopy.ByHash: VerifiedByHash,
+	filecopy.ByReading: VerifiedByReading}
+
+// outcome returns the facts known about the file once it is done.
+func (t *fileTask) outcome() Outcome {
+	r := &t.Result
+	return Outcome{Hash: r.Hash, Verified: verifications[r.Verified],
+		Bottleneck: Bottleneck(r.Bottleneck), LeftBehind: r.LeftBehind, Reused: r.Reused,
+		Removed: t.removed}
 }
