@@ -332,6 +332,19 @@ func (e *entry) backups() *backups { return e.dir.tree.plan.backups(e) }
 // rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
 
+// selected reports whether a file or a link takes part.
+func (e *entry) selected() bool {
+	t := e.dir.tree
+	e.do = t.selection.Of(e.name, &e.info)
+	switch e.do.Why {
+	case plan.UnderWay:
+		t.skip(e.source(), "it is the temporary file of a copy that is under way")
+	case plan.Young:
+		t.countYoung()
+	}
+	return e.do.Do != plan.Skip
+}
+
 // checkName refuses names that Target.CheckName refuses, and a name that a source server sends twice
 // where a link would be followed: its first entry may have made the link.
 func (e *entry) checkName() error {

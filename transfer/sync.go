@@ -531,9 +531,6 @@ func (s *syncing) open(d *directory) error {
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
 // excluded.
 func (s *syncing) found(e *entry) bool {
-	if s.tree.met(e) {
-		return false
-	}
 	if e.dir.excludes(e.name, e.info.Mode.IsDir()) {
 		e.dir.inventory.Spare(e.name)
 		return false
@@ -588,7 +585,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 
 // wants decides whether a file or a link needs work.
 func (s *syncing) wants(e *entry) bool {
-	if !s.copying.wants(e) {
+	if !e.selected() {
 		return false
 	}
 	t := s.tree

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/filter"
-	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/plan"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
@@ -76,11 +74,6 @@ const (
 	LinksPreserve LinkMode = ""       // copied as links
 	LinksFollow   LinkMode = "follow" // their targets are copied, except directories above the link
 	LinksSkip     LinkMode = "skip"   // skipped, with an event
-)
-
-const (
-	defaultDepth   = 256
-	defaultEntries = 20_000_000
 )
 
 // Summary describes a CopyTree, Sync or Check that has ended.
@@ -341,18 +334,6 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 	return err
 }
 
-// tooDeep reports whether a directory's depth exceeds the limit.
-func (t *tree) tooDeep(depth int) bool {
-	most := cmp.Or(t.options.MaxDepth, defaultDepth)
-	return most > 0 && depth > most
-}
-
-// tooMany reports whether n entries exceed the limit.
-func (t *tree) tooMany(n int64) bool {
-	most := cmp.Or(t.options.MaxEntries, defaultEntries)
-	return most > 0 && n > most
-}
-
 // single copies a source that is a file.
 func (t *tree) single() (Summary, error) {
 	j := t.job
@@ -453,6 +434,7 @@ func (p copying) walkers(from, _ limits) int     { return from.listings }
 func (p copying) readIgnore(*directory) error    { return nil }
 func (p copying) listed(*directory)              {}
 func (p copying) enters(*directory, *entry) bool { return true }
+func (p copying) wants(e *entry) bool            { return e.selected() }
 func (p copying) prepare(*entry) (done bool)     { return false }
 func (p copying) vanished(string, error) bool    { return false }
 func (p copying) backups(*entry) *backups        { return nil }
@@ -489,7 +471,7 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 
 func (p copying) found(e *entry) bool {
 	t := p.tree
-	if t.met(e) || e.dir.excludes(e.name, e.info.Mode.IsDir()) {
+	if e.dir.excludes(e.name, e.info.Mode.IsDir()) {
 		return false
 	}
 	if err := e.twin(func() {}); err != nil {
@@ -497,27 +479,6 @@ func (p copying) found(e *entry) bool {
 		return false
 	}
 	return true
-}
-
-// met reports whether an entry is this run's own temporary file, and if so ends the run.
-func (t *tree) met(e *entry) bool {
-	met := localfs.TempTokenOf(e.name) == t.copies.Token
-	if met {
-		t.overlap.met()
-	}
-	return met
-}
-
-func (p copying) wants(e *entry) bool {
-	t := p.tree
-	e.do = t.selection.Of(e.name, &e.info)
-	switch e.do.Why {
-	case plan.UnderWay:
-		t.skip(e.source(), "it is the temporary file of a copy that is under way")
-	case plan.Young:
-		t.countYoung()
-	}
-	return e.do.Do != plan.Skip
 }
 
 func compile(list []FilterRule) (filter.Rules, error) {

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"math"
@@ -14,6 +15,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -206,7 +208,7 @@ func (w *walk) found(e *entry) {
 		}
 		return
 	}
-	if !t.plan.found(e) || t.leads(e.info.Mode) && !w.link(e) {
+	if t.met(e) || !t.plan.found(e) || t.leads(e.info.Mode) && !w.link(e) {
 		return
 	}
 	switch mode := e.info.Mode; {
@@ -217,6 +219,32 @@ func (w *walk) found(e *entry) {
 	default:
 		t.skip(e.source(), "it is "+endpoint.KindOf(mode)+", which is not copied")
 	}
+}
+
+const (
+	defaultDepth   = 256
+	defaultEntries = 20_000_000
+)
+
+// tooDeep reports whether a directory's depth exceeds the limit.
+func (t *tree) tooDeep(depth int) bool {
+	most := cmp.Or(t.options.MaxDepth, defaultDepth)
+	return most > 0 && depth > most
+}
+
+// tooMany reports whether n entries exceed the limit.
+func (t *tree) tooMany(n int64) bool {
+	most := cmp.Or(t.options.MaxEntries, defaultEntries)
+	return most > 0 && n > most
+}
+
+// met reports whether an entry is this run's own temporary file, and if so ends the run.
+func (t *tree) met(e *entry) bool {
+	met := localfs.TempTokenOf(e.name) == t.copies.Token
+	if met {
+		t.overlap.met()
+	}
+	return met
 }
 
 // leads reports whether an entry of this mode may lead elsewhere. Go gives a junction of Windows
