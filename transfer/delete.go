@@ -98,7 +98,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 	})
 	x.AddFiles(files)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.fail("", d.source, d.target, err)
+		d.fail(err)
 	}
 }
 
@@ -162,7 +162,7 @@ func (x *extras) postpone(e *entry) {
 	}
 	x.mu.Unlock()
 	if err != nil {
-		t.fail("", e.source(), e.target(), err)
+		e.fail(err)
 		return
 	}
 	t.planned(e)
@@ -191,7 +191,7 @@ func (x *extras) conclude() {
 			e.existing, e.do.Do = plan.Held{}, plan.Copy // the directory is gone
 			t.walk.copy(e)
 		} else {
-			t.fail("", e.source(), e.target(), errDirectoryInWay)
+			e.fail(errDirectoryInWay)
 		}
 		t.walk.done(e.dir)
 	}
@@ -212,8 +212,7 @@ func (x *extras) delete() bool {
 		return true
 	}
 	if t.failed() {
-		t.warn(t.route.Source, t.root.target,
-			"nothing was deleted, because not everything was read and copied")
+		t.root.warn("nothing was deleted, because not everything was read and copied")
 		return false
 	}
 	if err := x.mayDelete(); err != nil {
@@ -328,7 +327,7 @@ func (x *extras) restoreOpened() {
 		defer s.tree.into.leave(d.rel)
 		if err := t.into.restoreDir(d.rel, opened.Info.Mode); err != nil &&
 			!errors.Is(err, fs.ErrNotExist) {
-			t.fail("", d.source, d.target, err)
+			d.fail(err)
 		}
 	})
 }
@@ -348,7 +347,7 @@ func (x *extras) finishTouched() {
 			d.info = touched.Info
 		}
 		if err := t.finishDir(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.fail("", d.source, d.target, err)
+			d.fail(err)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/usftp/usftp/checksum"
@@ -57,9 +56,8 @@ func (s differ) hash(side endpoint.Place, e *entry, name string) (checksum.Hash,
 	err := c.copy()
 	if conn := side.Conn(); err == nil && conn != nil && c.Result.Verified == filecopy.ByReading {
 		s.reported.Do(func() {
-			s.tree.note(s.tree.route.Source, s.tree.root.target,
-				fmt.Sprintf("%s does not hash files: they are read to compare them",
-					conn.Host().Name))
+			s.tree.root.note(conn.Host().Name +
+				" does not hash files: they are read to compare them")
 		})
 	}
 	return c.Result.Hash, err

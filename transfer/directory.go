@@ -296,7 +296,7 @@ func (d *dirUnset) tell(t *tree) {
 		Dirs: true}
 	t.copies.Options.Tell(unset, func(why string) {
 		if !q.ToldDirs.Swap(true) {
-			t.warn(t.root.source, t.root.target, why)
+			t.root.warn(why)
 		}
 	})
 }

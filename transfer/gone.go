@@ -73,8 +73,7 @@ func (g *gone) stop(err error) error {
 	defer g.mu.Unlock()
 	if g.stopped == nil {
 		g.stopped = err
-		t := g.sync.tree
-		t.fail("", t.route.Source, t.root.target, err)
+		g.sync.tree.root.fail(err)
 	}
 	return g.stopped
 }
@@ -91,7 +90,7 @@ func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) 
 	}
 	if g.unsure(lost.Present) {
 		g.skipped.Do(func() {
-			t.warn(t.route.Source, t.root.target,
+			t.root.warn(
 				"nothing is deleted where something vanished from the source while it was read")
 		})
 		return nil, filecopy.ErrKept

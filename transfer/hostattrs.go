@@ -88,6 +88,6 @@ func (k *keeping) probe(comparing bool) {
 	}
 	unset.Times = unset.Times && !comparing
 	s.tree.copies.Options.Tell(unset, func(why string) {
-		s.tree.warn(s.tree.route.Source, into.path, why)
+		s.tree.root.warn(why)
 	})
 }

@@ -24,7 +24,7 @@ func (w *walk) copyLink(e *entry) {
 		err = w.finishLink(e)
 	}
 	if err != nil {
-		t.fail("", e.source(), e.target(), err)
+		e.fail(err)
 		return
 	}
 	t.count(&t.sums.Links, 1)
@@ -78,8 +78,8 @@ func (w *walk) finishLink(e *entry) error {
 	if errors.Is(err, errors.ErrUnsupported) ||
 		!set.SetOwner && endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 		w.tree.plainLinks.Do(func() {
-			t.warn(t.route.Source, t.root.target,
-				"symbolic links do not get the owners and times of their sources: the target cannot set them")
+			t.root.warn("symbolic links do not get the owners and times of their sources: " +
+				"the target cannot set them")
 		})
 		return nil
 	}

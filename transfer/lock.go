@@ -202,7 +202,7 @@ func (l *lock) take() (began time.Time, err error) {
 			}
 			if l.keepsAll() && strings.HasPrefix(holder.ID, noRename) {
 				quirksOf(l.tree.dst.Conn()).NoRename.Store(true)
-				l.tree.warn(l.tree.route.Source, l.tree.root.target, filecopy.RenamesNone)
+				l.tree.root.warn(filecopy.RenamesNone)
 			}
 			break
 		}
@@ -262,8 +262,8 @@ func (l *lock) examine(holder Holder, data []byte, written, first time.Time) (lo
 		return locked, void || locked.Age >= lockStale, nil
 	}
 	// the holder's clock may be wrong, but as long as it runs it renews the lock
-	l.tree.warn(l.tree.route.Source, l.tree.root.target, fmt.Sprintf("the host tells no times: "+
-		"waiting for %v to see whether another sync still renews the lock", 2*lockRenewed))
+	l.tree.root.warn(fmt.Sprintf("the host tells no times: waiting for %v to "+
+		"see whether another sync still renews the lock", 2*lockRenewed))
 	if err := pace.Sleep(l.tree.ctx, 2*lockRenewed); err != nil {
 		return nil, false, err
 	}
@@ -545,7 +545,7 @@ func (l *lock) release(finish func()) {
 	l.holder.ID = strings.Repeat(how, len(l.holder.ID))
 	if l.overwrite(was) == nil && l.keepsAll() {
 		t := l.tree
-		t.warn(t.route.Source, t.root.target, "the host does not remove files: "+lockName+
+		t.root.warn("the host does not remove files: " + lockName +
 			" stays, and keeps nobody out")
 	}
 }

@@ -184,7 +184,7 @@ func (o *overlap) mark() {
 		if endpoint.IgnoreMissing(remove()) != nil {
 			t.leftovers.leaves(false)
 			if t.ctx.Err() == nil {
-				t.warn(t.route.Source, t.root.target, t.leftBehind())
+				t.root.warn(t.leftBehind())
 			}
 		}
 		t.walk.done(t.root)
@@ -194,6 +194,6 @@ func (o *overlap) mark() {
 // met ends a copy that has met itself.
 func (o *overlap) met() {
 	t := o.t
-	t.fail("", t.route.Source, t.root.target, errIntoItself)
+	t.root.fail(errIntoItself)
 	t.cancel(errIntoItself)
 }

@@ -225,6 +225,6 @@ func (e *entry) removeSource(before bool) {
 	if err := t.removeSource(o); err != nil {
 		failure := newError(t.job, e.source(), e.target(), err)
 		failure.op = opRemove
-		t.fail("", e.source(), e.target(), failure)
+		e.fail(failure)
 	}
 }

@@ -306,7 +306,7 @@ func (s *syncing) enter(d *directory) (leave func(), ok bool) {
 	leave, err := s.take(d)
 	if err != nil {
 		d.failed = true
-		s.tree.fail("", d.source, d.target, err)
+		d.fail(err)
 	}
 	return leave, err == nil
 }
@@ -541,7 +541,7 @@ func (s *syncing) found(e *entry) bool {
 		s.open(e.dir)
 	}
 	if err := e.twin(open); err != nil {
-		s.tree.fail("", e.source(), e.target(), err)
+		e.fail(err)
 		return false
 	}
 	e.existing = e.dir.inventory.Take(e.name)
@@ -556,7 +556,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 		if err == nil {
 			e.existing = s.decides.Owners.Hold(&is)
 		} else if !errors.Is(err, endpoint.ErrLinkInWay) {
-			t.fail("", d.source, d.target, err)
+			d.fail(err)
 			return false
 		}
 	}
@@ -571,12 +571,12 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 	t.do.entering(e)
 	e.dir.touched.Store(true)
 	if err := s.open(e.dir); err != nil {
-		t.fail("", d.source, d.target, err)
+		d.fail(err)
 		return false
 	}
 	if e.existing.IsThere() {
 		if err := s.clear(e.dir, e.name, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.fail("", d.source, d.target, err)
+			d.fail(err)
 			return false
 		}
 	}
@@ -594,8 +594,8 @@ func (s *syncing) wants(e *entry) bool {
 	})
 	if e.do.Untimed {
 		s.keeps.told.Do(func() {
-			t.warn(t.route.Source, t.root.target, "times are not compared, "+
-				"since the host does not set them: files of the same size count as equal "+
+			t.root.warn("times are not compared, " +
+				"since the host does not set them: files of the same size count as equal " +
 				"(transfer.SyncOptions.Checksum compares contents)")
 		})
 	}
@@ -620,7 +620,7 @@ func (s *syncing) prepare(e *entry) (done bool) {
 		done, err = s.tryPrepare(e)
 	}
 	if err != nil {
-		s.tree.fail("", e.source(), e.target(), err)
+		e.fail(err)
 		return true
 	}
 	if !done {

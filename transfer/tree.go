@@ -316,15 +316,13 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 		return err
 	}
 	if t.resumed == repeated {
-		t.note(t.route.Source, root.target,
-			"an interrupted run of this copy made the target, so it is continued in the same place")
+		root.note("an interrupted run of this copy made the target, so it is continued in the same place")
 	}
 	if root.target != t.route.Target {
 		t.into.within = t.base
 	}
 	if nested && path.Base(path.Dir(filepath.ToSlash(root.target))) == t.base {
-		t.note(t.route.Source, root.target,
-			fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
+		root.note(fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
 	}
 	t.root = root
 	t.overlap.marks = <-near
@@ -458,7 +456,7 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 		if err != nil {
 			d.failed = true
 			t.leftovers.unseen.Store(true)
-			t.fail("", d.source, d.target, err)
+			d.fail(err)
 			return leave, false
 		}
 		d.fresh = fresh
@@ -470,12 +468,11 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 }
 
 func (p copying) found(e *entry) bool {
-	t := p.tree
 	if e.dir.excludes(e.name, e.info.Mode.IsDir()) {
 		return false
 	}
 	if err := e.twin(func() {}); err != nil {
-		t.fail("", e.source(), e.target(), err)
+		e.fail(err)
 		return false
 	}
 	return true

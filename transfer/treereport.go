@@ -143,7 +143,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 	if first != nil {
 		left := t.leftBehind()
 		if left != "" {
-			r.warn(t.route.Source, t.root.target, left)
+			t.root.warn(left)
 		}
 		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left,
 			what: t.rules.failed}
@@ -323,6 +323,9 @@ func (r *treeReport) fail(name, source, target string, err error) {
 	r.failFirst(err)
 }
 
+func (e *entry) fail(err error)     { e.dir.tree.fail("", e.source(), e.target(), err) }
+func (d *directory) fail(err error) { d.tree.fail("", d.source, d.target, err) }
+
 // ending reports whether an error only means that the whole copy is ending, which is reported once
 // and not for each file.
 func (r *treeReport) ending(err error) bool {
@@ -367,7 +370,8 @@ func (r *treeReport) skip(source, why string) {
 	r.t.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Message: why})
 }
 
-func (r *treeReport) note(source, target, message string) { r.say(Note, source, target, message) }
+func (d *directory) note(message string) { d.tree.say(Note, d.source, d.target, message) }
+func (d *directory) warn(message string) { d.tree.warn(d.source, d.target, message) }
 
 func (r *treeReport) warn(source, target, message string) {
 	r.say(Warning, source, target, message)

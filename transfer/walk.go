@@ -148,7 +148,7 @@ func (w *walk) visit(d *directory) {
 		return t.ctx.Err() == nil
 	})
 	if err != nil {
-		t.fail("", d.source, d.target, err)
+		d.fail(err)
 		return
 	}
 	if t.selection.List != nil {
@@ -178,7 +178,7 @@ func (w *walk) lookAgain(d *directory) {
 	if err = endpoint.OfSource(err); endpoint.IsAbsent(err) { // for Sync it must not count as vanished
 		err = &fs.PathError{Op: "list", Path: d.source, Err: errMissed}
 	}
-	t.fail("", d.source, d.target, err)
+	d.fail(err)
 }
 
 var errMissed = endpoint.Explain("moved or removed while it was listed, so some of what "+
@@ -203,7 +203,7 @@ func (w *walk) found(e *entry) {
 	t := w.tree
 	if n := t.entries.Add(1); t.tooMany(n) {
 		if !t.tooMany(n - 1) {
-			t.fail("", t.route.Source, t.root.target, ErrTreeTooLarge)
+			t.root.fail(ErrTreeTooLarge)
 			t.cancel(ErrTreeTooLarge)
 		}
 		return
@@ -270,7 +270,7 @@ func (w *walk) link(e *entry) bool {
 			}
 		}
 		if err != nil {
-			t.fail("", e.source(), e.target(), endpoint.OfSource(err))
+			e.fail(endpoint.OfSource(err))
 			return false
 		}
 		e.info = found
@@ -291,7 +291,7 @@ func (w *walk) enter(e *entry) {
 		err = ErrTreeTooDeep
 	}
 	if err != nil {
-		t.fail("", d.source, d.target, err)
+		d.fail(err)
 		return
 	}
 	if t.options.Links == LinksFollow {
@@ -333,7 +333,7 @@ func (w *walk) hand(e *entry) {
 	}
 	t.planned(e)
 	if err := e.checkName(); err != nil {
-		t.fail("", e.source(), e.target(), err)
+		e.fail(err)
 		return
 	}
 	t.do.hand(w, e)
@@ -467,7 +467,7 @@ func (w *walk) finish(d *directory) {
 		return
 	}
 	if err != nil { // another entry may have its name now
-		t.fail("", d.source, d.target, err)
+		d.fail(err)
 		return
 	}
 	if d.parent == nil && list != nil && !list.IsNamed() {
@@ -476,10 +476,9 @@ func (w *walk) finish(d *directory) {
 	w.finishing.Go(func() {
 		if err := t.plan.finish(d); err != nil && t.ctx.Err() == nil {
 			if t.options.Preserve {
-				t.fail("", d.source, d.target, err)
+				d.fail(err)
 			} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
-				t.warn(d.source, d.target,
-					"cannot set the directory's attributes: "+err.Error())
+				d.warn("cannot set the directory's attributes: " + err.Error())
 			}
 		}
 	})
