@@ -16,11 +16,11 @@ const mostStepwise = 256
 
 // measure decides how many files are in flight at once, and which of them are small.
 func (t *tree) measure() error {
-	from, err := t.src.limits()
+	from, err := limitsOf(t.src)
 	if err != nil {
 		return endpoint.OfSource(err)
 	}
-	to, err := t.dst.limits()
+	to, err := limitsOf(t.dst)
 	if err != nil {
 		return err
 	}
@@ -89,16 +89,15 @@ type limits struct {
 	trip     time.Duration
 }
 
-// limits allows enough files at once to keep the processors busy with the kernel's work on names.
-func (localSource) limits() (limits, error) {
+// limitsOf returns the limits of an endpoint, which a host sets. This machine has enough files at
+// once to keep its processors busy with the kernel's work on names.
+func limitsOf(e endpoint.Place) (limits, error) {
+	if host, ok := e.(interface{ limits() (limits, error) }); ok {
+		return host.limits()
+	}
 	return limits{handles: 1 << 20, listings: 1 << 20, files: 2 * runtime.GOMAXPROCS(0),
 		queue: 256, small: largestSmall}, nil
 }
-
-func (*localTarget) limits() (limits, error) { return localSource{}.limits() }
-
-func (streamSource) limits() (limits, error) { return limits{}, endpoint.ErrStream }
-func (writerTarget) limits() (limits, error) { return limits{}, endpoint.ErrStream }
 
 const (
 	// largestSmall is the largest file sent in one piece, if packets can be that long.

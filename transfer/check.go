@@ -113,10 +113,6 @@ func (nowhere) begin(endpoint.Info, string, func() error) (targetDir, error) {
 	return targetDir{Root: noRoot{}}, nil
 }
 
-func (nowhere) limits() (limits, error) {
-	return limits{handles: 1 << 20, small: largestSmall}, nil
-}
-
 // noRoot is the root below nowhere.
 type noRoot struct{ endpoint.Root }
 

@@ -17,7 +17,7 @@ import (
 // [Local], [Remote], [Reader] and [Writer].
 type Endpoint struct {
 	host, path string
-	newSource  func(*job) (end, error)
+	newSource  func(*job) (endpoint.Place, error)
 	newTarget  func(*job) (target, error)
 }
 
@@ -26,7 +26,7 @@ var (
 	errNoTarget = errors.New("a Reader cannot be the target of a copy")
 )
 
-func (e Endpoint) from(j *job) (end, error) {
+func (e Endpoint) from(j *job) (endpoint.Place, error) {
 	if e.newSource == nil {
 		return nil, errNoSource
 	}
@@ -43,25 +43,22 @@ func (e Endpoint) to(j *job) (target, error) {
 // Local returns an endpoint for a path on this machine.
 func Local(path string) Endpoint {
 	return Endpoint{path: path,
-		newSource: func(*job) (end, error) { return localSource{}, nil },
+		newSource: func(*job) (endpoint.Place, error) { return endpoint.Local{}, nil },
 		newTarget: func(j *job) (target, error) {
 			return &localTarget{filecopy.NewLocalTarget(), j}, nil
 		}}
 }
 
-// localSource and localTarget are a path on this machine.
-type (
-	localSource struct{ endpoint.Local }
-	localTarget struct {
-		*filecopy.LocalTarget
-		job *job
-	}
-)
+// localTarget is a path on this machine.
+type localTarget struct {
+	*filecopy.LocalTarget
+	job *job
+}
 
 // Remote returns an endpoint for a path on a host.
 func Remote(host pool.Host, path string) Endpoint {
 	return Endpoint{host: host.Name, path: path,
-		newSource: func(j *job) (end, error) {
+		newSource: func(j *job) (endpoint.Place, error) {
 			e, err := newHost(j, host)
 			return &remoteSource{e, j, host.Client}, err
 		},
@@ -96,7 +93,7 @@ func newHost(j *job, host pool.Host) (*endpoint.Host, error) {
 	}
 	src := j.src
 	if shared, ok := src.(*sharedSource); ok {
-		src = shared.end
+		src = shared.Place
 	}
 	var link *pool.Conn
 	if other, ok := src.(*remoteSource); ok && other.client == host.Client {
@@ -116,7 +113,7 @@ func newHost(j *job, host pool.Host) (*endpoint.Host, error) {
 // "-". If r has a method Len() int, as a *bytes.Reader has, that many bytes are expected.
 func Reader(r io.Reader) Endpoint {
 	return Endpoint{path: "-",
-		newSource: func(*job) (end, error) { return streamOf(r), nil }}
+		newSource: func(*job) (endpoint.Place, error) { return endpoint.Stream{Reader: r}, nil }}
 }
 
 // Writer returns an endpoint that is written to w, which is not closed. Events and errors call it
@@ -128,28 +125,16 @@ func Writer(w io.Writer) Endpoint {
 		}}
 }
 
-// streamSource and writerTarget hold no trees.
-type (
-	streamSource struct{ endpoint.Stream }
-	writerTarget struct{ *filecopy.WriterTarget }
-)
-
-func streamOf(r io.Reader) streamSource { return streamSource{endpoint.Stream{Reader: r}} }
+// writerTarget is a stream. It holds no tree.
+type writerTarget struct{ *filecopy.WriterTarget }
 
 func (writerTarget) begin(endpoint.Info, string, func() error) (targetDir, error) {
 	return targetDir{path: "-"}, endpoint.ErrStream
 }
 
-// end is a source, or a target as a Place.
-type end interface {
-	endpoint.Place
-	limits() (limits, error)
-}
-
 // A target is an endpoint that is written.
 type target interface {
 	filecopy.Target
-	limits() (limits, error)
 
 	// begin resolves the target of a tree; base is the copy's name if the target is a directory.
 	// Before it makes anything it calls inside, which fails if the target lies in the source. After
@@ -160,7 +145,7 @@ type target interface {
 // resolved replaces the start of a path, up to the last "..", by its real path, so that from then
 // on paths can be split and joined as text. For the system "link/.." is the parent of the link's
 // target.
-func resolved(e end, name string) (string, error) {
+func resolved(e endpoint.Place, name string) (string, error) {
 	n := throughParent(name)
 	if n == 0 || e.Conn() == nil && runtime.GOOS == "windows" { // where ".." is text
 		return name, nil

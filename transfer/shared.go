@@ -56,7 +56,7 @@ func NewShared(memory int64) *Shared {
 func (s *Shared) Local(path string) Endpoint {
 	e := Local(path)
 	open := e.newSource
-	e.newSource = func(j *job) (end, error) {
+	e.newSource = func(j *job) (endpoint.Place, error) {
 		src, err := open(j)
 		return &sharedSource{src, s, nil}, err
 	}
@@ -212,17 +212,17 @@ func (s *Shared) free(b *sharedBlock) {
 
 // sharedSource is a source whose files are read through a Shared.
 type sharedSource struct {
-	end
+	endpoint.Place
 	shared *Shared
 	host   *SharedHost // nil for this machine
 }
 
 func (s *sharedSource) Opener(on *pool.Host) endpoint.Opener {
-	return &sharedOpener{s.end.Opener(on), s.shared, s.host}
+	return &sharedOpener{s.Place.Opener(on), s.shared, s.host}
 }
 
 func (s *sharedSource) limits() (limits, error) {
-	l, err := s.end.limits()
+	l, err := limitsOf(s.Place)
 	if err == nil && s.host != nil {
 		s.host.limit(l.handles)
 	}

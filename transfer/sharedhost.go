@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -41,10 +42,11 @@ func (s *Shared) Host(host pool.Host) *SharedHost {
 // itself, moves through the tree at its own pace, and makes sure that a large file has not changed.
 // Large files are read over one connection.
 func (h *SharedHost) Remote(path string) Endpoint {
-	return Endpoint{host: h.current().Name, path: path, newSource: func(j *job) (end, error) {
-		src, err := Remote(h.current(), path).newSource(j)
-		return &sharedSource{src, h.shared, h}, err
-	}}
+	return Endpoint{host: h.current().Name, path: path,
+		newSource: func(j *job) (endpoint.Place, error) {
+			src, err := Remote(h.current(), path).newSource(j)
+			return &sharedSource{src, h.shared, h}, err
+		}}
 }
 
 func (h *SharedHost) current() pool.Host {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/buffer"
+	"github.com/usftp/usftp/internal/endpoint"
 )
 
 // ErrTooSlow reports that a copy of a shared stream was abandoned because the others had waited too
@@ -53,8 +54,8 @@ func (s *Shared) Reader(r io.Reader, copies int, patience time.Duration) []*Bran
 	}
 	for range copies {
 		b := &Branch{stream: stream}
-		b.Endpoint = Endpoint{path: "-", newSource: func(j *job) (end, error) {
-			return streamOf(branchReader{b, j, size}), nil
+		b.Endpoint = Endpoint{path: "-", newSource: func(j *job) (endpoint.Place, error) {
+			return endpoint.Stream{Reader: branchReader{b, j, size}}, nil
 		}}
 		stream.branches = append(stream.branches, b)
 	}

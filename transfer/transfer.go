@@ -264,7 +264,7 @@ type job struct {
 	cancel   context.CancelCauseFunc
 	options  Options
 	route    Route
-	src      end
+	src      endpoint.Place
 	dst      target
 	rules    treeRules
 	op       op                         // for messages
