@@ -489,11 +489,7 @@ func (d *hostDir) way(client *usftp.Client, dir string,
 // Where the host tells no real paths, the look must suffice.
 func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 	if d.follows(dir) {
-		info, err := followed(client, d.at(dir))
-		if err == nil {
-			err = notDir(info)
-		}
-		return seen(info, err)
+		return seen(isDir(followed(client, d.at(dir))))
 	}
 	root, below, err := d.top(client, dir)
 	if err != nil {

@@ -163,11 +163,7 @@ func (r *LocalRoot) LookDir(dir string) (i Info, err error) {
 		}
 	}
 	err = r.in(dir, func(in *os.Root, base string) error {
-		info, err := r.lookAt(in, dir, base)
-		if err == nil {
-			err = notDir(info)
-		}
-		i, err = found(info, err)
+		i, err = found(isDir(r.lookAt(in, dir, base)))
 		return err
 	})
 	return i, err
@@ -247,10 +243,7 @@ func (r *LocalRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) 
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		info, err := r.lookAt(in, name, base)
-		if err == nil {
-			err = notDir(info)
-		}
+		_, err = isDir(r.lookAt(in, name, base))
 		return err
 	})
 	return made, err

@@ -139,6 +139,14 @@ func openUnfollowed(in *os.Root, name string) (*os.Root, error) {
 	return dir, nil
 }
 
+// isDir passes on the answer to a look, which fails if it is about anything but a directory.
+func isDir(is fs.FileInfo, err error) (fs.FileInfo, error) {
+	if err == nil {
+		err = notDir(is)
+	}
+	return is, err
+}
+
 // notDir returns the error for an entry that is not a directory, or nil.
 func notDir(is fs.FileInfo) error {
 	switch {
