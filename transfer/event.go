@@ -114,36 +114,31 @@ func (e *Event) failed(err error) *Event {
 // stalledAfter is how long data must be overdue before a stall is reported.
 const stalledAfter = 5 * time.Second
 
-// stalledSince returns when the longest stall of a host began, zero if no host has stalled.
-func (j *job) stalledSince() (earliest time.Time) {
-	for _, conn := range j.copies.Conns() {
-		since, _ := endpoint.Overdue(conn.Host())
-		if since.IsZero() || time.Since(since) < stalledAfter {
-			continue
-		}
-		if earliest.IsZero() || since.Before(earliest) {
-			earliest = since
+// stall returns the longest stall of a host: the host's connection, which is nil if no host has
+// stalled, and when the stall began and ends the connection.
+func (j *job) stall() (conn *pool.Conn, since, end time.Time) {
+	for _, c := range j.copies.Conns() {
+		from, to := endpoint.Overdue(c.Host())
+		if !from.IsZero() && time.Since(from) >= stalledAfter && (conn == nil || from.Before(since)) {
+			conn, since, end = c, from, to
 		}
 	}
-	return earliest
+	return conn, since, end
 }
 
 // addStall fills in the longest stall of a host, and its consequence.
 func (e *Event) addStall(j *job) {
-	for _, conn := range j.copies.Conns() {
-		since, end := endpoint.Overdue(conn.Host())
-		stalled := time.Since(since)
-		if since.IsZero() || stalled < stalledAfter || stalled <= e.Stalled {
-			continue
-		}
-		e.Stalled, e.Wait = stalled, max(0, time.Until(end))
-		follows := "giving up"
-		if pools.OfConn(conn).Renews() {
-			follows = "reconnecting"
-		}
-		e.Message = fmt.Sprintf("stalled for %d s; %s in %d s", stalled/time.Second, follows,
-			(e.Wait+time.Second/2)/time.Second)
+	conn, since, end := j.stall()
+	if conn == nil {
+		return
 	}
+	e.Stalled, e.Wait = time.Since(since), max(0, time.Until(end))
+	follows := "giving up"
+	if pools.OfConn(conn).Renews() {
+		follows = "reconnecting"
+	}
+	e.Message = fmt.Sprintf("stalled for %d s; %s in %d s", e.Stalled/time.Second, follows,
+		(e.Wait+time.Second/2)/time.Second)
 }
 
 // tell reports an event of the job.

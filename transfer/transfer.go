@@ -317,7 +317,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	}
 	if err == nil {
 		j.copies.Src, j.copies.Dst, j.copies.SourcePath = j.src, j.dst, j.route.Source
-		pauses.Of(j.stalledSince)
+		pauses.Of(func() time.Time { _, since, _ := j.stall(); return since })
 	}
 	return j, done, err
 }
