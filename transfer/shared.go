@@ -121,6 +121,11 @@ func (s *Shared) take(ctx context.Context, key blockKey, size int,
 	}
 	b.users++
 	s.mu.Unlock()
+	return s.wait(ctx, b)
+}
+
+// wait waits for a block that is being read, and gives it back if that fails: then it returns nil.
+func (s *Shared) wait(ctx context.Context, b *sharedBlock) (*sharedBlock, error) {
 	select {
 	case <-b.ready:
 	case <-ctx.Done():

@@ -144,16 +144,9 @@ func (a *sharedAhead) take(ctx context.Context, key blockKey) (*sharedBlock, err
 			go from.read(b, from.stream)
 		}
 		s.mu.Unlock()
-		select {
-		case <-b.ready:
-		case <-ctx.Done():
-			s.give(b)
-			return nil, context.Cause(ctx)
+		if b, err := s.wait(ctx, b); b != nil || err != nil {
+			return b, err
 		}
-		if !b.bad {
-			return b, nil
-		}
-		s.give(b)
 		if from == a {
 			s.mu.Lock()
 			err := a.failed
