@@ -108,17 +108,18 @@ const (
 )
 
 // hostLimits asks a host for its limits. files is the share of its handles that is for files, in
-// eighths; most others are for listings. piece returns the size of a packet's data in the direction
-// of the copy.
-func (j *job) hostLimits(e *endpoint.Host, files int64,
-	piece func(read, write int) int) (l limits, err error) {
+// eighths; most others are for listings. writes is set for the target.
+func (j *job) hostLimits(e *endpoint.Host, files int64, writes bool) (l limits, err error) {
 	err = e.WithReconnect(j.route.Source, func(client *usftp.Client, _ bool) error {
 		limits, err := client.Limits()
 		if err != nil {
 			return err
 		}
-		read, write, err := private.OfClient(client).DataSizes()
-		l.small = min(piece(read, write), largestSmall)
+		piece, write, err := private.OfClient(client).DataSizes()
+		if writes {
+			piece = write
+		}
+		l.small = min(piece, largestSmall)
 		l.handles, l.listings = unknownHandles, usualWalkers
 		if _, known := client.HasExtension(wire.ExtLimits); known {
 			l.handles = 1 << 20
@@ -135,16 +136,14 @@ func (j *job) hostLimits(e *endpoint.Host, files int64,
 	return l, err
 }
 
-func (s *remoteSource) limits() (limits, error) {
-	return s.job.hostLimits(s.Host, 5, func(read, _ int) int { return read })
-}
+func (s *remoteSource) limits() (limits, error) { return s.job.hostLimits(s.Host, 5, false) }
 
 func (t *remoteTarget) limits() (limits, error) {
 	files := int64(6)
 	if t.job.rules.walkers > 0 { // it is listed, too
 		files = 5
 	}
-	l, err := t.job.hostLimits(t.Host, files, func(_, write int) int { return write })
+	l, err := t.job.hostLimits(t.Host, files, true)
 	// A small file sent in one piece cannot be fsynced on the way, except in one request. With Sync
 	// such files take as many steps as large ones, with many in flight.
 	if t.job.options.Sync {
