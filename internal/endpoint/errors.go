@@ -100,9 +100,9 @@ func ExplainMissing(err error, client *usftp.Client, dir string) error {
 	return &fs.PathError{Op: "write", Path: dir, Err: ErrNotDirectory}
 }
 
-// ExplainFailure asks for the state of dir's file system: the protocol has only FAILURE for a full
+// explainFailure asks for the state of dir's file system: the protocol has only FAILURE for a full
 // or read-only one.
-func ExplainFailure(err error, client *usftp.Client, host, dir string) error {
+func explainFailure(err error, client *usftp.Client, host, dir string) error {
 	vfs, statErr := client.StatVFS(dir)
 	switch {
 	case statErr != nil:

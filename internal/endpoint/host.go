@@ -334,7 +334,7 @@ func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
 		}
 		_, err = wait()
 		if Refused(err) && create != nil && time.Since(began) < slowWrite {
-			err = ExplainFailure(err, client, h.conn.Host().Name, path.Dir(name))
+			err = explainFailure(err, client, h.conn.Host().Name, path.Dir(name))
 			if left := client.Remove(name); Refused(IgnoreMissing(left)) {
 				err = fmt.Errorf("%w: %w", ErrLeft, err)
 			}

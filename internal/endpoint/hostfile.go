@@ -68,7 +68,7 @@ func sameAsListed(info *Info, now *usftp.FileStat, err error) error {
 		return ErrNotListed
 	}
 	if err == nil {
-		info.SetStat(now)
+		info.setStat(now)
 	}
 	return err
 }
@@ -95,9 +95,9 @@ type HostFile struct {
 
 // described takes over the attributes that the host last sent.
 func (f *HostFile) described() {
-	f.info.SetStat(nil)
+	f.info.setStat(nil)
 	if f.File.AttrsCached() {
-		f.info.SetStat(f.File.FileStat())
+		f.info.setStat(f.File.FileStat())
 	}
 	f.guard = guardOf(0)
 	if f.how&Growing == 0 {
@@ -335,7 +335,7 @@ func (d *HostFiles) Explain(err error, name string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return ExplainMissing(err, d.Client, dir)
 	case errors.Is(err, usftp.ErrSSHFxFailure):
-		return ExplainFailure(err, d.Client, d.Name, dir)
+		return explainFailure(err, d.Client, d.Name, dir)
 	}
 	return err
 }

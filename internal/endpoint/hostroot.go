@@ -301,7 +301,7 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 		there, lookErr := r.dir.lookFor(name)(client, path.Clean(at))
 		switch {
 		case lookErr != nil && errors.Is(err, usftp.ErrSSHFxFailure):
-			return ExplainFailure(err, client, r.host.conn.Host().Name, path.Dir(at))
+			return explainFailure(err, client, r.host.conn.Host().Name, path.Dir(at))
 		case lookErr != nil:
 			return ExplainMissing(err, client, path.Dir(path.Clean(at)))
 		case !there.IsDir():

@@ -28,15 +28,15 @@ func (f *Info) IsRegular() bool { return f.HasMode && f.Mode.IsRegular() && f.Si
 
 // OfStat returns the Info for a server's attrs.
 func OfStat(stat *usftp.FileStat) (f Info) {
-	f.SetStat(stat)
+	f.setStat(stat)
 	return f
 }
 
-// SetStat sets f to a server's attrs. It is not inlined, to keep the stacks of thousands of files
+// setStat sets f to a server's attrs. It is not inlined, to keep the stacks of thousands of files
 // small.
 //
 //go:noinline
-func (f *Info) SetStat(stat *usftp.FileStat) {
+func (f *Info) setStat(stat *usftp.FileStat) {
 	*f = Info{Size: -1}
 	if stat == nil {
 		return
@@ -54,14 +54,14 @@ func (f *Info) SetStat(stat *usftp.FileStat) {
 
 // OfFile returns the Info for a local file.
 func OfFile(info fs.FileInfo) (f Info) {
-	f.SetInfo(info)
+	f.setInfo(info)
 	return f
 }
 
-// SetInfo sets f to the system's facts about a file. For noinline see SetStat.
+// setInfo sets f to the system's facts about a file. For noinline see setStat.
 //
 //go:noinline
-func (f *Info) SetInfo(info fs.FileInfo) {
+func (f *Info) setInfo(info fs.FileInfo) {
 	*f = Info{Mode: modeOf(info), HasMode: true, Size: info.Size(), Mtime: info.ModTime(),
 		Atime: info.ModTime(), HasTimes: true, Owner: localfs.OwnerOf(info), Local: info}
 }

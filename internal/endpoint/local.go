@@ -254,7 +254,7 @@ func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error)
 		return nil, err
 	}
 	f := &LocalFile{File: file, free: func() {}}
-	if f.info.SetInfo(is); !is.Mode().IsRegular() {
+	if f.info.setInfo(is); !is.Mode().IsRegular() {
 		f.free = localfs.Interruptible(ctx, file)
 	}
 	return f, nil
@@ -289,7 +289,7 @@ func (Local) ReadWhole(_ context.Context, name string, how Opening, info *Info, 
 		err = ErrNotListed
 	}
 	if err == nil {
-		info.SetInfo(was)
+		info.setInfo(was)
 	}
 	return err
 }

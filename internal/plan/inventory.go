@@ -77,8 +77,8 @@ const (
 	Other
 )
 
-// KindOf returns the kind of file that a mode describes.
-func KindOf(mode fs.FileMode) Kind {
+// kindOf returns the kind of file that a mode describes.
+func kindOf(mode fs.FileMode) Kind {
 	switch {
 	case mode.IsRegular():
 		return File
@@ -115,7 +115,7 @@ func (o *Owners) number(owner localfs.Owner) uint16 {
 func (o *Owners) Hold(f *endpoint.Info) Held {
 	seconds := f.Mtime.Unix()
 	h := Held{owner: o.number(f.Owner), size: heldThere | heldSizeOf(f), mtime: uint32(seconds)}
-	h.size |= uint64(f.Mode.Perm())<<heldPerm | uint64(KindOf(f.Mode))<<heldKind |
+	h.size |= uint64(f.Mode.Perm())<<heldPerm | uint64(kindOf(f.Mode))<<heldKind |
 		uint64(min(max(seconds>>32, -2), 1))<<heldEra
 	if f.HasTimes {
 		h.size |= heldTimed

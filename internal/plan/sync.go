@@ -64,7 +64,7 @@ func (s *Sync) Of(f *endpoint.Info, there Held, halfway func() bool) Action {
 		return Action{Do: Copy, Why: New}
 	case there.Kind() == Dir && s.Deletes:
 		return Action{Do: Postpone, Why: Type}
-	case there.Kind() != KindOf(f.Mode):
+	case there.Kind() != kindOf(f.Mode):
 		return Action{Do: Copy, Why: Type}
 	case regular && halfway():
 		return Action{Do: Copy, Why: Hash}
@@ -142,7 +142,7 @@ func (s *Sync) IsSameDir(f *endpoint.Info, there Held) bool {
 // IsRenamed reports whether the target's entry under an old name is the source's entry under a new
 // one, judging by attributes.
 func (s *Sync) IsRenamed(now *endpoint.Info, there Held) bool {
-	return there.Kind() == KindOf(now.Mode) && (now.Mode.IsDir() || now.Mode.IsRegular() &&
+	return there.Kind() == kindOf(now.Mode) && (now.Mode.IsDir() || now.Mode.IsRegular() &&
 		there.sameSize(now) && there.sameTime(s.stored(now), s.Window))
 }
 
