@@ -142,6 +142,13 @@ type target interface {
 	begin(source endpoint.Info, base string, inside func() error) (targetDir, error)
 }
 
+// ofPaths reports whether neither end is a stream.
+func (j *job) ofPaths() bool {
+	_, _, from := j.src.Identity(j.route.Source)
+	_, _, to := j.dst.Identity(j.route.Target)
+	return from && to
+}
+
 // resolved replaces the start of a path, up to the last "..", by its real path, so that from then
 // on paths can be split and joined as text. For the system "link/.." is the parent of the link's
 // target.

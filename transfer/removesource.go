@@ -54,15 +54,6 @@ func (s *sourceRoot) close() {
 	}
 }
 
-// removable fails if sources cannot be removed.
-func (j *job) removable() error {
-	_, _, isPath := j.src.Identity(j.route.Source)
-	if _, _, toPath := j.dst.Identity(j.route.Target); !isPath || !toPath {
-		return errNoRemoval
-	}
-	return nil
-}
-
 // An origin is a source as it was when it was read.
 type origin struct {
 	endpoint.Info

@@ -186,8 +186,7 @@ var errNotPath = errors.New("a stream cannot be synced")
 
 // newSyncing makes a Sync of a tree.
 func newSyncing(t *tree, options SyncOptions) error {
-	_, _, isPath := t.src.Identity(t.route.Source)
-	if _, _, toPath := t.dst.Identity(t.route.Target); !isPath || !toPath {
+	if !t.ofPaths() {
 		return errNotPath
 	}
 	if options.Delete && options.Files != nil {

@@ -305,8 +305,8 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	if j.src, err = src.from(j); err == nil {
 		j.dst, err = dst.to(j)
 	}
-	if err == nil && options.RemoveSource {
-		err = j.removable()
+	if err == nil && options.RemoveSource && !j.ofPaths() {
+		err = errNoRemoval
 	}
 	if err == nil {
 		j.route.Source, err = resolved(j.src, j.route.Source)
