@@ -176,8 +176,11 @@ const (
 )
 
 func newTree(j *job, options TreeOptions) *tree {
-	t := &tree{job: j, options: options, do: newExecutor(options.DryRun),
+	t := &tree{job: j, options: options, do: performing{},
 		selection: plan.Selection{Began: j.began, MinAge: options.MinAge}}
+	if options.DryRun {
+		t.do = telling{}
+	}
 	t.plan = copying{t}
 	t.options.Options = j.options
 	t.treeReport.t, t.overlap.t = t, t
@@ -370,14 +373,6 @@ func alone(c *fileTask, err error) (Summary, error) {
 		return s, &TreeError{Failed: 1, First: err}
 	}
 	return s, nil
-}
-
-// newExecutor returns the executor of a run or a dry run.
-func newExecutor(dryRun bool) executor {
-	if dryRun {
-		return telling{}
-	}
-	return performing{}
 }
 
 // performing is the executor of a run.

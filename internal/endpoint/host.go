@@ -193,7 +193,7 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 	over reconnecting) error {
 	var known *names
 	if restart == nil {
-		known = newNames()
+		known = &names{seed: maphash.MakeSeed()}
 	}
 	return over(dir, func(client *usftp.Client, again bool) error {
 		switch {
@@ -472,8 +472,6 @@ type names struct {
 	added [][]uint64          // since the listing started, in pieces so that growing copies little
 	known map[uint64]struct{} // before it started over
 }
-
-func newNames() *names { return &names{seed: maphash.MakeSeed()} }
 
 func (n *names) add(name string) {
 	const piece = 4096

@@ -344,14 +344,6 @@ func (s sink) open(c *Copy) (io.Writer, io.WriterAt, error) {
 	return io.NewOffsetWriter(s.file, c.Result.Resumed), s.file, nil
 }
 
-// resize sets the size of a sparse file.
-func (s sink) resize(size int64) error {
-	if s.file == nil {
-		return nil
-	}
-	return s.file.Resize(size)
-}
-
 // small writes a file held in memory.
 func (s sink) small(data []byte) error {
 	if s.file == nil || !s.file.Sparse {
@@ -451,8 +443,8 @@ func (p pouring) host() (n int64, err error) {
 			}
 		}
 	}
-	if err == nil {
-		err = to.resize(resumed + n)
+	if err == nil && to.file != nil {
+		err = to.file.Resize(resumed + n)
 	}
 	if err = Changed(err); endpoint.Refused(err) || c.from.lost() {
 		err = endpoint.OfSource(err)
