@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,43 @@ func (telling) single(c *fileTask) (Summary, error) {
 	}
 	j.tell(&Event{Kind: Planned, Route: j.route, Size: -1})
 	return Summary{Target: to}, nil
+}
+
+// mayMake returns MakePath's error for a dry run, as far as it can be foreseen.
+func (j *job) mayMake(target string, itself bool) error {
+	if _, _, isPath := j.dst.Identity(target); !isPath {
+		return nil
+	}
+	is, err := j.dst.Stat(target)
+	switch {
+	case private.Untold(err):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && (itself || j.tree != nil) && !is.Mode.IsDir():
+		return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
+	case err == nil:
+		return nil
+	}
+	at := j.dst.Join(target, ".")
+	if !itself {
+		// not every server finds a file by a name with a slash
+		if is, err := j.dst.Stat(at); at != target && err == nil && !is.Mode.IsDir() {
+			return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
+		}
+		at = filecopy.Above(j.dst, at)
+	}
+	for ; ; at = filecopy.Above(j.dst, at) {
+		is, err := j.dst.Stat(at)
+		switch {
+		case err == nil && !is.Mode.IsDir():
+			return &fs.PathError{Op: "write", Path: at, Err: endpoint.ErrNotDirectory}
+		case !errors.Is(err, fs.ErrNotExist) || at == filecopy.Above(j.dst, at):
+			return nil
+		case !j.options.MakePath:
+			return &fs.PathError{Op: "mkdir", Path: target, Err: fs.ErrNotExist}
+		}
+	}
 }
 
 // tellPlan reports the change planned for an entry.

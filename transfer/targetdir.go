@@ -134,43 +134,6 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 	return to, nil
 }
 
-// mayMake returns makePath's error for a dry run, as far as it can be foreseen.
-func (j *job) mayMake(target string, itself bool) error {
-	if _, _, isPath := j.dst.Identity(target); !isPath {
-		return nil
-	}
-	is, err := j.dst.Stat(target)
-	switch {
-	case private.Untold(err):
-		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	case err == nil && (itself || j.tree != nil) && !is.Mode.IsDir():
-		return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
-	case err == nil:
-		return nil
-	}
-	at := j.dst.Join(target, ".")
-	if !itself {
-		// not every server finds a file by a name with a slash
-		if is, err := j.dst.Stat(at); at != target && err == nil && !is.Mode.IsDir() {
-			return &fs.PathError{Op: "write", Path: target, Err: endpoint.ErrNotDirectory}
-		}
-		at = filecopy.Above(j.dst, at)
-	}
-	for ; ; at = filecopy.Above(j.dst, at) {
-		is, err := j.dst.Stat(at)
-		switch {
-		case err == nil && !is.Mode.IsDir():
-			return &fs.PathError{Op: "write", Path: at, Err: endpoint.ErrNotDirectory}
-		case !errors.Is(err, fs.ErrNotExist) || at == filecopy.Above(j.dst, at):
-			return nil
-		case !j.options.MakePath:
-			return &fs.PathError{Op: "mkdir", Path: target, Err: fs.ErrNotExist}
-		}
-	}
-}
-
 // openDir gives the owner all permissions on a directory, if it is still in its place, and returns
 // the mode that the directory had. changed may be true even if openDir failed.
 func (t *targetDir) openDir(dir string) (was fs.FileMode, changed bool, err error) {
