@@ -419,23 +419,20 @@ func (p pouring) host() (n int64, err error) {
 	}
 	if at == nil || pipe.Ordered() || in.same.remembers() || !in.known.IsRegular() ||
 		!c.from.worthStriping(c, c.Size-resumed, true) {
-		n, err = c.from.judge(c, f, func() (int64, int, error) {
+		n, err = c.from.judge(c, f, nil, func() (int64, error) {
 			w := c.Limiter.Writer(w)
 			if in.same.remembers() {
 				w = hashpipe.Tee(w, in.same.feed, resumed)
 			}
-			n, err := in.host.WriteTo(pipe.Writer(w, resumed))
-			return n, 1, err
+			return in.host.WriteTo(pipe.Writer(w, resumed))
 		})
 	} else {
 		s := c.from.stripe(c, f, endpoint.Striping{From: resumed, Size: c.Size})
 		defer s.Stop()
 		safe := func() int64 { return resumed + f.Progress() }
-		n, err = c.from.judge(c, f, func() (int64, int, error) {
-			n, err := s.WriteToAt(in.host.Guard(pipe.WriterAt(at, safe)))
-			return n, 1 + s.Count(), err
+		n, err = c.from.judge(c, f, s, func() (int64, error) {
+			return s.WriteToAt(in.host.Guard(pipe.WriterAt(at, safe)))
 		})
-		c.Result.Stripes = s.Joined()
 		if err == nil {
 			// unchanged compares the arrived data with the contents
 			if err = Changed(s.Prove()); errors.Is(err, errTouched) {

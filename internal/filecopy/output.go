@@ -304,20 +304,12 @@ func (o onHost) send(c *Copy, in *input) (int64, error) {
 	// until data lies beyond the old size, nothing shows whether handles see each other's data
 	if !source.IsRegular() || o.over >= source.Size && o.over > 0 ||
 		!c.to.worthStriping(c, source.Size-max(resumed, o.over), false) {
-		return c.to.judge(c, f, func() (int64, int, error) {
-			n, err := f.ReadFrom(in)
-			return n, 1, err
-		})
+		return c.to.judge(c, f, nil, func() (int64, error) { return f.ReadFrom(in) })
 	}
 	s := c.to.stripe(c, f,
 		endpoint.Striping{Flag: os.O_WRONLY, From: resumed, Size: source.Size, Over: o.over})
 	o.host().Striper = s
-	n, err := c.to.judge(c, f, func() (int64, int, error) {
-		n, err := s.ReadFromAt(in)
-		return n, 1 + s.Count(), err
-	})
-	c.Result.Stripes = s.Joined()
-	return n, err
+	return c.to.judge(c, f, s, func() (int64, error) { return s.ReadFromAt(in) })
 }
 
 // fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer

@@ -133,13 +133,18 @@ func (s *session) stripe(c *Copy, first *usftp.File, how endpoint.Striping) *end
 	return endpoint.NewStriper(c.Ctx, first, how)
 }
 
-// judge runs copyAll, which copies a file's contents over some lanes, and determines what limited
-// it.
-func (s *session) judge(c *Copy, f *usftp.File,
-	copyAll func() (n int64, lanes int, err error)) (int64, error) {
+// judge runs copyAll, which copies a file's contents, and determines what limited it. over has the
+// further handles that take part; it is nil if there are none.
+func (s *session) judge(c *Copy, f *usftp.File, over *endpoint.Striper,
+	copyAll func() (int64, error)) (int64, error) {
 	waited := private.OfFile(f).Waited()
 	w := bottleneck.NewSampler(c.Ctx, s.client, c.Pauses, c.Limiter)
-	n, lanes, err := copyAll()
+	n, err := copyAll()
+	lanes := 1
+	if over != nil {
+		lanes += over.Count()
+		c.Result.Stripes = over.Joined()
+	}
 	if err != nil {
 		w.Stop() // sampling a lost connection would take long
 		return n, err
