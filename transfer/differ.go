@@ -39,7 +39,7 @@ func (s differ) sameContents(e *entry) (bool, error) {
 	var there checksum.Hash
 	var thereErr error
 	var asking sync.WaitGroup
-	asking.Go(func() { there, thereErr = s.hash(s.tree.dst.AsSource(), &target, e.target()) })
+	asking.Go(func() { there, thereErr = s.hash(s.tree.dst, &target, e.target()) })
 	here, err := s.hash(s.tree.src, e, e.source())
 	asking.Wait()
 	return err == nil && thereErr == nil && here.Equal(there), err

@@ -247,7 +247,7 @@ func (p *commitState) forgone(c *Copy, o onHost) bool {
 		return false
 	}
 	there, r := *c.Run, c.Request
-	there.Src, r.Run, r.Source, r.Target = c.Dst.AsSource(), &there, p.temporary, o.name
+	there.Src, r.Run, r.Source, r.Target = c.Dst, &there, p.temporary, o.name
 	// a stream has no attributes
 	there.Options.Attributes, there.Options.NoTargetDirectory = endpoint.Attributes{}, true
 	c.known.stored = &stored{p.temporary, c.Request}

@@ -131,16 +131,9 @@ type Target interface {
 	// place examines where a file goes. For files of trees it leaves nothing open.
 	place(c *Copy) (*output, error)
 
-	// dispose removes a temporary file left for another attempt and reports whether it did, for a
-	// target that is still reachable when the connection is lost.
-	dispose(temporary string) bool
-
 	// CheckName refuses names that the target takes for others and, if they are foreign, names that a
 	// source server must not choose.
 	CheckName(name string, foreign bool) error
-
-	// AsSource returns the same place, for reading; nil for a stream.
-	AsSource() endpoint.Place
 }
 
 // A LocalTarget is this machine. Everything below the target of a tree is written through os.Root,
@@ -155,19 +148,7 @@ func NewLocalTarget() *LocalTarget {
 	return &LocalTarget{placement: placement{new(quirks.Quirks)}}
 }
 
-func (t *LocalTarget) AsSource() endpoint.Place            { return t.Local }
 func (t *LocalTarget) CheckName(name string, _ bool) error { return localfs.CheckName(name) }
-
-// dispose removes one of our temporary files on this machine.
-func (t *LocalTarget) dispose(temporary string) bool {
-	dir, name := filepath.Split(temporary)
-	root, err := os.OpenRoot(filepath.Clean(dir))
-	if err != nil {
-		return false
-	}
-	defer root.Close()
-	return root.Remove(name) == nil
-}
 
 // A HostTarget is a host.
 type HostTarget struct {
@@ -180,15 +161,10 @@ func NewHostTarget(host *endpoint.Host) *HostTarget {
 	return &HostTarget{Host: host, placement: placement{host.Quirks()}}
 }
 
-func (t *HostTarget) AsSource() endpoint.Place { return t.Host }
-func (t *HostTarget) dispose(string) bool      { return false }
-
 // noFiles is common to targets that hold no files.
 type noFiles struct{ endpoint.Stream }
 
-func (noFiles) dispose(string) bool          { return false }
 func (noFiles) CheckName(string, bool) error { return nil }
-func (noFiles) AsSource() endpoint.Place     { return nil }
 
 // A WriterTarget is an io.Writer.
 type WriterTarget struct {

@@ -326,8 +326,9 @@ func (j *record) conclude(c *Copy, err error) {
 	if err == nil || left == nil || j.resumable {
 		return
 	}
-	if markName(c) == "" && c.Dst.dispose(left.Temporary) {
-		c.Result.LeftBehind, c.Result.Detail = "", "" // no attempt will use it
+	// no attempt will use it, and unlike a host this machine can still be reached
+	if markName(c) == "" && c.to == nil && c.Dst.Remove(left.Temporary, false) == nil {
+		c.Result.LeftBehind, c.Result.Detail = "", ""
 	} else if c.Result.LeftBehind == "" && !left.Hidden && !errors.Is(err, errNotRenamed) {
 		leavesPart(c, left.Temporary, left.Bytes)
 		if t.committing != nil {
