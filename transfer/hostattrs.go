@@ -55,7 +55,7 @@ func (k *keeping) find(comparing bool) { k.asked.Do(func() { k.probe(comparing) 
 
 // probe tests with the lock, a file of this run's own, whether the host sets times and modes. Some
 // say yes and do nothing. OpenSSH's server is trusted until it refuses, so that most syncs need not
-// wait for the answers. A caller that compares times reports itself that they are not set.
+// wait for the answers.
 func (k *keeping) probe(comparing bool) {
 	s := k.sync
 	conn, into := s.tree.dst.Conn(), s.tree.into

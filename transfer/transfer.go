@@ -331,7 +331,8 @@ func (o *Options) ofFiles() filecopy.Options {
 		Hash: o.Hash, List: o.List, Journal: o.Journal, RateLimit: o.RateLimit}
 }
 
-// A fileTask is a file that a job copies, alone or as part of a tree. It reports the file's events.
+// A fileTask is a file that a job copies, alone or as part of a tree. It makes the file's events (see
+// event.go).
 type fileTask struct {
 	filecopy.Copy
 	job      *job

@@ -441,7 +441,7 @@ func (c *Copy) abandon(out *output, err error) {
 	}
 	w.Abandon(ctx)
 	c.delta.close() // Windows does not remove open files
-	err = removeTemporary(ctx, c, at.temp, out.files.Remove)
+	err = removeTemporary(ctx, c, out.files, at.temp)
 	if errors.Is(err, fs.ErrNotExist) && c.to != nil &&
 		wentAlong(c.to.client.WithContext(ctx), at.temp) {
 		c.Result.Detail = fmt.Sprintf("the temporary file was %s, whose directory was moved or removed",
@@ -463,9 +463,8 @@ func leavesPart(c *Copy, temporary string, bytes int64) {
 }
 
 // removeTemporary removes a useless temporary file, or reports that it is left.
-func removeTemporary(ctx context.Context, c *Copy, temporary string,
-	discard func(ctx context.Context, name string) error) error {
-	err := discard(ctx, temporary)
+func removeTemporary(ctx context.Context, c *Copy, in endpoint.Files, temporary string) error {
+	err := in.Remove(ctx, temporary)
 	if endpoint.IgnoreMissing(err) != nil {
 		c.Result.LeftBehind = temporary
 		c.Result.Detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))

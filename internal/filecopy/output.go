@@ -178,7 +178,7 @@ func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 			if !lost { // the server may have created it
 				ctx, cancel := c.Dst.Cleanup(c.Ctx)
 				defer cancel()
-				removeTemporary(ctx, c, temporary, o.files.Remove)
+				removeTemporary(ctx, c, o.files, temporary)
 			}
 			return err
 		}
