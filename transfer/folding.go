@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/plan"
 	"github.com/usftp/usftp/internal/private"
 )
@@ -72,15 +71,14 @@ const (
 // the other. It waits for a handle, which its file needs.
 func folds(t *tree, dir, spelled, otherwise string) (is bool, err error) {
 	err = t.copies.Budget.Hold(t.ctx, func() (err error) {
-		is, err = foldsIn(&t.into, dir, t.copies.Token, spelled, otherwise)
+		is, err = foldsNow(t, dir, spelled, otherwise)
 		return err
 	})
 	return is, err
 }
 
-func foldsIn(into *targetDir, dir string, token localfs.TempToken,
-	spelled, otherwise string) (is bool, err error) {
-	name := token.Name(spelled)
+func foldsNow(t *tree, dir, spelled, otherwise string) (is bool, err error) {
+	into, name := &t.into, t.copies.Token.Name(spelled)
 	other := strings.Replace(name, spelled, otherwise, 1)
 	name, other = path.Join(dir, name), path.Join(dir, other)
 	if err := into.WriteSmall(name, nil, endpoint.Create); err != nil &&

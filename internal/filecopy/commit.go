@@ -57,7 +57,7 @@ func (o onHost) giveName(c *Copy, in *input) error {
 
 // rename renames the temporary file, replacing an existing target.
 func (p *commitState) rename(c *Copy, o onHost) error {
-	ctx, cancel := lateContext(c.Ctx, c.Dst)
+	ctx, cancel := c.late()
 	defer cancel()
 	client := o.client().WithContext(ctx)
 	var err error

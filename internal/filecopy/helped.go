@@ -200,8 +200,8 @@ func puts(c *Copy, o onHost) (*usftp.Client, *helped) {
 // owner, group and mode that the host's own server gives them. Both create a file with a name that
 // nobody can guess; the helper's replaces the other.
 func (h *helped) prove(c *Copy, main, helper *usftp.Client, dir string) error {
-	const contents, perm = "usftp", 0o777  // all bits that a umask can clear
-	late, end := lateContext(c.Ctx, c.Dst) // whatever happens, the file is removed
+	const contents, perm = "usftp", 0o777 // all bits that a umask can clear
+	late, end := c.late()                 // whatever happens, the file is removed
 	defer end()
 	main = main.WithContext(late)
 	name := path.Join(dir, c.Token.Name("usftp"))

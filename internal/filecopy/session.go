@@ -270,12 +270,13 @@ func (e *ends) why(err error) error {
 	return e.to.why(err)
 }
 
-// lateContext returns a context for work that must not stop halfway on a host: after ctx ends, it
-// has the time allowed for cleaning up.
-func lateContext(ctx context.Context, host endpoint.Place) (context.Context, func()) {
+// late returns a context for work that must not stop halfway on the target's host: after the run's
+// context ends, it has the time allowed for cleaning up.
+func (r *Run) late() (context.Context, func()) {
+	ctx := r.Ctx
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		end, free := host.Cleanup(ctx)
+		end, free := r.Dst.Cleanup(ctx)
 		defer free()
 		select {
 		case <-late.Done():
