@@ -49,6 +49,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"quotas over a restart":    testQuotasOverRestart,
 	"small quotas":             testSmallQuotas,
 	"quotas of one tree":       testQuotasOfOneTree,
+	"refused at first":         testRefusedAtFirst,
 	"totals in between":        testTotalsInBetween,
 	"totals of others":         testOwnTotals,
 	"bandwidth":                testBandwidth,
@@ -512,6 +513,22 @@ func testQuotasOverRestart(t *testing.T, name string) {
 		counted, err := now.Account(t.Context(), "/srv", 0, 0).Counted(t.Context())
 		return err == nil && !counted
 	})
+}
+
+// testRefusedAtFirst: a user whose first request is refused, while the store has no row of the
+// directory yet, is not locked out.
+func testRefusedAtFirst(t *testing.T, name string) {
+	s := still(t, name)
+	s.fell(errors.New("for a moment"))
+	a := s.Account(t.Context(), "/srv", 1000, 10)
+	s.up()
+	is(t, a.Reserve(t.Context(), 1001, 1), server.ErrQuota)
+	must(t, a.Reserve(t.Context(), 900, 9))
+	a.Settle(-400, -4)
+	s.quotas.flush(t.Context(), true)
+	if n := s.count(t, `SELECT bytes FROM quotas WHERE tree = '/srv'`); n != 500 {
+		t.Errorf("the store has %d bytes", n)
+	}
 }
 
 func testSmallQuotas(t *testing.T, name string) {
