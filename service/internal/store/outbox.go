@@ -42,8 +42,10 @@ const (
 	mostDead    = 100_000
 	longestDead = 30 * 24 * time.Hour
 
-	// longestAlive is how long messages wait for a hook that no node has.
+	// longestAlive is how long messages wait for a hook that no node has. After times without any
+	// node, there is grace for those that have it to come back.
 	longestAlive = 7 * 24 * time.Hour
+	grace        = time.Hour
 
 	// longestError limits the length of a stored error.
 	longestError = 500
@@ -287,14 +289,19 @@ func adopt(t tx) error {
 	return err
 }
 
-// cleanOutbox gives up messages for hooks that no node has, and removes old dead letters.
-func cleanOutbox(t tx) error {
-	if _, err := t.exec(`UPDATE outbox SET dead = @now, error = $1 WHERE dead = 0 AND node = ''
-		AND made < (SELECT @now) - $2 AND until < (SELECT @now) - $3`,
+// giveUpHooks gives up messages for hooks that no node has, some at a time. A node that has a hook
+// posts and takes messages for it, whose time then is that of late.
+func giveUpHooks(t tx) error {
+	_, err := t.exec(`UPDATE outbox SET dead = @now, error = $1 WHERE id IN (SELECT id FROM outbox
+		WHERE dead = 0 AND node = '' AND hook IN (SELECT hook FROM outbox WHERE dead = 0
+			GROUP BY hook HAVING max(until) < (SELECT @now) - $2) LIMIT $3)`,
 		"no node has a hook of this name: is it still in the configuration?",
-		longestAlive.Milliseconds(), time.Hour.Milliseconds()); err != nil {
-		return err
-	}
+		longestAlive.Milliseconds(), removedAtOnce)
+	return err
+}
+
+// cleanOutbox removes old dead letters.
+func cleanOutbox(t tx) error {
 	if _, err := t.exec(`DELETE FROM outbox WHERE dead > 0 AND dead < (SELECT @now) - $1`,
 		longestDead.Milliseconds()); err != nil {
 		return err

@@ -143,28 +143,64 @@ func testDeadLetters(t *testing.T, name string) {
 	if n, err := s.Drop(t.Context(), ""); err != nil || n != many {
 		t.Errorf("dropped %d of %d, %v", n, many, err)
 	}
+}
 
-	// What waits for a hook that nobody has, and what has been dead for long, goes.
-	must(t, s.Post(t.Context(), Message{Hook: "gone"}))
-	age := func(column string, by time.Duration) {
+// age makes the messages older.
+func age(t *testing.T, s *Store, column string, by time.Duration) {
+	t.Helper()
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET `+column+` = `+column+` - $1`, by.Milliseconds())
+		return err
+	}))
+}
+
+func deadLetters(t *testing.T, s *Store) (dead []Message) {
+	t.Helper()
+	must(t, s.DeadLetters(t.Context(), func(m Message) { dead = append(dead, m) }))
+	return dead
+}
+
+// testGoneHooks: what waits for a hook that nobody has, and what has been dead for long, goes. What
+// waits for a hook that has too much to do, or after all nodes were away for long, stays.
+func testGoneHooks(t *testing.T, name string) {
+	s := still(t, name)
+	for range 3 {
+		must(t, s.Post(t.Context(), Message{Hook: "h"}))
+	}
+	age(t, s, "made", 2*longestAlive)
+	age(t, s, "until", 2*longestAlive)
+	take(t, s, "h")
+	must(t, s.do(t.Context(), giveUpHooks))
+	if dead := deadLetters(t, s); len(dead) > 0 {
+		t.Errorf("given up while the hook takes others: %+v", dead)
+	}
+	age(t, s, "until", 2*longestAlive)
+
+	times := quick
+	times.clean = 0
+	back := timedNode(t, name, times) // after a long time without any
+	for i := range 2 {                // the second time the node has cleaned once
+		id := fmt.Sprint("announced", i)
 		must(t, s.do(t.Context(), func(t tx) error {
-			_, err := t.exec(`UPDATE outbox SET `+column+` = `+column+` - $1`, by.Milliseconds())
-			return err
+			return insert(t, "of before", []Message{{ID: id, Hook: "other"}})
 		}))
+		testenv.Until(t, "the node works", func() bool {
+			return s.count(t, `SELECT count(*) FROM outbox WHERE id = $1 AND node = ''`, id) == 1
+		})
 	}
-	age("made", longestAlive+time.Hour)
-	must(t, s.do(t.Context(), cleanOutbox))
-	if list(); len(dead) != 0 {
-		t.Errorf("given up although it was just tried: %+v", dead)
+	if dead := deadLetters(t, s); len(dead) > 0 {
+		t.Errorf("given up before nodes with the hook can be back: %+v", dead)
 	}
-	age("until", 2*time.Hour)
-	must(t, s.do(t.Context(), cleanOutbox))
-	if list(); len(dead) != 1 || dead[0].Hook != "gone" || dead[0].Error == "" {
+	must(t, back.Close())
+
+	must(t, s.do(t.Context(), giveUpHooks))
+	dead := deadLetters(t, s)
+	if len(dead) != 3 || dead[0].Hook != "h" || dead[0].Error == "" {
 		t.Errorf("dead letters: %+v", dead)
 	}
-	age("dead", longestDead+time.Hour)
+	age(t, s, "dead", longestDead+time.Hour)
 	must(t, s.do(t.Context(), cleanOutbox))
-	if len(list()) > 0 {
+	if dead := deadLetters(t, s); len(dead) > 0 {
 		t.Errorf("kept for ever: %+v", dead)
 	}
 }

@@ -59,6 +59,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"passwords":                testPasswords,
 	"outbox":                   testOutbox,
 	"dead letters":             testDeadLetters,
+	"messages of gone hooks":   testGoneHooks,
 	"announced changes":        testAnnounced,
 	"outbox in an outage":      testOutboxInAnOutage,
 	"counting and flushing":    testCountBesideFlush,
@@ -791,7 +792,7 @@ func testOutage(t *testing.T, name string) {
 	if _, err := s.Bans().List(t.Context()); !errors.Is(err, ErrDown) {
 		t.Errorf("a list: %v", err)
 	}
-	if len(s.Users()) == 0 && s.downFor() < quick.stale {
+	if len(s.Users()) == 0 && s.lasts() < quick.stale {
 		t.Error("users are gone at once")
 	}
 	testenv.Until(t, "users are no longer let in", func() bool { return len(s.Users()) == 0 })
