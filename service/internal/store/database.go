@@ -22,7 +22,8 @@ import (
 //
 //	$1     an argument, as PostgreSQL has it
 //	@now   the database's time in ms since 1970; the nodes' clocks may differ
-//	@skip  after a SELECT: leave out rows that another node is changing
+//	@skip  after a SELECT: leave out rows that another node is changing. It must be in a WITH AS
+//	       MATERIALIZED, or PostgreSQL may run it several times, each with other rows
 type database struct {
 	*sql.DB
 	name     string // for errors: without the password

@@ -346,9 +346,11 @@ func (s *Store) Take(ctx context.Context, hook string, most int,
 	err = s.do(ctx, func(t tx) error {
 		taken = nil
 		var r messageRow
-		return t.each(`UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM outbox
+		return t.each(`WITH due AS MATERIALIZED (SELECT id FROM outbox
 			WHERE hook = $2 AND dead = 0 AND node = '' AND until <= (SELECT @now)
-			ORDER BY until LIMIT $3 @skip) RETURNING `+messageColumns,
+			ORDER BY until LIMIT $3 @skip)
+			UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM due)
+			RETURNING `+messageColumns,
 			[]any{while.Milliseconds(), hook, most}, r.fields(), func() {
 				taken = append(taken, r.message())
 			})

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,6 +76,26 @@ func testOutbox(t *testing.T, name string) {
 	must(t, one.DeadLetters(t.Context(), func(m Message) { t.Errorf("a dead letter: %+v", m) }))
 	none(t, two, "h")
 	testenv.Until(t, "it is counted", func() bool { return two.Waiting()["other"] == 4 })
+}
+
+// testTakeWithAnyPlan: no more messages are taken than were asked for, whatever PostgreSQL takes for
+// the cheapest way.
+func testTakeWithAnyPlan(t *testing.T, name string) {
+	if strings.HasPrefix(name, "postgres:") {
+		for _, plan := range []string{"hashagg", "hashjoin", "mergejoin", "sort", "material"} {
+			name += "&enable_" + plan + "=off"
+		}
+	}
+	s := still(t, name)
+	for range 9 {
+		must(t, s.Post(t.Context(), Message{Hook: "h"}))
+	}
+	for _, want := range []int{2, 7} {
+		taken, err := s.Take(t.Context(), "h", want, time.Hour)
+		if err != nil || len(taken) != want {
+			t.Errorf("taken %d of %d, %v", len(taken), want, err)
+		}
+	}
 }
 
 func testDeadLetters(t *testing.T, name string) {

@@ -58,6 +58,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"codes":                    testCodes,
 	"passwords":                testPasswords,
 	"outbox":                   testOutbox,
+	"taken with any plan":      testTakeWithAnyPlan,
 	"dead letters":             testDeadLetters,
 	"messages of gone hooks":   testGoneHooks,
 	"announced changes":        testAnnounced,
