@@ -91,3 +91,20 @@ func testClockBackAndFailures(t *testing.T, name string) {
 		t.Errorf("bans: %v, %v", list, err)
 	}
 }
+
+// testClockBackAndMessages: messages do not wait for the time that the database's clock had before
+// it was set back, and no other node gets what one is delivering.
+func testClockBackAndMessages(t *testing.T, name string) {
+	s := still(t, name)
+	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "new"}, Message{Hook: "h"}))
+	fail(t, s, take(t, s, "h"), time.Hour, "why")
+	s.jump(-3 * time.Hour)
+	must(t, s.Post(t.Context(), Message{Hook: "h"}))
+	for range 3 {
+		taken, err := s.Take(t.Context(), "h", 1, time.Hour)
+		if err != nil || len(taken) != 1 {
+			t.Errorf("taken %+v, %v", taken, err)
+		}
+	}
+	none(t, s, "h")
+}

@@ -47,6 +47,10 @@ const (
 	longestAlive = 7 * 24 * time.Hour
 	grace        = time.Hour
 
+	// longestHold is more than any message is kept from nodes. What is kept for longer was so before
+	// the database's clock was set back.
+	longestHold = 2 * time.Hour
+
 	// longestError limits the length of a stored error.
 	longestError = 500
 )
@@ -348,10 +352,13 @@ func (s *Store) Take(ctx context.Context, hook string, most int,
 		var r messageRow
 		return t.each(`WITH due AS MATERIALIZED (SELECT id FROM outbox
 			WHERE hook = $2 AND dead = 0 AND node = '' AND until <= (SELECT @now)
+			ORDER BY until LIMIT $3 @skip), late AS MATERIALIZED (SELECT id FROM outbox
+			WHERE hook = $2 AND dead = 0 AND node = '' AND until > (SELECT @now) + $4
 			ORDER BY until LIMIT $3 @skip)
-			UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM due)
-			RETURNING `+messageColumns,
-			[]any{while.Milliseconds(), hook, most}, r.fields(), func() {
+			UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM due
+			UNION ALL SELECT id FROM late LIMIT $3) RETURNING `+messageColumns,
+			[]any{while.Milliseconds(), hook, most, max(2*while, longestHold).Milliseconds()},
+			r.fields(), func() {
 				taken = append(taken, r.message())
 			})
 	})
@@ -367,18 +374,23 @@ func (s *Store) Delivered(ctx context.Context, m Message) error {
 	})
 }
 
-// Failed records that a message was not delivered, and why. It is taken again after a while, unless
-// again is negative: then it becomes a dead letter.
-func (s *Store) Failed(ctx context.Context, m Message, again time.Duration, why error) error {
+// Failed records that a message was not delivered, and why. It is taken again after a while, or, if
+// it is then older than giveUp, becomes a dead letter, all by the database's clock.
+func (s *Store) Failed(ctx context.Context, m Message, again, giveUp time.Duration,
+	why error) (dead bool, err error) {
 	text := why.Error() // PostgreSQL takes no NUL, and only UTF-8
 	text = strings.ReplaceAll(text[:min(len(text), longestError)], "\x00", "?")
 	text = strings.ToValidUTF8(text, "?")
-	return s.do(ctx, func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET tries = tries + 1, error = $1, until = @now + $2,
-			dead = CASE WHEN $3 = 1 THEN @now ELSE 0 END WHERE id = $4 AND until = $5`, text,
-			max(again, 0).Milliseconds(), number(again < 0), m.ID, m.lease)
+	var died int64
+	err = s.do(ctx, func(t tx) error {
+		died = 0
+		_, err := t.one(`UPDATE outbox SET tries = tries + 1, error = $1, until = @now + $2,
+			dead = CASE WHEN @now + $2 - made > $3 THEN @now ELSE 0 END
+			WHERE id = $4 AND until = $5 RETURNING dead`, []any{text, again.Milliseconds(),
+			giveUp.Milliseconds(), m.ID, m.lease}, &died)
 		return err
 	})
+	return died > 0, err
 }
 
 // GiveBack ends the lease of a message that this node no longer tries to deliver.

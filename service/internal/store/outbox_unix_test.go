@@ -31,6 +31,13 @@ func take(t *testing.T, s *Store, hook string) (m Message) {
 	return m
 }
 
+// fail records a failure, after which a message is taken again if it is not older than giveUp.
+func fail(t *testing.T, s *Store, m Message, giveUp time.Duration, why string) {
+	t.Helper()
+	_, err := s.Failed(t.Context(), m, 0, giveUp, errors.New(why))
+	must(t, err)
+}
+
 // none fails if there is a message for a hook.
 func none(t *testing.T, s *Store, hook string) {
 	t.Helper()
@@ -71,7 +78,7 @@ func testOutbox(t *testing.T, name string) {
 		return len(taken) == 1 && taken[0].ID == all[7].ID
 	})
 	// One who has lost the message to another does not decide what becomes of it.
-	must(t, one.Failed(t.Context(), all[7], -1, errors.New("late")))
+	fail(t, one, all[7], -1, "late")
 	must(t, one.GiveBack(t.Context(), all[7]))
 	must(t, one.DeadLetters(t.Context(), func(m Message) { t.Errorf("a dead letter: %+v", m) }))
 	none(t, two, "h")
@@ -102,7 +109,7 @@ func testDeadLetters(t *testing.T, name string) {
 	s := patient(t, name)
 	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "e"}))
 	first := take(t, s, "h")
-	must(t, s.Failed(t.Context(), first, 0, errors.New("no\x00 \xffanswer")))
+	fail(t, s, first, time.Hour, "no\x00 \xffanswer")
 	again := take(t, s, "h")
 	if again.ID != first.ID || again.Tries != 1 || again.Error != "no? ?answer" ||
 		!again.Made.Equal(first.Made) {
@@ -113,7 +120,7 @@ func testDeadLetters(t *testing.T, name string) {
 	if again.Tries != 1 {
 		t.Errorf("giving it back counts: %+v", again)
 	}
-	must(t, s.Failed(t.Context(), again, -1, errors.New("gone")))
+	fail(t, s, again, -1, "gone")
 	none(t, s, "h")
 	var dead []Message
 	list := func() []Message {
@@ -136,7 +143,7 @@ func testDeadLetters(t *testing.T, name string) {
 		if replayed.ID != first.ID || replayed.Tries != 0 {
 			t.Errorf("replayed: %+v", replayed)
 		}
-		must(t, s.Failed(t.Context(), replayed, -1, errors.New("gone again")))
+		fail(t, s, replayed, -1, "gone again")
 	}
 	if n, err := s.Drop(t.Context(), "h"); err != nil || n != 1 || len(list()) > 0 {
 		t.Errorf("dropped %d, %v, leaves %+v", n, err, dead)

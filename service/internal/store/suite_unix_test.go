@@ -90,6 +90,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"clock forward":            testClockForward,
 	"clock back":               testClockBack,
 	"clock back, and failures": testClockBackAndFailures,
+	"clock back, and messages": testClockBackAndMessages,
 }
 
 func TestSQLite(t *testing.T) {
