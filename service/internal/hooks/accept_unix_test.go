@@ -485,6 +485,29 @@ func TestGuardedAppends(t *testing.T) {
 	}
 }
 
+// refusing is a file that takes no writes.
+type refusing struct{ objectWriter }
+
+func (refusing) WriteAt([]byte, int64) (int, error) { return 0, errors.New("refused") }
+
+// TestSpoolHasWhatWasWritten: a write that failed, or that has nothing, does not make the copy
+// longer than the file.
+func TestSpoolHasWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	s := &spool{budget: &budget{left: 100}, most: 80}
+	defer s.close()
+	s.WriteAt([]byte("hello"), 0)
+	w := &guardedObject{objectWriter: refusing{}, spool: s}
+	for _, offset := range []int64{50, 500} {
+		if _, err := w.WriteAt([]byte("more"), offset); err == nil {
+			t.Error("a write is not refused")
+		}
+		if _, size, err := s.contents(); size != 5 || err != nil || s.tooLong() {
+			t.Errorf("the copy has %d bytes, %v", size, err)
+		}
+	}
+}
+
 // TestSpoolIsBounded: what waits to be checked takes so much of the disk and no more; files beyond
 // that are not checked.
 func TestSpoolIsBounded(t *testing.T) {
