@@ -415,9 +415,10 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 	err := do(ctx, run)
 	for range 3 {
 		// Class 40 of PostgreSQL: the transaction conflicted with another. The other: it has ended
-		// the connection in the meantime, as of a node that was suspended for longer than mostIdle.
+		// the connection in the meantime, as of a node that was suspended for longer than mostIdle,
+		// or takes no changes any more.
 		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) {
+		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) && !isReadOnly(err) {
 			break
 		}
 		err = do(ctx, run)
