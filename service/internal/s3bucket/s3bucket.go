@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -369,15 +370,20 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("If-Match", etag)
 	}
 	answer, err := c.RoundTripper.RoundTrip(r)
-	if err == nil && answer.StatusCode == http.StatusOK && r.Header.Get("X-Amz-Copy-Source") != "" {
+	if err == nil && answer.StatusCode == http.StatusOK && (r.Header.Get("X-Amz-Copy-Source") != "" ||
+		r.Method == http.MethodPost && r.URL.Query().Has("uploadId")) {
 		revealError(answer)
 	}
 	return answer, err
 }
 
-// revealError gives the answer to a copy the status of a failure if its body is an error. The
-// storage begins to answer before it has copied a long object, and minio-go looks only at the
-// status.
+// passing are S3's codes of errors that may pass, in answers whose status does not say so.
+var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown",
+	"SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException"}
+
+// revealError gives the answer to a copy, or to the completion of an upload, the status of a
+// failure if its body is an error. The storage begins to answer before it has copied a long object,
+// and minio-go looks only at the status.
 func revealError(answer *http.Response) {
 	var seen bytes.Buffer
 	decoder := xml.NewDecoder(io.TeeReader(answer.Body, &seen))
@@ -386,13 +392,20 @@ func revealError(answer *http.Response) {
 		if err != nil {
 			break
 		}
-		if start, ok := token.(xml.StartElement); ok {
-			if start.Name.Local == "Error" {
-				answer.StatusCode = http.StatusInternalServerError
-				answer.Status = http.StatusText(answer.StatusCode)
-			}
-			break
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
 		}
+		if start.Name.Local == "Error" {
+			var said struct{ Code string }
+			decoder.DecodeElement(&said, &start)
+			answer.StatusCode = http.StatusBadRequest
+			if slices.Contains(passing, said.Code) {
+				answer.StatusCode = http.StatusInternalServerError
+			}
+			answer.Status = http.StatusText(answer.StatusCode)
+		}
+		break
 	}
 	answer.Body = struct {
 		io.Reader

@@ -464,6 +464,51 @@ func TestFailedCopy(t *testing.T) {
 	}
 }
 
+// TestErrorsInGoodAnswers: storage that has begun to answer well sends the error in the body. One
+// that is final is not tried again, and one that may pass is.
+func TestErrorsInGoodAnswers(t *testing.T) {
+	t.Parallel()
+	for code, final := range map[string]bool{"PreconditionFailed": true, "InvalidRequest": true,
+		"InternalError": false} {
+		var requests atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if n := requests.Add(1); final || n <= attempts {
+				fmt.Fprintf(w, "%s<Error><Code>%s</Code></Error>", xml.Header, code)
+				return
+			}
+			io.WriteString(w, xml.Header+`<R><Bucket>bucket</Bucket><ETag>"new"</ETag></R>`)
+		}))
+		b, err := New("bucket", config(server.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, request := range map[string]func() error{
+			"copy": func() error {
+				_, err := b.Copy(t.Context(), "f", "old", "g", objectfs.Condition{Absent: true})
+				return err
+			},
+			"copy of a part": func() error {
+				_, err := b.CopyPart(t.Context(), "g", "id", 1, "f", "old", 0, 3)
+				return err
+			},
+			"completion": func() error {
+				parts := []objectfs.Part{{Number: 1, ETag: "one"}}
+				_, err := b.Complete(t.Context(), "g", "id", parts, objectfs.Condition{})
+				return err
+			},
+		} {
+			requests.Store(0)
+			err := request()
+			if n := requests.Load(); (err != nil) != final || final && n != 1 ||
+				errors.Is(err, objectfs.ErrPrecondition) != (code == "PreconditionFailed") {
+				t.Errorf("%s, %s: %v after %d requests", code, name, err, n)
+			}
+		}
+		server.Close()
+	}
+}
+
 // TestBodiesAreGivenBack: storage answers before it has read what it is sent, and then reads on.
 // The owner of the body has it back with the answer.
 func TestBodiesAreGivenBack(t *testing.T) {
