@@ -200,6 +200,28 @@ func TestCheckers(t *testing.T) {
 	}
 }
 
+// unreadable is a file whose disk fails.
+type unreadable struct{}
+
+var errDisk = errors.New("the disk fails")
+
+func (unreadable) ReadAt([]byte, int64) (int, error) { return 0, errDisk }
+
+// TestUnreadable: a file that cannot be read fails at once, and the log says why.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	url := closing(t, "")
+	clean := fakeClamd(t, func([]byte) string { return "stream: OK\x00" })
+	for name, hook := range map[string]Hook{"clamd": {Clamd: clean}, "url": {URL: url},
+		"command": {Command: []string{script(t, "cat >/dev/null")}}} {
+		hook.Timeout, hook.AtOnce = 10*time.Second, 1
+		err := newGatekeeper(&Hooks{}, &hook).check(t.Context(), &Event{}, unreadable{}, 100)
+		if !errors.Is(err, errDisk) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // lateChecker refuses when its time is over.
 type lateChecker struct{}
 
