@@ -64,14 +64,14 @@ func (f *FS) mark(ctx context.Context, u Upload) error {
 	if errors.Is(lost, ErrLocked) { // and who has the lock by now takes the marker for its own
 		return server.Unsure(fs.ErrExist)
 	}
-	if err != nil && lost == nil { // if it is there, only the answer was lost
+	if err != nil && !refused(err) && lost == nil { // if it is there, only the answer was lost
 		if _, missing := f.lookAgain(ctx, marker); missing == nil ||
 			errors.Is(err, ErrPrecondition) && !absent(missing) {
 			err = nil
 		}
 	}
 	if err != nil {
-		return server.Unsure(existing(err))
+		return unlessRefused(existing(err))
 	}
 	f.known.add(marker)
 	tellMade(ctx, 0, nil)

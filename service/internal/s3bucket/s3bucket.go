@@ -110,7 +110,7 @@ func newBucket(name string, c Config, endpoint *url.URL, transport http.RoundTri
 	options := &minio.Options{
 		Creds:      c.credentials(),
 		Secure:     endpoint.Scheme == "https",
-		Transport:  conditional{clock{watched, &b.ahead}},
+		Transport:  counting{conditional{clock{watched, &b.ahead}}},
 		Region:     c.Region,
 		MaxRetries: attempts,
 	}
@@ -278,16 +278,20 @@ func known[T any](lacks *atomic.Bool, when objectfs.Condition,
 // storage that ignores conditions.
 func matching[T any](ctx context.Context, b *Bucket, misjudges *atomic.Bool, key, etag string,
 	change func(when objectfs.Condition) (T, error)) (made T, err error) {
+	refused := objectfs.ErrPrecondition
 	if !misjudges.Load() {
 		made, err = change(objectfs.Condition{ETag: etag})
-		if failed, ok := errors.AsType[*explained](err); !ok ||
-			failed.code != "PreconditionFailed" && failed.code != "NotImplemented" {
+		failed, ok := errors.AsType[*explained](err)
+		if !ok || failed.code != "PreconditionFailed" && failed.code != "NotImplemented" {
 			return made, err
+		}
+		if failed.code == "PreconditionFailed" {
+			refused = err
 		}
 	}
 	now, err := b.Head(ctx, key)
 	if err == nil && now.ETag != etag {
-		err = objectfs.ErrPrecondition
+		err = refused
 	}
 	if err != nil {
 		return made, err
@@ -304,7 +308,7 @@ func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
 	}
 	lent := lend(body)
 	defer lent.giveBack()
-	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
+	made, err := change(ctx, b, func(ctx context.Context) (minio.UploadInfo, error) {
 		return b.core.PutObject(ctx, b.name, key, lent.reader(), body.Size(), "", sum,
 			b.options(when))
 	})
@@ -332,8 +336,8 @@ func (b *Bucket) sum(body *io.SectionReader) (string, error) {
 // Delete implements [objectfs.Bucket].
 func (b *Bucket) Delete(ctx context.Context, key, etag string) error {
 	remove := func(when objectfs.Condition) (struct{}, error) {
-		return struct{}{}, b.done(ctx, func() error {
-			return b.core.RemoveObject(withMatch(ctx, when.ETag), b.name, key,
+		return change(ctx, b, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, b.core.RemoveObject(withMatch(ctx, when.ETag), b.name, key,
 				minio.RemoveObjectOptions{})
 		})
 	}
@@ -487,7 +491,7 @@ func (b *Bucket) Copy(ctx context.Context, from, etag, to string,
 		for name := range sse {
 			headers[name] = sse.Get(name)
 		}
-		return repeat(ctx, b, func() (minio.ObjectInfo, error) {
+		return change(ctx, b, func(ctx context.Context) (minio.ObjectInfo, error) {
 			return b.core.CopyObject(ctx, b.name, from, b.name, to, headers,
 				minio.CopySrcOptions{}, minio.PutObjectOptions{})
 		})

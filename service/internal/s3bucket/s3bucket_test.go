@@ -509,6 +509,60 @@ func TestErrorsInGoodAnswers(t *testing.T) {
 	}
 }
 
+// TestRepeatedChanges: a refusal of a change is sure if there was one try, and of no use if an
+// earlier try may have made it.
+func TestRepeatedChanges(t *testing.T) {
+	t.Parallel()
+	contents := io.NewSectionReader(strings.NewReader("abc"), 0, 3)
+	for name, change := range map[string]func(b *Bucket) error{
+		"put": func(b *Bucket) error {
+			_, err := b.Put(t.Context(), "f", contents, objectfs.Condition{Absent: true})
+			return err
+		},
+		"replace": func(b *Bucket) error {
+			_, err := b.Put(t.Context(), "f", contents, objectfs.Condition{ETag: "old"})
+			return err
+		},
+		"copy": func(b *Bucket) error {
+			_, err := b.Copy(t.Context(), "f", "old", "g", objectfs.Condition{Absent: true})
+			return err
+		},
+		"complete": func(b *Bucket) error {
+			_, err := b.Complete(t.Context(), "f", "id", []objectfs.Part{{Number: 1, ETag: "1"}},
+				objectfs.Condition{Absent: true})
+			return err
+		},
+		"delete": func(b *Bucket) error { return b.Delete(t.Context(), "f", "old") },
+	} {
+		for _, lost := range []bool{false, true} {
+			var tries atomic.Int64
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				if r.Method == http.MethodHead {
+					w.Header().Set("ETag", `"new"`)
+					w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+					return
+				}
+				if tries.Add(1) == 1 && lost {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(http.StatusPreconditionFailed)
+				io.WriteString(w, "<Error><Code>PreconditionFailed</Code></Error>")
+			}))
+			b, err := New("bucket", config(web.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = change(b)
+			if !errors.Is(err, objectfs.ErrPrecondition) || errors.Is(err, server.ErrUnsure) != lost {
+				t.Errorf("%s, an answer is lost: %t: %v", name, lost, err)
+			}
+			web.Close()
+		}
+	}
+}
+
 // TestBodiesAreGivenBack: storage answers before it has read what it is sent, and then reads on.
 // The owner of the body has it back with the answer.
 func TestBodiesAreGivenBack(t *testing.T) {
