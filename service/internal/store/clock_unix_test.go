@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/server/sshd"
 )
 
 // jump sets the database's clock forward or back, as this node sees it, which must be still.
@@ -107,4 +108,35 @@ func testClockBackAndMessages(t *testing.T, name string) {
 		}
 	}
 	none(t, s, "h")
+}
+
+// testClockBackAndWork: work is done although the database's clock was set back, and users who moved
+// bytes on another node before that do not count as moving them there.
+func testClockBackAndWork(t *testing.T, name string) {
+	s, other := still(t, name), still(t, name)
+	turn := func() bool {
+		mine, err := s.Turn(t.Context(), "work", time.Minute)
+		must(t, err)
+		return mine
+	}
+	if !turn() || turn() {
+		t.Error("turns are not kept")
+	}
+	for _, node := range []*Store{other, s} {
+		must(t, node.Bandwidth("u", sshd.Rates{Send: 1000}).Send(t.Context(), 1))
+		node.movers.share(t.Context())
+		node.jump(-3 * time.Hour)
+	}
+	if !turn() || turn() {
+		t.Error("nobody has a turn since the clock was set back")
+	}
+	must(t, s.Bandwidth("u", sshd.Rates{Send: 1000}).Send(t.Context(), 1))
+	s.movers.share(t.Context())
+	if n := s.movers.all["u"].nodes.Load(); n != 1 {
+		t.Errorf("%d nodes share the bandwidth", n)
+	}
+	must(t, s.do(t.Context(), s.movers.clean))
+	if n := s.count(t, `SELECT count(*) FROM movers`); n != 1 {
+		t.Errorf("%d movers are left", n)
+	}
 }

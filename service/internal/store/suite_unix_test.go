@@ -91,6 +91,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"clock back":               testClockBack,
 	"clock back, and failures": testClockBackAndFailures,
 	"clock back, and messages": testClockBackAndMessages,
+	"clock back, and work":     testClockBackAndWork,
 }
 
 func TestSQLite(t *testing.T) {
