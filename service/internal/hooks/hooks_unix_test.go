@@ -275,8 +275,8 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// TestOneClockGivesUp: a message is given up by the clock that says when it was made. The node's may
-// be ahead of the database's.
+// TestOneClockGivesUp: a message is given up by the clock that says when it was made. The node's
+// may be ahead of the database's.
 func TestOneClockGivesUp(t *testing.T) {
 	t.Parallel()
 	url, _ := receiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {

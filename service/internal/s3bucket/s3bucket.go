@@ -374,8 +374,9 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("If-Match", etag)
 	}
 	answer, err := c.RoundTripper.RoundTrip(r)
-	if err == nil && answer.StatusCode == http.StatusOK && (r.Header.Get("X-Amz-Copy-Source") != "" ||
-		r.Method == http.MethodPost && r.URL.Query().Has("uploadId")) {
+	late := r.Header.Get("X-Amz-Copy-Source") != "" ||
+		r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
+	if err == nil && answer.StatusCode == http.StatusOK && late {
 		revealError(answer)
 	}
 	return answer, err

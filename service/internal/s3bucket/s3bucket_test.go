@@ -555,7 +555,8 @@ func TestRepeatedChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = change(b)
-			if !errors.Is(err, objectfs.ErrPrecondition) || errors.Is(err, server.ErrUnsure) != lost {
+			if !errors.Is(err, objectfs.ErrPrecondition) ||
+				errors.Is(err, server.ErrUnsure) != lost {
 				t.Errorf("%s, an answer is lost: %t: %v", name, lost, err)
 			}
 			web.Close()

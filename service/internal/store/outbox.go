@@ -186,39 +186,32 @@ func (o *outbox) missed(parts []endedPart) {
 	o.ended = append(o.ended, parts...)
 }
 
-// settle stores the outcomes of announced changes. If others took this node for dead meanwhile, a
-// message may have been delivered before its change was made: then another one is posted.
+// early is what adopt adds to the ID of a message: one that its own node posts is another.
+const early = "-early"
+
+// settle stores the outcomes of announced changes. A message that is not there any more is posted
+// once more: others took this node for dead, and have adopted it, perhaps before its change was
+// made. Or settle was here before, and only the answer was lost: then it has the same ID.
 func (s *Store) settle(t tx, parts []endedPart) error {
 	for _, p := range parts {
 		if p.outcome == NotMade {
-			if _, err := t.exec(`DELETE FROM outbox WHERE id = $1`, p.ID); err != nil {
+			if _, err := t.exec(`DELETE FROM outbox WHERE id IN ($1, $2)`, p.ID,
+				p.ID+early); err != nil {
 				return err
 			}
 			continue
 		}
+		p.Unsure = p.outcome == Unsure
 		rows, err := t.exec(`UPDATE outbox SET node = '', until = @now, unsure = $3
-			WHERE id = $1 AND node = $2`, p.ID, s.node, number(p.outcome == Unsure))
+			WHERE id = $1 AND node = $2`, p.ID, s.node, number(p.Unsure))
 		if err == nil && rows == 0 {
-			err = again(t, p)
+			err = insert(t, "", []Message{p.Message})
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// again posts a message once more that others took for a dead node's, unless the store has already
-// heard that its change was made.
-func again(t tx, p endedPart) error {
-	unsure := int64(1)
-	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{p.ID},
-		&unsure); err != nil || unsure == 0 {
-		return err
-	}
-	m := p.Message
-	m.ID, m.Unsure = m.ID+"-2", p.outcome == Unsure
-	return insert(t, "", []Message{m})
 }
 
 // flush writes the messages and outcomes that the store missed while it was down, some in each
@@ -288,8 +281,8 @@ func (o *outbox) count(ctx context.Context, s *Store) {
 
 // adopt releases messages announced by nodes that are gone, as unsure.
 func adopt(t tx) error {
-	_, err := t.exec(`UPDATE outbox SET node = '', unsure = 1, until = @now WHERE node <> ''
-		AND node NOT IN (SELECT node FROM nodes WHERE seen > 0)`)
+	_, err := t.exec(`UPDATE outbox SET id = id || $1, node = '', unsure = 1, until = @now
+		WHERE node <> '' AND node NOT IN (SELECT node FROM nodes WHERE seen > 0)`, early)
 	return err
 }
 

@@ -213,7 +213,7 @@ func testGoneHooks(t *testing.T, name string) {
 			return insert(t, "of before", []Message{{ID: id, Hook: "other"}})
 		}))
 		testenv.Until(t, "the node works", func() bool {
-			return s.count(t, `SELECT count(*) FROM outbox WHERE id = $1 AND node = ''`, id) == 1
+			return s.count(t, `SELECT count(*) FROM outbox WHERE id = $1 AND node = ''`, id+early) == 1
 		})
 	}
 	if dead := deadLetters(t, s); len(dead) > 0 {
@@ -406,6 +406,42 @@ func TestRefusedForALostAnswer(t *testing.T) {
 	s.outbox.flush(t.Context(), s)
 	if n := s.count(t, `SELECT count(*) FROM outbox`); n != 0 {
 		t.Errorf("the store still has %d events that did not happen", n)
+	}
+}
+
+// TestLostAnswerOfAnOutcome: an event whose outcome is told twice, since the store's answer was
+// lost, has the same ID if it is delivered twice.
+func TestLostAnswerOfAnOutcome(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []Outcome{Made, Unsure} {
+		for _, delivered := range []bool{false, true} {
+			name := filepath.Join(t.TempDir(), "store.db")
+			s := silentNode(t, name)
+			end, err := s.Announce(t.Context(), Message{Hook: "h"})
+			must(t, err)
+			sound := s.db.DB
+			s.db.DB = sql.OpenDB(&lossy{s.db.Driver(), name})
+			end(outcome)
+			s.db.DB.Close()
+			s.db.DB = sound
+			s.up()
+			ids := map[string]bool{}
+			if delivered {
+				m := take(t, s, "h")
+				ids[m.ID] = true
+				must(t, s.Delivered(t.Context(), m))
+			}
+			s.outbox.flush(t.Context(), s)
+			taken, err := s.Take(t.Context(), "h", 9, time.Hour)
+			must(t, err)
+			for _, m := range taken {
+				ids[m.ID] = true
+			}
+			if len(ids) != 1 || len(taken) > 1 {
+				t.Errorf("outcome %d, delivered: %t: IDs %v, %d at the end", outcome, delivered, ids,
+					len(taken))
+			}
+		}
 	}
 }
 
