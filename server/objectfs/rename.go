@@ -82,7 +82,7 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		err = f.locked(ctx, to, func(u Upload) error {
 			err := f.vacant(ctx, to)
 			if err == nil && missing == nil && source.dir {
-				err = f.reserve(ctx, u)
+				err = f.state.Confirm(ctx, u)
 			}
 			if err != nil {
 				return err

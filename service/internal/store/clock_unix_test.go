@@ -47,7 +47,7 @@ func testClockForward(t *testing.T, name string) {
 func testClockBack(t *testing.T, name string) {
 	dead, buried, other := still(t, name), still(t, name), still(t, name)
 	for _, s := range []*Store{dead, buried} {
-		_, err := s.Objects("bucket").Lock(t.Context(), "name of "+s.node)
+		_, err := s.Objects("bucket").Lock(t.Context(), "name of "+s.node, "")
 		must(t, err)
 	}
 	testenv.Until(t, "one is dead", func() bool {
@@ -55,7 +55,7 @@ func testClockBack(t *testing.T, name string) {
 		must(t, other.do(t.Context(), other.bury))
 		return buried.gone(t)
 	})
-	_, err := buried.Objects("bucket").Lock(t.Context(), "another name") // and is then killed
+	_, err := buried.Objects("bucket").Lock(t.Context(), "another name", "") // and is then killed
 	must(t, err)
 	must(t, dead.live(t.Context(), dead.do))
 	dead.kill()
