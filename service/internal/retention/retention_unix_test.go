@@ -129,6 +129,21 @@ func TestSwappedFolder(t *testing.T) {
 	}
 }
 
+// TestMovedAgain: a file that comes again and again, always with the same time, is moved each time.
+func TestMovedAgain(t *testing.T) {
+	root, files := tree(t)
+	old := time.Unix(1e9, 0).UTC()
+	for range 4 {
+		must(t, os.MkdirAll(filepath.Join(root, "in"), 0o755))
+		name := filepath.Join(root, "in/a")
+		must(t, os.WriteFile(name, []byte("a"), 0o644))
+		must(t, os.Chtimes(name, old, old))
+		apply(t, &Rule{Path: "/in", MoveTo: "/old", Age: day}, files, 31*day, nil)
+	}
+	at := old.Format(".20060102T150405Z")
+	want(t, root, "/old/a", "/old/a"+at, "/old/a"+at+"-2", "/old/a"+at+"-3")
+}
+
 // TestReplacedFile: a new file that has got the name meanwhile stays.
 func TestReplacedFile(t *testing.T) {
 	root, files := tree(t, "out/1", "out/2")
