@@ -286,13 +286,13 @@ func adopt(t tx) error {
 	return err
 }
 
-// giveUpHooks gives up messages for hooks that no node has, some at a time. A node that has a hook
-// posts and takes messages for it, whose time then is that of late.
-func giveUpHooks(t tx) error {
+// giveUp gives up messages for a hook, some at a time, if no node has it. One that has it posts and
+// takes messages for it, whose time then is that of late.
+func giveUp(t tx, hook string) error {
 	_, err := t.exec(`UPDATE outbox SET dead = @now, error = $1 WHERE id IN (SELECT id FROM outbox
-		WHERE dead = 0 AND node = '' AND hook IN (SELECT hook FROM outbox WHERE dead = 0
-			GROUP BY hook HAVING max(until) < (SELECT @now) - $2) LIMIT $3)`,
-		"no node has a hook of this name: is it still in the configuration?",
+		WHERE hook = $2 AND dead = 0 AND node = '' AND NOT EXISTS (SELECT 1 FROM outbox
+			WHERE hook = $2 AND dead = 0 AND until > (SELECT @now) - $3) LIMIT $4)`,
+		"no node has a hook of this name: is it still in the configuration?", hook,
 		longestAlive.Milliseconds(), removedAtOnce)
 	return err
 }

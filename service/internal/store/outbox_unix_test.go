@@ -198,7 +198,7 @@ func testGoneHooks(t *testing.T, name string) {
 	age(t, s, "made", 2*longestAlive)
 	age(t, s, "until", 2*longestAlive)
 	take(t, s, "h")
-	must(t, s.do(t.Context(), giveUpHooks))
+	must(t, s.do(t.Context(), func(t tx) error { return giveUp(t, "h") }))
 	if dead := deadLetters(t, s); len(dead) > 0 {
 		t.Errorf("given up while the hook takes others: %+v", dead)
 	}
@@ -221,7 +221,7 @@ func testGoneHooks(t *testing.T, name string) {
 	}
 	must(t, back.Close())
 
-	must(t, s.do(t.Context(), giveUpHooks))
+	must(t, s.do(t.Context(), func(t tx) error { return giveUp(t, "h") }))
 	dead := deadLetters(t, s)
 	if len(dead) != 3 || dead[0].Hook != "h" || dead[0].Error == "" {
 		t.Errorf("dead letters: %+v", dead)

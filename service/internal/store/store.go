@@ -184,7 +184,9 @@ func (s *Store) run(ctx context.Context) {
 			s.do(ctx, cleanUploads)
 			s.do(ctx, cleanOutbox)
 			if s.lasts() > grace {
-				s.do(ctx, giveUpHooks)
+				for hook := range s.Waiting() {
+					s.do(ctx, func(t tx) error { return giveUp(t, hook) })
+				}
 			}
 		}
 		if beats || s.db.postgres == "" { // PostgreSQL notifies us
