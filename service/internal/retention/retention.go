@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"path"
 	"strings"
 	"time"
@@ -132,6 +133,8 @@ func (a *application) folder(ctx context.Context, folder string, depth int) erro
 		if len(failed) > atOnce {
 			a.log.Warn("more old files stay", "path", folder, "count", len(failed)-atOnce)
 		}
+		// Each time in another order, since the time may be over before the last.
+		rand.Shuffle(len(below), func(i, j int) { below[i], below[j] = below[j], below[i] })
 		for _, name := range below {
 			if depth == deepest || a.isTarget(name) {
 				continue

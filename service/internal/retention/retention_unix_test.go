@@ -3,9 +3,11 @@
 package retention
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"maps"
 	"os"
@@ -221,6 +223,42 @@ func TestGateRefuses(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("%d were tried", asked)
 	}
+}
+
+// shortTime is a backend for which the time of an application ends after so many listings.
+type shortTime struct {
+	*osfs.FS
+	left int
+	end  context.CancelFunc
+}
+
+func (s *shortTime) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	if s.left--; s.left == 0 {
+		s.end()
+	}
+	return s.FS.List(ctx, name)
+}
+
+// TestShortTime: of more folders than there is time for, all have their turn in the end.
+func TestShortTime(t *testing.T) {
+	root, files := tree(t, "out/29/a")
+	for i := range 29 {
+		must(t, os.Mkdir(filepath.Join(root, "out", fmt.Sprintf("%02d", i)), 0o755))
+	}
+	for range 1000 {
+		ctx, end := context.WithCancel(t.Context())
+		short := &shortTime{files.(*osfs.FS), 10, end}
+		r := &Rule{Path: "/out", Age: day}
+		err := r.Apply(ctx, time.Now().Add(31*day), short, nil,
+			&server.Reporter{Logger: slog.New(slog.DiscardHandler)})
+		if end(); err == nil {
+			t.Fatal("there is time enough")
+		}
+		if len(left(t, root)) == 0 {
+			return
+		}
+	}
+	t.Error("a folder never has its turn")
 }
 
 // TestManyStay: files that cannot be removed, however many, keep no others in the folder, nor those
