@@ -78,7 +78,7 @@ func testOutbox(t *testing.T, name string) {
 		return len(taken) == 1 && taken[0].ID == all[7].ID
 	})
 	// One who has lost the message to another does not decide what becomes of it.
-	fail(t, one, all[7], -1, "late")
+	fail(t, one, all[7], -time.Hour, "late")
 	must(t, one.GiveBack(t.Context(), all[7]))
 	must(t, one.DeadLetters(t.Context(), func(m Message) { t.Errorf("a dead letter: %+v", m) }))
 	none(t, two, "h")
@@ -120,7 +120,7 @@ func testDeadLetters(t *testing.T, name string) {
 	if again.Tries != 1 {
 		t.Errorf("giving it back counts: %+v", again)
 	}
-	fail(t, s, again, -1, "gone")
+	fail(t, s, again, -time.Hour, "gone")
 	none(t, s, "h")
 	var dead []Message
 	list := func() []Message {
@@ -143,7 +143,7 @@ func testDeadLetters(t *testing.T, name string) {
 		if replayed.ID != first.ID || replayed.Tries != 0 {
 			t.Errorf("replayed: %+v", replayed)
 		}
-		fail(t, s, replayed, -1, "gone again")
+		fail(t, s, replayed, -time.Hour, "gone again")
 	}
 	if n, err := s.Drop(t.Context(), "h"); err != nil || n != 1 || len(list()) > 0 {
 		t.Errorf("dropped %d, %v, leaves %+v", n, err, dead)

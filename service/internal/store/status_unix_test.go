@@ -112,7 +112,7 @@ func testLatestDead(t *testing.T, name string) {
 		taken, err := s.Take(t.Context(), hook, 10, time.Minute)
 		must(t, err)
 		for _, m := range taken {
-			fail(t, s, m, -1, "why")
+			fail(t, s, m, -time.Hour, "why")
 		}
 	}
 	latest, count, err := s.LatestDead(t.Context(), 2)
