@@ -110,8 +110,8 @@ func testClockBackAndMessages(t *testing.T, name string) {
 	none(t, s, "h")
 }
 
-// testClockBackAndWork: work is done although the database's clock was set back, and users who moved
-// bytes on another node before that do not count as moving them there.
+// testClockBackAndWork: work is done although the database's clock was set back, and users who
+// moved bytes on another node before that do not count as moving them there.
 func testClockBackAndWork(t *testing.T, name string) {
 	s, other := still(t, name), still(t, name)
 	turn := func() bool {

@@ -47,8 +47,8 @@ const (
 	longestAlive = 7 * 24 * time.Hour
 	grace        = time.Hour
 
-	// longestHold is more than any message is kept from nodes. What is kept for longer was so before
-	// the database's clock was set back.
+	// longestHold is more than any message is kept from nodes. What is kept for longer was so
+	// before the database's clock was set back.
 	longestHold = 2 * time.Hour
 
 	// longestError limits the length of a stored error.

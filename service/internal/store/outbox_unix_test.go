@@ -85,8 +85,8 @@ func testOutbox(t *testing.T, name string) {
 	testenv.Until(t, "it is counted", func() bool { return two.Waiting()["other"] == 4 })
 }
 
-// testTakeWithAnyPlan: no more messages are taken than were asked for, whatever PostgreSQL takes for
-// the cheapest way.
+// testTakeWithAnyPlan: no more messages are taken than were asked for, whatever PostgreSQL takes
+// for the cheapest way.
 func testTakeWithAnyPlan(t *testing.T, name string) {
 	if strings.HasPrefix(name, "postgres:") {
 		for _, plan := range []string{"hashagg", "hashjoin", "mergejoin", "sort", "material"} {
@@ -213,7 +213,8 @@ func testGoneHooks(t *testing.T, name string) {
 			return insert(t, "of before", []Message{{ID: id, Hook: "other"}})
 		}))
 		testenv.Until(t, "the node works", func() bool {
-			return s.count(t, `SELECT count(*) FROM outbox WHERE id = $1 AND node = ''`, id+early) == 1
+			return s.count(t, `SELECT count(*) FROM outbox WHERE id = $1 AND node = ''`,
+				id+early) == 1
 		})
 	}
 	if dead := deadLetters(t, s); len(dead) > 0 {
@@ -438,8 +439,8 @@ func TestLostAnswerOfAnOutcome(t *testing.T) {
 				ids[m.ID] = true
 			}
 			if len(ids) != 1 || len(taken) > 1 {
-				t.Errorf("outcome %d, delivered: %t: IDs %v, %d at the end", outcome, delivered, ids,
-					len(taken))
+				t.Errorf("outcome %d, delivered: %t: IDs %v, %d at the end", outcome, delivered,
+					ids, len(taken))
 			}
 		}
 	}

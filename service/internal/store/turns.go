@@ -13,7 +13,8 @@ func (s *Store) Turn(ctx context.Context, work string, length time.Duration) (mi
 	err = s.doOne(ctx, func(t tx) error {
 		rows, err := t.exec(`INSERT INTO turns (name, node, until) VALUES ($1, $2, @now + $3)
 			ON CONFLICT (name) DO UPDATE SET node = $2, until = @now + $3
-			WHERE turns.until <= @now OR turns.until > @now + 2*$3`, work, s.node, length.Milliseconds())
+			WHERE turns.until <= @now OR turns.until > @now + 2*$3`, work, s.node,
+			length.Milliseconds())
 		mine = rows > 0
 		return err
 	})
