@@ -9,8 +9,10 @@ import (
 
 // Bucket is object storage with the semantics of S3: an object appears whole, or not at all. Errors
 // match by errors.Is: fs.ErrNotExist if there is no such object or upload, [ErrPrecondition] if a
-// condition does not hold, fs.ErrPermission if the storage refuses. Methods are called
-// concurrently, and must not retain bodies.
+// condition does not hold, fs.ErrPermission if the storage refuses. Where a request was repeated
+// and such an error may be due to an earlier try, whose answer was lost, that of Put, Copy,
+// Complete and Delete also matches server.ErrUnsure. Methods are called concurrently, and must not
+// retain bodies.
 type Bucket interface {
 	// Head describes an object.
 	Head(ctx context.Context, key string) (Object, error)

@@ -61,9 +61,14 @@ func (u Upload) became(ctx context.Context, now Upload) {
 	server.Counted(ctx, bytes-u.countedBytes, files-u.countedFiles)
 }
 
-// lock takes the write lock of a name.
+// lock takes the write lock of a name. Nobody sees a file there because of that.
 func (f *FS) lock(ctx context.Context, name string) (Upload, error) {
-	u, err := f.state.Lock(ctx, name)
+	return f.lockFor(ctx, name, name+"/")
+}
+
+// lockFor takes the write lock of a name. If no upload is pending there, a new one gets the target.
+func (f *FS) lockFor(ctx context.Context, name, target string) (Upload, error) {
+	u, err := f.state.Lock(ctx, name, target)
 	u.countedBytes, u.countedFiles = u.counts()
 	return u, err
 }

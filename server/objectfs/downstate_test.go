@@ -34,9 +34,9 @@ func (d *downState) change(do func() error) error {
 	return errDown
 }
 
-func (d *downState) Lock(ctx context.Context, name string) (u objectfs.Upload, err error) {
+func (d *downState) Lock(ctx context.Context, name, target string) (u objectfs.Upload, err error) {
 	err = d.change(func() error {
-		u, err = d.State.Lock(ctx, name)
+		u, err = d.State.Lock(ctx, name, target)
 		return err
 	})
 	return u, err

@@ -55,7 +55,11 @@ func faultyCall[T any](b *faulty, name string, call func() (T, error)) (result T
 		result, err = call()
 	}
 	if b.twice {
-		return call()
+		if result, err = call(); name != "Head" && name != "Get" &&
+			(errors.Is(err, objectfs.ErrPrecondition) || errors.Is(err, fs.ErrNotExist)) {
+			err = server.Unsure(err)
+		}
+		return result, err
 	}
 	if b.sleep != nil {
 		b.sleep()

@@ -3,6 +3,7 @@ package objectfs_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"slices"
@@ -194,6 +195,35 @@ func TestListWhileItBecomesLong(t *testing.T) {
 			}
 			b.fs, reached = sound, bucket.name != ""
 			closes()
+		}
+	}
+}
+
+// TestStatWhileItGoes: STAT of a file that is removed or renamed meanwhile, or that is not there
+// yet, tells of the file or of none, never of an empty one.
+func TestStatWhileItGoes(t *testing.T) {
+	for name, do := range map[string]step{
+		"removed":   func(b *bench) error { return b.fs.Remove(b.Context(), "/f") },
+		"renamed":   rename("/f", "/g"),
+		"back":      rename("/g", "/f"),
+		"to a name": plainRename("/g", "/f"),
+	} {
+		for call, reached := 1, true; reached; call++ {
+			for _, after := range []bool{false, true} {
+				b := newBench(t)
+				b.put(map[bool]string{true: "/f", false: "/g"}[name[0] == 'r'], text(100))
+				sound := b.fs
+				bucket := &faulty{Bucket: b.bucket, broken: call, after: after, sleep: func() {
+					info, err := sound.Stat(t.Context(), "/f")
+					if err == nil && info.Size() != 100 ||
+						err != nil && !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("%s, call %d (after: %t): %v, %v", name, call, after, info, err)
+					}
+				}}
+				b.fs = b.serve(bucket)
+				b.must(do(b))
+				reached = bucket.name != ""
+			}
 		}
 	}
 }

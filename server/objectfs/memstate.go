@@ -18,7 +18,7 @@ type MemoryState struct {
 }
 
 // Lock implements [State].
-func (m *MemoryState) Lock(_ context.Context, name string) (Upload, error) {
+func (m *MemoryState) Lock(_ context.Context, name, target string) (Upload, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.uploads[name]
@@ -27,6 +27,9 @@ func (m *MemoryState) Lock(_ context.Context, name string) (Upload, error) {
 	}
 	m.fence++
 	u.Name, u.Fence, u.Locked = name, m.fence, true
+	if u.ID == "" {
+		u.Target = target
+	}
 	if m.uploads == nil {
 		m.uploads = map[string]Upload{}
 	}

@@ -131,7 +131,7 @@ func TestStatDuringMkdir(t *testing.T) {
 		b.must(makes(b))
 		b.fs = sound
 	}
-	u, err := b.state.Lock(t.Context(), "f")
+	u, err := b.state.Lock(t.Context(), "f", "")
 	b.must(err)
 	u.Target = "f/"
 	b.must(b.state.Update(t.Context(), u))

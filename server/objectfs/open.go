@@ -81,7 +81,7 @@ func (f *FS) openWriter(ctx context.Context, key string, flags uint32) (*writer,
 	if len(key) > MaxKey {
 		return nil, errLongName
 	}
-	upload, err := f.lock(ctx, key)
+	upload, err := f.lockFor(ctx, key, FinalName(key))
 	if err != nil {
 		return nil, err
 	}

@@ -207,11 +207,11 @@ func (f *FS) put(ctx context.Context, key string, body *io.SectionReader,
 	when, want Condition) (Object, error) {
 	// The body may be read again.
 	made, err := f.bucket.Put(ctx, key, io.NewSectionReader(body.Outer()), when)
-	if want.Absent {
+	switch {
+	case err == nil, refused(err):
+		return made, err
+	case want.Absent:
 		return made, f.unlessOurs(ctx, key, body.Size(), err)
-	}
-	if err == nil {
-		return made, nil
 	}
 	sum := md5.New()
 	if _, hashErr := io.Copy(sum, io.NewSectionReader(body.Outer())); hashErr != nil {
@@ -235,18 +235,23 @@ func existing(err error) error {
 	return fs.ErrExist
 }
 
-// unlessOurs says that a request may have made its object although the storage refuses it, since
-// there is an object: the answer to the first try may have been lost, and the second one refused.
-// An object as long may also be another client's.
+// refused reports whether the storage has refused a change, which was not made by an earlier try
+// either.
+func refused(err error) bool {
+	return errors.Is(err, ErrPrecondition) && !errors.Is(err, server.ErrUnsure)
+}
+
+// unlessOurs says that a request was refused unless an earlier try may have made its object: there
+// is one as long, which may also be another client's.
 func (f *FS) unlessOurs(ctx context.Context, key string, size int64, err error) error {
-	if !errors.Is(err, ErrPrecondition) {
+	if !errors.Is(err, ErrPrecondition) || refused(err) {
 		return err
 	}
 	if now, headErr := f.bucket.Head(ctx, key); headErr == nil && now.Size != size ||
 		absent(headErr) {
-		return err
+		return ErrPrecondition
 	}
-	return server.Unsure(err)
+	return err
 }
 
 // complete makes an object of parts. After an error it checks whether the object is there all the
@@ -262,6 +267,9 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 		return made, f.stored(ctx, u.Target, made)
 	}
 	_, _, listErr := f.bucket.ListParts(ctx, u.Target, u.ID, 0)
+	if listErr == nil && errors.Is(err, ErrPrecondition) {
+		err = ErrPrecondition // no try was successful
+	}
 	if listErr == nil {
 		return made, err
 	}

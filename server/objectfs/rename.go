@@ -82,7 +82,7 @@ func (f *FS) rename(ctx context.Context, from, to string, replace bool) error {
 		err = f.locked(ctx, to, func(u Upload) error {
 			err := f.vacant(ctx, to)
 			if err == nil && missing == nil && source.dir {
-				err = f.reserve(ctx, u)
+				err = f.state.Confirm(ctx, u)
 			}
 			if err != nil {
 				return err
@@ -177,7 +177,7 @@ func (f *FS) copy(ctx context.Context, from Object, to string, base *Object,
 			return unlessRefused(err)
 		}
 		if want.Absent {
-			err = existing(f.unlessOurs(ctx, to, from.Size, ErrPrecondition))
+			err = existing(f.unlessOurs(ctx, to, from.Size, err))
 			break
 		}
 		now, headErr := f.bucket.Head(ctx, to)
@@ -188,7 +188,7 @@ func (f *FS) copy(ctx context.Context, from Object, to string, base *Object,
 			return server.Unsure(headErr)
 		case from.marks(): // which nobody can tell from another
 			return nil
-		case now.ETag == from.ETag: // the answer to the first try was lost
+		case now.ETag == from.ETag && !refused(err): // an earlier try has made it
 			made, err = now, nil
 		default:
 			base = &now
@@ -289,7 +289,10 @@ func (f *FS) remove(ctx context.Context, o Object, u Upload) error {
 func (f *FS) delete(ctx context.Context, o Object) error {
 	err := f.bucket.Delete(ctx, o.Key, o.ETag)
 	deleted := err == nil
-	if err != nil && !absent(err) && !errors.Is(err, ErrPrecondition) {
+	switch {
+	case absent(err) && errors.Is(err, server.ErrUnsure): // an earlier try has
+		deleted, err = true, nil
+	case err != nil && !absent(err) && !errors.Is(err, ErrPrecondition):
 		_, headErr := f.lookAgain(ctx, o.Key)
 		deleted = absent(headErr) // only the answer was lost
 	}

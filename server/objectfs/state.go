@@ -11,9 +11,9 @@ import (
 // bucket.
 type State interface {
 	// Lock takes the write lock of a name, and returns the upload pending there, or a new one with
-	// only Name set, with a fencing number greater than any before. It fails with ErrLocked if the
-	// lock is held.
-	Lock(ctx context.Context, name string) (Upload, error)
+	// only Name and Target set, with a fencing number greater than any before. It fails with
+	// ErrLocked if the lock is held.
+	Lock(ctx context.Context, name, target string) (Upload, error)
 
 	// Update stores the new state of an upload. It fails with ErrLocked if another session has taken
 	// the lock since Lock.

@@ -34,16 +34,8 @@ func (f *FS) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	return errors.Join(err, server.Unsure(f.unlock(ctx, u, u.ID != "")))
 }
 
-// reserve notes that a lock is held for a directory, so that nobody sees a file there.
-func (f *FS) reserve(ctx context.Context, u Upload) error {
-	if u.ID != "" {
-		return f.state.Confirm(ctx, u)
-	}
-	u.Target = u.Name + "/"
-	return f.update(ctx, &u)
-}
-
-// reserves reports whether a lock is held for a directory.
+// reserves reports whether a lock is held for something else than a new file, which others would
+// see.
 func (u Upload) reserves() bool { return u.ID == "" && strings.HasSuffix(u.Target, "/") }
 
 // mark makes a directory whose name u has locked, unless something has that name.
@@ -55,7 +47,7 @@ func (f *FS) mark(ctx context.Context, u Upload) error {
 	if !absent(err) {
 		return orExists(err)
 	}
-	if err := f.reserve(ctx, u); err != nil { // this process may have slept, too
+	if err := f.state.Confirm(ctx, u); err != nil { // this process may have slept, too
 		return err
 	}
 	marker := u.Name + "/"
@@ -64,14 +56,14 @@ func (f *FS) mark(ctx context.Context, u Upload) error {
 	if errors.Is(lost, ErrLocked) { // and who has the lock by now takes the marker for its own
 		return server.Unsure(fs.ErrExist)
 	}
-	if err != nil && lost == nil { // if it is there, only the answer was lost
+	if err != nil && !refused(err) && lost == nil { // if it is there, only the answer was lost
 		if _, missing := f.lookAgain(ctx, marker); missing == nil ||
 			errors.Is(err, ErrPrecondition) && !absent(missing) {
 			err = nil
 		}
 	}
 	if err != nil {
-		return server.Unsure(existing(err))
+		return unlessRefused(existing(err))
 	}
 	f.known.add(marker)
 	tellMade(ctx, 0, nil)

@@ -591,7 +591,7 @@ func TestSweepLeavesWhatGoesOn(t *testing.T) {
 			b.at(w, 0, text(4*partSize))
 			b.must(w.Abandon())
 			ages := func() {
-				u, err := b.state.Lock(ctx, one.file[1:])
+				u, err := b.state.Lock(ctx, one.file[1:], "")
 				b.must(err)
 				u.Begun = time.Now().Add(-week - time.Hour)
 				b.must(b.state.Unlock(ctx, u, true))

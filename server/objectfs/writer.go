@@ -70,9 +70,6 @@ var (
 )
 
 func newWriter(ctx context.Context, f *FS, key string, upload Upload) *writer {
-	if upload.Target == "" || upload.reserves() { // for a directory, by a server that has died
-		upload.Target = FinalName(key)
-	}
 	w := &writer{fs: f, session: ctx, key: key, upload: upload, began: time.Now(),
 		parts: map[int]*part{}, stored: map[int]Part{}}
 	w.changed.L = &w.mu

@@ -91,7 +91,7 @@ func (c *proxyConn) begin() {
 		c.SetReadDeadline(time.Now().Add(proxyTimeout))
 		header, err := readProxyHeader(c.TCPConn)
 		c.SetReadDeadline(time.Time{})
-		if err == io.EOF { // nothing at all
+		if err == errNothing {
 			c.check = true
 			c.TCPConn.Close()
 			return
@@ -124,11 +124,17 @@ const (
 	proxyV2Most   = 2048
 )
 
-// readProxyHeader reads a header and not a byte more; the library parses it. The error is io.EOF if
-// nothing came.
+// errNothing is the error of a connection that ends at once, well or by a reset.
+var errNothing = errors.New("nothing came")
+
+// readProxyHeader reads a header and not a byte more; the library parses it.
 func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 	buf := make([]byte, 1, proxyV2Prefix)
-	if _, err := io.ReadFull(r, buf); err != nil {
+	_, err := io.ReadFull(r, buf)
+	if err == io.EOF || errors.Is(err, syscall.ECONNRESET) {
+		return nil, errNothing
+	}
+	if err != nil {
 		return nil, err
 	}
 	if buf[0] == 'P' {

@@ -134,3 +134,29 @@ func TestProxyHeadersRefused(t *testing.T) {
 		t.Errorf("%q, %v", first, err)
 	}
 }
+
+// TestProxyReset: a balancer's check that ends with a reset, as HAProxy's do, is one all the same.
+func TestProxyReset(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	var log bytes.Buffer
+	l := &proxyListener{inner, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		slog.New(slog.NewTextHandler(&log, nil))}
+	client, err := net.Dial("tcp", inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.(*net.TCPConn).SetLinger(0)
+	client.Close()
+	if check := conn.(*proxyConn).HealthCheck(); !check || log.Len() > 0 {
+		t.Errorf("a check: %t, and the log says %q", check, log.String())
+	}
+}

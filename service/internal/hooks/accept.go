@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/server"
@@ -140,13 +141,13 @@ func (g *gatekeeper) check(ctx context.Context, e *Event, contents io.ReaderAt, 
 type watchedReader struct {
 	contents io.ReaderAt
 	moved    func()
-	unseen   int
+	unseen   atomic.Int64 // a reader of a request that is repeated may still be at work
 }
 
 func (w *watchedReader) ReadAt(p []byte, offset int64) (n int, err error) {
 	n, err = w.contents.ReadAt(p, offset)
-	if w.unseen += n; w.unseen >= 1<<20 || err != nil {
-		w.unseen = 0
+	if w.unseen.Add(int64(n)) >= 1<<20 || err != nil {
+		w.unseen.Store(0)
 		w.moved()
 	}
 	return n, err

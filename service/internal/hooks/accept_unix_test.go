@@ -3,6 +3,7 @@
 package hooks
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -22,6 +23,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
@@ -33,6 +35,7 @@ import (
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/service/internal/hooks/clamdtest"
+	"github.com/usftp/usftp/service/internal/outside"
 	"github.com/usftp/usftp/service/internal/s3bucket"
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 	"github.com/usftp/usftp/wire"
@@ -79,6 +82,52 @@ func check(t *testing.T, hook Hook, contents string) error {
 	h := New([]*Hook{&hook}, nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	g := &guard{user: "ann", all: h, gates: h.gates}
 	return g.ask(t.Context(), "/in/a", strings.NewReader(contents), int64(len(contents)), nil)
+}
+
+// closing is a web service that answers one request of its first connection, and closes it when the
+// next one has come, as one does whose connection was idle for too long just then.
+func closing(t *testing.T, answer string) (url string) {
+	t.Helper()
+	var connections atomic.Int64
+	return "http://" + testenv.Listen(t, func(conn net.Conn) {
+		defer conn.Close()
+		first := connections.Add(1) == 1
+		from := bufio.NewReader(conn)
+		for n := 0; n == 0 || !first; n++ {
+			r, err := http.ReadRequest(from)
+			if err != nil {
+				return
+			}
+			io.Copy(io.Discard, r.Body)
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(answer),
+				answer)
+		}
+		from.Peek(1)
+	}).String()
+}
+
+// TestClosedConnection: a question is asked again if the web service has closed the connection, of
+// which it had said that it would stay open.
+func TestClosedConnection(t *testing.T) {
+	t.Parallel()
+	hook := &Hook{Name: "check", On: []Kind{Accept}, URL: closing(t, "")}
+	h := New([]*Hook{hook}, nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	g := &guard{user: "ann", all: h, gates: h.gates}
+	login := NewLoginHook(&Hook{URL: closing(t, `{"accept": true}`)})
+	event := newPoster(&Hook{URL: closing(t, "")})
+	contents := strings.Repeat("x", 3<<20)
+	for i := range 2 {
+		if err := g.ask(t.Context(), "/a", strings.NewReader(contents), int64(len(contents)),
+			nil); err != nil {
+			t.Errorf("question %d: %v", i, err)
+		}
+		if _, err := login.Ask(t.Context(), outside.Question{User: "ann"}); err != nil {
+			t.Errorf("login %d: %v", i, err)
+		}
+		if err := event.send(t.Context(), &Event{}); err != nil {
+			t.Errorf("event %d: %v", i, err)
+		}
+	}
 }
 
 // TestCheckers: each way of asking accepts, refuses with a reason, or could not check.
@@ -148,6 +197,28 @@ func TestCheckers(t *testing.T) {
 				t.Error("what is too long to be checked is accepted")
 			}
 		})
+	}
+}
+
+// unreadable is a file whose disk fails.
+type unreadable struct{}
+
+var errDisk = errors.New("the disk fails")
+
+func (unreadable) ReadAt([]byte, int64) (int, error) { return 0, errDisk }
+
+// TestUnreadable: a file that cannot be read fails at once, and the log says why.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	url := closing(t, "")
+	clean := fakeClamd(t, func([]byte) string { return "stream: OK\x00" })
+	for name, hook := range map[string]Hook{"clamd": {Clamd: clean}, "url": {URL: url},
+		"command": {Command: []string{script(t, "cat >/dev/null")}}} {
+		hook.Timeout, hook.AtOnce = 10*time.Second, 1
+		err := newGatekeeper(&Hooks{}, &hook).check(t.Context(), &Event{}, unreadable{}, 100)
+		if !errors.Is(err, errDisk) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -433,6 +504,29 @@ func TestGuardedAppends(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.absent(name)
+	}
+}
+
+// refusing is a file that takes no writes.
+type refusing struct{ objectWriter }
+
+func (refusing) WriteAt([]byte, int64) (int, error) { return 0, errors.New("refused") }
+
+// TestSpoolHasWhatWasWritten: a write that failed, or that has nothing, does not make the copy
+// longer than the file.
+func TestSpoolHasWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	s := &spool{budget: &budget{left: 100}, most: 80}
+	defer s.close()
+	s.WriteAt([]byte("hello"), 0)
+	w := &guardedObject{objectWriter: refusing{}, spool: s}
+	for _, offset := range []int64{50, 500} {
+		if _, err := w.WriteAt([]byte("more"), offset); err == nil {
+			t.Error("a write is not refused")
+		}
+		if _, size, err := s.contents(); size != 5 || err != nil || s.tooLong() {
+			t.Errorf("the copy has %d bytes, %v", size, err)
+		}
 	}
 }
 

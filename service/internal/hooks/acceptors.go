@@ -33,6 +33,11 @@ func (p *acceptPoster) check(ctx context.Context, e *Event, contents *io.Section
 		return err
 	}
 	request.ContentLength = contents.Size()
+	if request.GetBody == nil {
+		request.GetBody = func() (io.ReadCloser, error) {
+			return io.NopCloser(io.NewSectionReader(contents, 0, contents.Size())), nil
+		}
+	}
 	event := base64.StdEncoding.EncodeToString(text)
 	request.Header.Set("Content-Type", "application/octet-stream")
 	request.Header.Set("User-Agent", "usftpd")

@@ -37,6 +37,9 @@ func (c *clamd) check(ctx context.Context, _ *Event, contents *io.SectionReader)
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	sent := send(conn, contents)
+	if errors.As(sent, new(*unread)) { // clamd waits for the rest
+		return sent
+	}
 	// A clamd that has seen enough answers and reads no more.
 	answer, err := bufio.NewReader(io.LimitReader(conn, clamdAnswer)).ReadString(0)
 	if err != nil {
@@ -54,6 +57,11 @@ func (c *clamd) check(ctx context.Context, _ *Event, contents *io.SectionReader)
 	return sent
 }
 
+// unread is the error of contents that cannot be read.
+type unread struct{ error }
+
+func (u *unread) Unwrap() error { return u.error }
+
 // send sends the contents in chunks, each behind its length, and an empty one at the end.
 func send(conn net.Conn, contents io.Reader) error {
 	if _, err := io.WriteString(conn, "zINSTREAM\x00"); err != nil {
@@ -65,7 +73,7 @@ func send(conn net.Conn, contents io.Reader) error {
 		binary.BigEndian.PutUint32(chunk, uint32(n))
 		ends := err == io.EOF || err == io.ErrUnexpectedEOF
 		if err != nil && !ends {
-			return err
+			return &unread{err}
 		}
 		if n > 0 {
 			if _, err := conn.Write(chunk[:4+n]); err != nil {

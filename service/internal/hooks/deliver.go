@@ -140,11 +140,10 @@ func (w *worker) deliver(ctx context.Context, m store.Message) {
 		w.all.store.GiveBack(settling, m)
 		return
 	}
-	again, outcome := w.backoff(m.Tries), Failed
-	if time.Since(m.Made)+again > w.GiveUp {
-		again, outcome = -1, Dead
+	outcome := Failed
+	if dead, _ := w.all.store.Failed(settling, m, w.backoff(m.Tries), w.GiveUp, err); dead {
+		outcome = Dead
 	}
-	w.all.store.Failed(settling, m, again, err)
 	if w.works(false, err); outcome == Dead {
 		w.deaths.log(func(more int) {
 			w.log.Error("an event was not delivered; usftpd hooks list shows it", "id", m.ID,

@@ -275,6 +275,30 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
+// TestOneClockGivesUp: a message is given up by the clock that says when it was made. The node's
+// may be ahead of the database's.
+func TestOneClockGivesUp(t *testing.T) {
+	t.Parallel()
+	url, _ := receiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	s := openStore(t, filepath.Join(t.TempDir(), "store.db"))
+	hook := &Hook{Name: "h", On: []Kind{Uploaded}, URL: url}
+	h := New([]*Hook{hook}, s, slog.New(slog.DiscardHandler))
+	outcomes := make(chan Outcome, 1)
+	h.Tell = func(_ string, outcome Outcome) { outcomes <- outcome }
+	upload(t, h, "/a")
+	taken, err := s.Take(t.Context(), "h", 1, time.Hour)
+	if err != nil || len(taken) != 1 {
+		t.Fatal(taken, err)
+	}
+	taken[0].Made = taken[0].Made.Add(-2 * UsualGiveUp)
+	newWorker(h, hook).deliver(t.Context(), taken[0])
+	if outcome := next(t, outcomes); outcome != Failed {
+		t.Error(outcome)
+	}
+}
+
 // script writes a program that is no binary.
 func script(t *testing.T, text string) (name string) {
 	t.Helper()

@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,12 +38,37 @@ func newPoster(hook *Hook) *poster {
 	transport.MaxIdleConnsPerHost = hook.AtOnce
 	transport.MaxResponseHeaderBytes = mostAnswer
 	return &poster{hook, &http.Client{
-		Transport: transport,
+		Transport: &repeater{transport},
 		// The signature is for the URL that was configured, and for no other.
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}}
+}
+
+// repeater repeats a request that found a kept connection closed: the web service may close it just
+// as the request is sent. By the ID it knows a request that it has had already.
+type repeater struct{ *http.Transport }
+
+// RoundTrip implements [http.RoundTripper].
+func (r *repeater) RoundTrip(request *http.Request) (*http.Response, error) {
+	var kept, answered atomic.Bool
+	response, err := r.Transport.RoundTrip(request.WithContext(httptrace.WithClientTrace(
+		request.Context(), &httptrace.ClientTrace{
+			GotConn:              func(got httptrace.GotConnInfo) { kept.Store(got.Reused) },
+			GotFirstResponseByte: func() { answered.Store(true) },
+		})))
+	if err == nil || !kept.Load() || answered.Load() || request.Context().Err() != nil {
+		return response, err
+	}
+	r.CloseIdleConnections() // which are as old
+	request = request.Clone(request.Context())
+	if request.GetBody != nil {
+		if request.Body, err = request.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	return r.Transport.RoundTrip(request)
 }
 
 func (p *poster) send(ctx context.Context, e *Event) error {

@@ -27,8 +27,11 @@ type spool struct {
 	err   error // why it is useless
 }
 
-// WriteAt copies a write.
+// WriteAt copies a write. One of nothing, as of one that failed, does not make the file longer.
 func (s *spool) WriteAt(p []byte, offset int64) {
+	if len(p) == 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if end := offset + int64(len(p)); s.grow(end) {

@@ -4,9 +4,11 @@ package retention
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"path"
 	"strings"
 	"time"
@@ -29,11 +31,13 @@ const Protocol = "retention"
 const (
 	// deepest limits the depth of folders, mostFolders how many one may have in it, and mostStay
 	// how many old files in one may fail. atOnce is how many old files of a folder are looked for
-	// at a time, and for how many failures of a folder there are lines in the log.
+	// at a time, and for how many failures of a folder there are lines in the log. mostNamed is how
+	// many files with the same name and time are moved to one folder.
 	deepest     = 100
 	mostFolders = 50_000
 	mostStay    = 50_000
 	atOnce      = 1000
+	mostNamed   = 1000
 
 	// shortest and longest are how often a rule is applied: a tenth of its age, within these.
 	shortest = time.Second
@@ -129,6 +133,8 @@ func (a *application) folder(ctx context.Context, folder string, depth int) erro
 		if len(failed) > atOnce {
 			a.log.Warn("more old files stay", "path", folder, "count", len(failed)-atOnce)
 		}
+		// Each time in another order, since the time may be over before the last.
+		rand.Shuffle(len(below), func(i, j int) { below[i], below[j] = below[j], below[i] })
 		for _, name := range below {
 			if depth == deepest || a.isTarget(name) {
 				continue
@@ -172,8 +178,14 @@ func (a *application) file(ctx context.Context, name string) error {
 	if err := a.makeFolders(ctx, path.Dir(to)); err != nil {
 		return err
 	}
-	if _, err = a.stat(ctx, to); err == nil { // nothing is replaced
-		to += info.ModTime().UTC().Format(".20060102T150405Z")
+	at := to + info.ModTime().UTC().Format(".20060102T150405Z")
+	for n := 1; n <= mostNamed; n++ { // nothing is replaced
+		if _, err = a.stat(ctx, to); err != nil {
+			break
+		}
+		if to = at; n > 1 {
+			to += fmt.Sprint("-", n)
+		}
 	}
 	return a.unlessReplaced(a.view.Rename(a.ifOld(ctx), name, to))
 }

@@ -3,9 +3,11 @@
 package retention
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"maps"
 	"os"
@@ -129,6 +131,21 @@ func TestSwappedFolder(t *testing.T) {
 	}
 }
 
+// TestMovedAgain: a file that comes again and again, always with the same time, is moved each time.
+func TestMovedAgain(t *testing.T) {
+	root, files := tree(t)
+	old := time.Unix(1e9, 0).UTC()
+	for range 4 {
+		must(t, os.MkdirAll(filepath.Join(root, "in"), 0o755))
+		name := filepath.Join(root, "in/a")
+		must(t, os.WriteFile(name, []byte("a"), 0o644))
+		must(t, os.Chtimes(name, old, old))
+		apply(t, &Rule{Path: "/in", MoveTo: "/old", Age: day}, files, 31*day, nil)
+	}
+	at := old.Format(".20060102T150405Z")
+	want(t, root, "/old/a", "/old/a"+at, "/old/a"+at+"-2", "/old/a"+at+"-3")
+}
+
 // TestReplacedFile: a new file that has got the name meanwhile stays.
 func TestReplacedFile(t *testing.T) {
 	root, files := tree(t, "out/1", "out/2")
@@ -206,6 +223,42 @@ func TestGateRefuses(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("%d were tried", asked)
 	}
+}
+
+// shortTime is a backend for which the time of an application ends after so many listings.
+type shortTime struct {
+	*osfs.FS
+	left int
+	end  context.CancelFunc
+}
+
+func (s *shortTime) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	if s.left--; s.left == 0 {
+		s.end()
+	}
+	return s.FS.List(ctx, name)
+}
+
+// TestShortTime: of more folders than there is time for, all have their turn in the end.
+func TestShortTime(t *testing.T) {
+	root, files := tree(t, "out/29/a")
+	for i := range 29 {
+		must(t, os.Mkdir(filepath.Join(root, "out", fmt.Sprintf("%02d", i)), 0o755))
+	}
+	for range 1000 {
+		ctx, end := context.WithCancel(t.Context())
+		short := &shortTime{files.(*osfs.FS), 10, end}
+		r := &Rule{Path: "/out", Age: day}
+		err := r.Apply(ctx, time.Now().Add(31*day), short, nil,
+			&server.Reporter{Logger: slog.New(slog.DiscardHandler)})
+		if end(); err == nil {
+			t.Fatal("there is time enough")
+		}
+		if len(left(t, root)) == 0 {
+			return
+		}
+	}
+	t.Error("a folder never has its turn")
 }
 
 // TestManyStay: files that cannot be removed, however many, keep no others in the folder, nor those

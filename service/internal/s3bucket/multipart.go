@@ -67,7 +67,7 @@ func (b *Bucket) Complete(ctx context.Context, key, id string, parts []objectfs.
 		error) {
 		options := b.options(when)
 		options.ServerSideEncryption = nil // set when the upload began
-		return repeat(ctx, b, func() (minio.UploadInfo, error) {
+		return change(ctx, b, func(ctx context.Context) (minio.UploadInfo, error) {
 			return b.core.CompleteMultipartUpload(ctx, b.name, key, id, list, options)
 		})
 	})

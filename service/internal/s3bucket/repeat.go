@@ -7,9 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/objectfs"
 )
 
 const (
@@ -37,6 +41,36 @@ func repeat[T any](ctx context.Context, b *Bucket, request func() (T, error)) (T
 			return result, b.explain(err)
 		}
 	}
+}
+
+// lostKey is the key of the number of a request's tries that the storage may have carried out
+// although it did not say so.
+type lostKey struct{}
+
+// change repeats a request that makes a change, as repeat does. An error that may be due to an
+// earlier try that was carried out matches [server.ErrUnsure].
+func change[T any](ctx context.Context, b *Bucket, request func(context.Context) (T, error)) (T,
+	error) {
+	var lost atomic.Int64
+	ctx = context.WithValue(ctx, lostKey{}, &lost)
+	result, err := repeat(ctx, b, func() (T, error) { return request(ctx) })
+	if lost.Load() > 0 && (isAbsent(err) || errors.Is(err, objectfs.ErrPrecondition)) {
+		err = server.Unsure(err)
+	}
+	return result, err
+}
+
+// counting counts the tries of a change whose outcome nobody knows.
+type counting struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := c.RoundTripper.RoundTrip(r)
+	if lost, ok := r.Context().Value(lostKey{}).(*atomic.Int64); ok &&
+		(err != nil || answer.StatusCode >= http.StatusInternalServerError) {
+		lost.Add(1)
+	}
+	return answer, err
 }
 
 // done repeats a request that has no result, as repeat does.

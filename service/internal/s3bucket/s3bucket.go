@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -109,7 +110,7 @@ func newBucket(name string, c Config, endpoint *url.URL, transport http.RoundTri
 	options := &minio.Options{
 		Creds:      c.credentials(),
 		Secure:     endpoint.Scheme == "https",
-		Transport:  conditional{clock{watched, &b.ahead}},
+		Transport:  counting{conditional{clock{watched, &b.ahead}}},
 		Region:     c.Region,
 		MaxRetries: attempts,
 	}
@@ -277,16 +278,20 @@ func known[T any](lacks *atomic.Bool, when objectfs.Condition,
 // storage that ignores conditions.
 func matching[T any](ctx context.Context, b *Bucket, misjudges *atomic.Bool, key, etag string,
 	change func(when objectfs.Condition) (T, error)) (made T, err error) {
+	refused := objectfs.ErrPrecondition
 	if !misjudges.Load() {
 		made, err = change(objectfs.Condition{ETag: etag})
-		if failed, ok := errors.AsType[*explained](err); !ok ||
-			failed.code != "PreconditionFailed" && failed.code != "NotImplemented" {
+		failed, ok := errors.AsType[*explained](err)
+		if !ok || failed.code != "PreconditionFailed" && failed.code != "NotImplemented" {
 			return made, err
+		}
+		if failed.code == "PreconditionFailed" {
+			refused = err
 		}
 	}
 	now, err := b.Head(ctx, key)
 	if err == nil && now.ETag != etag {
-		err = objectfs.ErrPrecondition
+		err = refused
 	}
 	if err != nil {
 		return made, err
@@ -303,7 +308,7 @@ func (b *Bucket) put(ctx context.Context, key string, body *io.SectionReader,
 	}
 	lent := lend(body)
 	defer lent.giveBack()
-	made, err := repeat(ctx, b, func() (minio.UploadInfo, error) {
+	made, err := change(ctx, b, func(ctx context.Context) (minio.UploadInfo, error) {
 		return b.core.PutObject(ctx, b.name, key, lent.reader(), body.Size(), "", sum,
 			b.options(when))
 	})
@@ -331,8 +336,8 @@ func (b *Bucket) sum(body *io.SectionReader) (string, error) {
 // Delete implements [objectfs.Bucket].
 func (b *Bucket) Delete(ctx context.Context, key, etag string) error {
 	remove := func(when objectfs.Condition) (struct{}, error) {
-		return struct{}{}, b.done(ctx, func() error {
-			return b.core.RemoveObject(withMatch(ctx, when.ETag), b.name, key,
+		return change(ctx, b, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, b.core.RemoveObject(withMatch(ctx, when.ETag), b.name, key,
 				minio.RemoveObjectOptions{})
 		})
 	}
@@ -369,15 +374,21 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("If-Match", etag)
 	}
 	answer, err := c.RoundTripper.RoundTrip(r)
-	if err == nil && answer.StatusCode == http.StatusOK && r.Header.Get("X-Amz-Copy-Source") != "" {
+	late := r.Header.Get("X-Amz-Copy-Source") != "" ||
+		r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
+	if err == nil && answer.StatusCode == http.StatusOK && late {
 		revealError(answer)
 	}
 	return answer, err
 }
 
-// revealError gives the answer to a copy the status of a failure if its body is an error. The
-// storage begins to answer before it has copied a long object, and minio-go looks only at the
-// status.
+// passing are S3's codes of errors that may pass, in answers whose status does not say so.
+var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown",
+	"SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException"}
+
+// revealError gives the answer to a copy, or to the completion of an upload, the status of a
+// failure if its body is an error. The storage begins to answer before it has copied a long object,
+// and minio-go looks only at the status.
 func revealError(answer *http.Response) {
 	var seen bytes.Buffer
 	decoder := xml.NewDecoder(io.TeeReader(answer.Body, &seen))
@@ -386,13 +397,20 @@ func revealError(answer *http.Response) {
 		if err != nil {
 			break
 		}
-		if start, ok := token.(xml.StartElement); ok {
-			if start.Name.Local == "Error" {
-				answer.StatusCode = http.StatusInternalServerError
-				answer.Status = http.StatusText(answer.StatusCode)
-			}
-			break
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
 		}
+		if start.Name.Local == "Error" {
+			var said struct{ Code string }
+			decoder.DecodeElement(&said, &start)
+			answer.StatusCode = http.StatusBadRequest
+			if slices.Contains(passing, said.Code) {
+				answer.StatusCode = http.StatusInternalServerError
+			}
+			answer.Status = http.StatusText(answer.StatusCode)
+		}
+		break
 	}
 	answer.Body = struct {
 		io.Reader
@@ -474,7 +492,7 @@ func (b *Bucket) Copy(ctx context.Context, from, etag, to string,
 		for name := range sse {
 			headers[name] = sse.Get(name)
 		}
-		return repeat(ctx, b, func() (minio.ObjectInfo, error) {
+		return change(ctx, b, func(ctx context.Context) (minio.ObjectInfo, error) {
 			return b.core.CopyObject(ctx, b.name, from, b.name, to, headers,
 				minio.CopySrcOptions{}, minio.PutObjectOptions{})
 		})

@@ -464,6 +464,106 @@ func TestFailedCopy(t *testing.T) {
 	}
 }
 
+// TestErrorsInGoodAnswers: storage that has begun to answer well sends the error in the body. One
+// that is final is not tried again, and one that may pass is.
+func TestErrorsInGoodAnswers(t *testing.T) {
+	t.Parallel()
+	for code, final := range map[string]bool{"PreconditionFailed": true, "InvalidRequest": true,
+		"InternalError": false} {
+		var requests atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if n := requests.Add(1); final || n <= attempts {
+				fmt.Fprintf(w, "%s<Error><Code>%s</Code></Error>", xml.Header, code)
+				return
+			}
+			io.WriteString(w, xml.Header+`<R><Bucket>bucket</Bucket><ETag>"new"</ETag></R>`)
+		}))
+		b, err := New("bucket", config(server.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, request := range map[string]func() error{
+			"copy": func() error {
+				_, err := b.Copy(t.Context(), "f", "old", "g", objectfs.Condition{Absent: true})
+				return err
+			},
+			"copy of a part": func() error {
+				_, err := b.CopyPart(t.Context(), "g", "id", 1, "f", "old", 0, 3)
+				return err
+			},
+			"completion": func() error {
+				parts := []objectfs.Part{{Number: 1, ETag: "one"}}
+				_, err := b.Complete(t.Context(), "g", "id", parts, objectfs.Condition{})
+				return err
+			},
+		} {
+			requests.Store(0)
+			err := request()
+			if n := requests.Load(); (err != nil) != final || final && n != 1 ||
+				errors.Is(err, objectfs.ErrPrecondition) != (code == "PreconditionFailed") {
+				t.Errorf("%s, %s: %v after %d requests", code, name, err, n)
+			}
+		}
+		server.Close()
+	}
+}
+
+// TestRepeatedChanges: a refusal of a change is sure if there was one try, and of no use if an
+// earlier try may have made it.
+func TestRepeatedChanges(t *testing.T) {
+	t.Parallel()
+	contents := io.NewSectionReader(strings.NewReader("abc"), 0, 3)
+	for name, change := range map[string]func(b *Bucket) error{
+		"put": func(b *Bucket) error {
+			_, err := b.Put(t.Context(), "f", contents, objectfs.Condition{Absent: true})
+			return err
+		},
+		"replace": func(b *Bucket) error {
+			_, err := b.Put(t.Context(), "f", contents, objectfs.Condition{ETag: "old"})
+			return err
+		},
+		"copy": func(b *Bucket) error {
+			_, err := b.Copy(t.Context(), "f", "old", "g", objectfs.Condition{Absent: true})
+			return err
+		},
+		"complete": func(b *Bucket) error {
+			_, err := b.Complete(t.Context(), "f", "id", []objectfs.Part{{Number: 1, ETag: "1"}},
+				objectfs.Condition{Absent: true})
+			return err
+		},
+		"delete": func(b *Bucket) error { return b.Delete(t.Context(), "f", "old") },
+	} {
+		for _, lost := range []bool{false, true} {
+			var tries atomic.Int64
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				if r.Method == http.MethodHead {
+					w.Header().Set("ETag", `"new"`)
+					w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+					return
+				}
+				if tries.Add(1) == 1 && lost {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(http.StatusPreconditionFailed)
+				io.WriteString(w, "<Error><Code>PreconditionFailed</Code></Error>")
+			}))
+			b, err := New("bucket", config(web.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = change(b)
+			if !errors.Is(err, objectfs.ErrPrecondition) ||
+				errors.Is(err, server.ErrUnsure) != lost {
+				t.Errorf("%s, an answer is lost: %t: %v", name, lost, err)
+			}
+			web.Close()
+		}
+	}
+}
+
 // TestBodiesAreGivenBack: storage answers before it has read what it is sent, and then reads on.
 // The owner of the body has it back with the answer.
 func TestBodiesAreGivenBack(t *testing.T) {

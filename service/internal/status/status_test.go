@@ -94,7 +94,8 @@ func newBench(t *testing.T, access *Access) *bench {
 	must(t, s.Post(t.Context(), store.Message{Hook: "web", Event: string(event)}))
 	taken, err := s.Take(t.Context(), "web", 1, time.Minute)
 	must(t, err)
-	must(t, s.Failed(t.Context(), taken[0], -1, errors.New(markup)))
+	_, err = s.Failed(t.Context(), taken[0], 0, -time.Hour, errors.New(markup))
+	must(t, err)
 	b.board.Tracker.Event(server.Event{Kind: server.FileOpened, User: markup, Path: markup,
 		Transfer: &server.Transfer{}, Time: time.Now(), Upload: true})
 	b.board.Tracker.Event(server.Event{Kind: server.RequestDenied, User: markup, Path: markup,

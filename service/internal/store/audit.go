@@ -252,8 +252,9 @@ func (r *trail) clean(ctx context.Context, s *Store) {
 	rows := int64(removedAtOnce)
 	for i := 0; keep > 0 && rows == removedAtOnce && i < mostRemoved; i++ {
 		if s.doOne(ctx, func(t tx) (err error) {
-			rows, err = t.exec(`DELETE FROM audit WHERE id IN (SELECT id FROM audit
-				WHERE made < (SELECT @now) - $1 ORDER BY made LIMIT $2 @skip)`, keep.Milliseconds(),
+			rows, err = t.exec(`WITH old AS MATERIALIZED (SELECT id FROM audit
+				WHERE made < (SELECT @now) - $1 ORDER BY made LIMIT $2 @skip)
+				DELETE FROM audit WHERE id IN (SELECT id FROM old)`, keep.Milliseconds(),
 				removedAtOnce)
 			return err
 		}) != nil {

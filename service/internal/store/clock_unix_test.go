@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/server/sshd"
 )
 
 // jump sets the database's clock forward or back, as this node sees it, which must be still.
@@ -46,7 +47,7 @@ func testClockForward(t *testing.T, name string) {
 func testClockBack(t *testing.T, name string) {
 	dead, buried, other := still(t, name), still(t, name), still(t, name)
 	for _, s := range []*Store{dead, buried} {
-		_, err := s.Objects("bucket").Lock(t.Context(), "name of "+s.node)
+		_, err := s.Objects("bucket").Lock(t.Context(), "name of "+s.node, "")
 		must(t, err)
 	}
 	testenv.Until(t, "one is dead", func() bool {
@@ -54,7 +55,7 @@ func testClockBack(t *testing.T, name string) {
 		must(t, other.do(t.Context(), other.bury))
 		return buried.gone(t)
 	})
-	_, err := buried.Objects("bucket").Lock(t.Context(), "another name") // and is then killed
+	_, err := buried.Objects("bucket").Lock(t.Context(), "another name", "") // and is then killed
 	must(t, err)
 	must(t, dead.live(t.Context(), dead.do))
 	dead.kill()
@@ -89,5 +90,53 @@ func testClockBackAndFailures(t *testing.T, name string) {
 	list, err := s.Bans().List(t.Context())
 	if err != nil || len(list) != 1 || list[0].Left > time.Minute {
 		t.Errorf("bans: %v, %v", list, err)
+	}
+}
+
+// testClockBackAndMessages: messages do not wait for the time that the database's clock had before
+// it was set back, and no other node gets what one is delivering.
+func testClockBackAndMessages(t *testing.T, name string) {
+	s := still(t, name)
+	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "new"}, Message{Hook: "h"}))
+	fail(t, s, take(t, s, "h"), time.Hour, "why")
+	s.jump(-3 * time.Hour)
+	must(t, s.Post(t.Context(), Message{Hook: "h"}))
+	for range 3 {
+		taken, err := s.Take(t.Context(), "h", 1, time.Hour)
+		if err != nil || len(taken) != 1 {
+			t.Errorf("taken %+v, %v", taken, err)
+		}
+	}
+	none(t, s, "h")
+}
+
+// testClockBackAndWork: work is done although the database's clock was set back, and users who
+// moved bytes on another node before that do not count as moving them there.
+func testClockBackAndWork(t *testing.T, name string) {
+	s, other := still(t, name), still(t, name)
+	turn := func() bool {
+		mine, err := s.Turn(t.Context(), "work", time.Minute)
+		must(t, err)
+		return mine
+	}
+	if !turn() || turn() {
+		t.Error("turns are not kept")
+	}
+	for _, node := range []*Store{other, s} {
+		must(t, node.Bandwidth("u", sshd.Rates{Send: 1000}).Send(t.Context(), 1))
+		node.movers.share(t.Context())
+		node.jump(-3 * time.Hour)
+	}
+	if !turn() || turn() {
+		t.Error("nobody has a turn since the clock was set back")
+	}
+	must(t, s.Bandwidth("u", sshd.Rates{Send: 1000}).Send(t.Context(), 1))
+	s.movers.share(t.Context())
+	if n := s.movers.all["u"].nodes.Load(); n != 1 {
+		t.Errorf("%d nodes share the bandwidth", n)
+	}
+	must(t, s.do(t.Context(), s.movers.clean))
+	if n := s.count(t, `SELECT count(*) FROM movers`); n != 1 {
+		t.Errorf("%d movers are left", n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite" // and the driver "sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -22,11 +23,14 @@ import (
 //
 //	$1     an argument, as PostgreSQL has it
 //	@now   the database's time in ms since 1970; the nodes' clocks may differ
-//	@skip  after a SELECT: leave out rows that another node is changing
+//	@skip  after a SELECT: leave out rows that another node is changing. It must be in a WITH AS
+//	       MATERIALIZED, or PostgreSQL may run it several times, each with other rows
 type database struct {
 	*sql.DB
 	name     string // for errors: without the password
 	postgres string // its URL, or "" for SQLite
+	config   *pgx.ConnConfig
+	left     chan struct{} // this node has left a server that takes no changes
 	words    *strings.Replacer
 	patience time.Duration
 
@@ -58,7 +62,12 @@ func openDatabase(text string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the store's URL is not valid: %w", err)
 	}
+	if config.ValidateConnect == nil {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 	d := &database{
+		config:   config,
+		left:     make(chan struct{}, 1),
 		name:     fmt.Sprintf("PostgreSQL on %s", config.Host),
 		postgres: text,
 		patience: patience,
@@ -73,7 +82,7 @@ func openDatabase(text string) (*database, error) {
 	}))
 	d.SetMaxOpenConns(connections)
 	d.SetMaxIdleConns(connections)
-	d.SetConnMaxLifetime(10 * time.Minute) // so that a new primary is found
+	d.SetConnMaxLifetime(10 * time.Minute) // so that a preferred host is found again
 	return d, nil
 }
 
@@ -135,9 +144,10 @@ func (d *database) do(ctx context.Context, run func(t tx) error) error {
 }
 
 func (d *database) doWithin(ctx context.Context, patience time.Duration,
-	run func(t tx) error) error {
+	run func(t tx) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer func() { d.leave(err) }()
 	d.transactions.Add(1)
 	begun, err := d.BeginTx(ctx, nil)
 	if err != nil {
@@ -154,7 +164,28 @@ func (d *database) doWithin(ctx context.Context, patience time.Duration,
 func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
-	return run(tx{d.DB, ctx, d})
+	err := run(tx{d.DB, ctx, d})
+	d.leave(err)
+	return err
+}
+
+// isReadOnly reports whether the server takes no changes, as one that is no longer the primary.
+func isReadOnly(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "25006"
+}
+
+// leave closes the connections to a server that takes no changes: new ones find another.
+func (d *database) leave(err error) {
+	if !isReadOnly(err) {
+		return
+	}
+	d.SetMaxIdleConns(0)
+	d.SetMaxIdleConns(connections)
+	select {
+	case d.left <- struct{}{}:
+	default:
+	}
 }
 
 // say translates a statement for the database, and counts it as sent.

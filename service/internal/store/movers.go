@@ -83,7 +83,8 @@ func (m *movers) share(ctx context.Context) {
 		}
 		var name string
 		var count int64
-		return t.each(`SELECT name, count(*) FROM movers WHERE seen > @now - $1 GROUP BY name`,
+		return t.each(`SELECT name, count(*) FROM movers WHERE abs(@now - seen) < $1
+			GROUP BY name`,
 			[]any{m.store.times.active.Milliseconds()}, []any{&name, &count},
 			func() { nodes[name] = count })
 	})
@@ -107,7 +108,7 @@ func part(rate, nodes int64) int64 {
 }
 
 func (m *movers) clean(t tx) error {
-	_, err := t.exec(`DELETE FROM movers WHERE seen < @now - $1`,
+	_, err := t.exec(`DELETE FROM movers WHERE abs(@now - seen) > $1`,
 		m.store.times.dead.Milliseconds())
 	return err
 }

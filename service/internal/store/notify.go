@@ -40,7 +40,7 @@ func (s *Store) listen(ctx context.Context) {
 }
 
 func (s *Store) listenOnce(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, s.db.postgres)
+	conn, err := pgx.ConnectConfig(ctx, s.db.config)
 	if err != nil {
 		return err
 	}
@@ -52,6 +52,15 @@ func (s *Store) listenOnce(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-s.db.left:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
 	// changes from before
 	s.bans.look(ctx)
 	s.users.look(ctx)

@@ -161,7 +161,7 @@ const nextFence = `CASE WHEN uploads.fence >= excluded.fence THEN uploads.fence 
 
 // Lock implements [objectfs.State]. The fencing number follows the clock, so that it keeps growing
 // after a row was removed.
-func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error) {
+func (o objects) Lock(ctx context.Context, name, target string) (objectfs.Upload, error) {
 	one, life := right{o.bucket, name}, o.store.signs.life()
 	o.store.rights.add(one, 1)
 	var r row
@@ -170,9 +170,10 @@ func (o objects) Lock(ctx context.Context, name string) (objectfs.Upload, error)
 				closed, size, last, mtime, broken)
 			VALUES ($1, $2, @now, $3, $4, '', $5, 0, 0, 0, $5, 0)
 			ON CONFLICT (bucket, name) DO UPDATE SET node = $3, fence = `+nextFence+`,
+				target = CASE WHEN uploads.id = '' THEN $4 ELSE uploads.target END,
 				sealed = CASE WHEN uploads.sealed = uploads.fence THEN `+nextFence+` ELSE 0 END
 			WHERE uploads.node = '' RETURNING `+columns, []any{o.bucket, []byte(name),
-			o.store.node, []byte{}, int64(noTime)}, r.fields()...)
+			o.store.node, []byte(target), int64(noTime)}, r.fields()...)
 		if err == nil && !found {
 			err = refusal{objectfs.ErrLocked}
 		}

@@ -17,7 +17,7 @@ const oddName = "dir/\xff\xfe'%_"
 
 func lock(t *testing.T, s objectfs.State, name string) objectfs.Upload {
 	t.Helper()
-	u, err := s.Lock(t.Context(), name)
+	u, err := s.Lock(t.Context(), name, "")
 	must(t, err)
 	return u
 }
@@ -39,7 +39,7 @@ func testObjects(t *testing.T, name string) {
 		first.Fence == 0 {
 		t.Errorf("a new upload: %+v", first)
 	}
-	_, err := two.Lock(ctx, oddName)
+	_, err := two.Lock(ctx, oddName, "")
 	is(t, err, objectfs.ErrLocked)
 	found, err := two.Find(ctx, oddName)
 	if err != nil || found != first {
@@ -48,7 +48,7 @@ func testObjects(t *testing.T, name string) {
 	_, err = two.Find(ctx, "dir/")
 	is(t, err, fs.ErrNotExist)
 	is(t, two.Unlock(ctx, first, false), objectfs.ErrLocked) // it is not that node's to give back
-	_, err = two.Lock(ctx, oddName)
+	_, err = two.Lock(ctx, oddName, "")
 	is(t, err, objectfs.ErrLocked)
 
 	first.Target, first.ID, first.Last, first.Size = "dir/\xff", "id", 3, 1<<40
@@ -89,7 +89,7 @@ func testObjects(t *testing.T, name string) {
 		t.Errorf("what was forgotten: %+v", third)
 	}
 	is(t, two.Unlock(ctx, second, false), objectfs.ErrLocked) // it is somebody else's now
-	_, err = two.Lock(ctx, oddName)
+	_, err = two.Lock(ctx, oddName, "")
 	is(t, err, objectfs.ErrLocked)
 
 	at := time.Unix(1<<32-1, 0)
@@ -128,7 +128,7 @@ func testObjectsOfADeadNode(t *testing.T, name string) {
 	var now objectfs.Upload
 	testenv.Until(t, "the right is free", func() (free bool) {
 		var err error
-		now, err = other.Objects("b").Lock(t.Context(), "f")
+		now, err = other.Objects("b").Lock(t.Context(), "f", "")
 		return err == nil
 	})
 	must(t, undertaker.Close()) // before it takes others for dead that are slow
@@ -177,7 +177,7 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	end := outage(t, s)
 	defer end()
 	testenv.Until(t, "the store is down", s.Down)
-	_, err := state.Lock(t.Context(), "new")
+	_, err := state.Lock(t.Context(), "new", "")
 	is(t, err, ErrDown)
 	is(t, state.Update(t.Context(), open), ErrDown)
 	is(t, state.Unlock(t.Context(), kept, true), ErrDown)
@@ -191,7 +191,7 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	end()
 	for _, name := range []string{"done", "settled", "kept", "new"} {
 		testenv.Until(t, name+" is free", func() bool {
-			u, err := other.Objects("b").Lock(t.Context(), name)
+			u, err := other.Objects("b").Lock(t.Context(), name, "")
 			if err == nil && u.ID != "" && u.Begun.Before(begun) {
 				t.Errorf("%s was given back now, and is as old as %s", name, u.Begun)
 			}
@@ -203,6 +203,6 @@ func testObjectsInAnOutage(t *testing.T, name string) {
 	}
 	testenv.Until(t, "the store is back", func() bool { return !s.Down() }) // for this node, too
 	must(t, state.Update(t.Context(), open))
-	_, err = other.Objects("b").Lock(t.Context(), "open")
+	_, err = other.Objects("b").Lock(t.Context(), "open", "")
 	is(t, err, objectfs.ErrLocked)
 }

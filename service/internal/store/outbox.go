@@ -42,8 +42,14 @@ const (
 	mostDead    = 100_000
 	longestDead = 30 * 24 * time.Hour
 
-	// longestAlive is how long messages wait for a hook that no node has.
+	// longestAlive is how long messages wait for a hook that no node has. After times without any
+	// node, there is grace for those that have it to come back.
 	longestAlive = 7 * 24 * time.Hour
+	grace        = time.Hour
+
+	// longestHold is more than any message is kept from nodes. What is kept for longer was so
+	// before the database's clock was set back.
+	longestHold = 2 * time.Hour
 
 	// longestError limits the length of a stored error.
 	longestError = 500
@@ -180,39 +186,32 @@ func (o *outbox) missed(parts []endedPart) {
 	o.ended = append(o.ended, parts...)
 }
 
-// settle stores the outcomes of announced changes. If others took this node for dead meanwhile, a
-// message may have been delivered before its change was made: then another one is posted.
+// early is what adopt adds to the ID of a message: one that its own node posts is another.
+const early = "-early"
+
+// settle stores the outcomes of announced changes. A message that is not there any more is posted
+// once more: others took this node for dead, and have adopted it, perhaps before its change was
+// made. Or settle was here before, and only the answer was lost: then it has the same ID.
 func (s *Store) settle(t tx, parts []endedPart) error {
 	for _, p := range parts {
 		if p.outcome == NotMade {
-			if _, err := t.exec(`DELETE FROM outbox WHERE id = $1`, p.ID); err != nil {
+			if _, err := t.exec(`DELETE FROM outbox WHERE id IN ($1, $2)`, p.ID,
+				p.ID+early); err != nil {
 				return err
 			}
 			continue
 		}
+		p.Unsure = p.outcome == Unsure
 		rows, err := t.exec(`UPDATE outbox SET node = '', until = @now, unsure = $3
-			WHERE id = $1 AND node = $2`, p.ID, s.node, number(p.outcome == Unsure))
+			WHERE id = $1 AND node = $2`, p.ID, s.node, number(p.Unsure))
 		if err == nil && rows == 0 {
-			err = again(t, p)
+			err = insert(t, "", []Message{p.Message})
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// again posts a message once more that others took for a dead node's, unless the store has already
-// heard that its change was made.
-func again(t tx, p endedPart) error {
-	unsure := int64(1)
-	if _, err := t.one(`SELECT unsure FROM outbox WHERE id = $1`, []any{p.ID},
-		&unsure); err != nil || unsure == 0 {
-		return err
-	}
-	m := p.Message
-	m.ID, m.Unsure = m.ID+"-2", p.outcome == Unsure
-	return insert(t, "", []Message{m})
 }
 
 // flush writes the messages and outcomes that the store missed while it was down, some in each
@@ -282,19 +281,24 @@ func (o *outbox) count(ctx context.Context, s *Store) {
 
 // adopt releases messages announced by nodes that are gone, as unsure.
 func adopt(t tx) error {
-	_, err := t.exec(`UPDATE outbox SET node = '', unsure = 1, until = @now WHERE node <> ''
-		AND node NOT IN (SELECT node FROM nodes WHERE seen > 0)`)
+	_, err := t.exec(`UPDATE outbox SET id = id || $1, node = '', unsure = 1, until = @now
+		WHERE node <> '' AND node NOT IN (SELECT node FROM nodes WHERE seen > 0)`, early)
 	return err
 }
 
-// cleanOutbox gives up messages for hooks that no node has, and removes old dead letters.
+// giveUp gives up messages for a hook, some at a time, if no node has it. One that has it posts and
+// takes messages for it, whose time then is that of late.
+func giveUp(t tx, hook string) error {
+	_, err := t.exec(`UPDATE outbox SET dead = @now, error = $1 WHERE id IN (SELECT id FROM outbox
+		WHERE hook = $2 AND dead = 0 AND node = '' AND NOT EXISTS (SELECT 1 FROM outbox
+			WHERE hook = $2 AND dead = 0 AND until > (SELECT @now) - $3) LIMIT $4)`,
+		"no node has a hook of this name: is it still in the configuration?", hook,
+		longestAlive.Milliseconds(), removedAtOnce)
+	return err
+}
+
+// cleanOutbox removes old dead letters.
 func cleanOutbox(t tx) error {
-	if _, err := t.exec(`UPDATE outbox SET dead = @now, error = $1 WHERE dead = 0 AND node = ''
-		AND made < (SELECT @now) - $2 AND until < (SELECT @now) - $3`,
-		"no node has a hook of this name: is it still in the configuration?",
-		longestAlive.Milliseconds(), time.Hour.Milliseconds()); err != nil {
-		return err
-	}
 	if _, err := t.exec(`DELETE FROM outbox WHERE dead > 0 AND dead < (SELECT @now) - $1`,
 		longestDead.Milliseconds()); err != nil {
 		return err
@@ -339,10 +343,15 @@ func (s *Store) Take(ctx context.Context, hook string, most int,
 	err = s.do(ctx, func(t tx) error {
 		taken = nil
 		var r messageRow
-		return t.each(`UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM outbox
+		return t.each(`WITH due AS MATERIALIZED (SELECT id FROM outbox
 			WHERE hook = $2 AND dead = 0 AND node = '' AND until <= (SELECT @now)
-			ORDER BY until LIMIT $3 @skip) RETURNING `+messageColumns,
-			[]any{while.Milliseconds(), hook, most}, r.fields(), func() {
+			ORDER BY until LIMIT $3 @skip), late AS MATERIALIZED (SELECT id FROM outbox
+			WHERE hook = $2 AND dead = 0 AND node = '' AND until > (SELECT @now) + $4
+			ORDER BY until LIMIT $3 @skip)
+			UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM due
+			UNION ALL SELECT id FROM late LIMIT $3) RETURNING `+messageColumns,
+			[]any{while.Milliseconds(), hook, most, max(2*while, longestHold).Milliseconds()},
+			r.fields(), func() {
 				taken = append(taken, r.message())
 			})
 	})
@@ -358,18 +367,23 @@ func (s *Store) Delivered(ctx context.Context, m Message) error {
 	})
 }
 
-// Failed records that a message was not delivered, and why. It is taken again after a while, unless
-// again is negative: then it becomes a dead letter.
-func (s *Store) Failed(ctx context.Context, m Message, again time.Duration, why error) error {
+// Failed records that a message was not delivered, and why. It is taken again after a while, or, if
+// it is then older than giveUp, becomes a dead letter, all by the database's clock.
+func (s *Store) Failed(ctx context.Context, m Message, again, giveUp time.Duration,
+	why error) (dead bool, err error) {
 	text := why.Error() // PostgreSQL takes no NUL, and only UTF-8
 	text = strings.ReplaceAll(text[:min(len(text), longestError)], "\x00", "?")
 	text = strings.ToValidUTF8(text, "?")
-	return s.do(ctx, func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET tries = tries + 1, error = $1, until = @now + $2,
-			dead = CASE WHEN $3 = 1 THEN @now ELSE 0 END WHERE id = $4 AND until = $5`, text,
-			max(again, 0).Milliseconds(), number(again < 0), m.ID, m.lease)
+	var died int64
+	err = s.do(ctx, func(t tx) error {
+		died = 0
+		_, err := t.one(`UPDATE outbox SET tries = tries + 1, error = $1, until = @now + $2,
+			dead = CASE WHEN @now + $2 - made > $3 THEN @now ELSE 0 END
+			WHERE id = $4 AND until = $5 RETURNING dead`, []any{text, again.Milliseconds(),
+			giveUp.Milliseconds(), m.ID, m.lease}, &died)
 		return err
 	})
+	return died > 0, err
 }
 
 // GiveBack ends the lease of a message that this node no longer tries to deliver.

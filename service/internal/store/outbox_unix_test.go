@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +29,13 @@ func take(t *testing.T, s *Store, hook string) (m Message) {
 		return len(taken) > 0
 	})
 	return m
+}
+
+// fail records a failure, after which a message is taken again if it is not older than giveUp.
+func fail(t *testing.T, s *Store, m Message, giveUp time.Duration, why string) {
+	t.Helper()
+	_, err := s.Failed(t.Context(), m, 0, giveUp, errors.New(why))
+	must(t, err)
 }
 
 // none fails if there is a message for a hook.
@@ -70,18 +78,38 @@ func testOutbox(t *testing.T, name string) {
 		return len(taken) == 1 && taken[0].ID == all[7].ID
 	})
 	// One who has lost the message to another does not decide what becomes of it.
-	must(t, one.Failed(t.Context(), all[7], -1, errors.New("late")))
+	fail(t, one, all[7], -time.Hour, "late")
 	must(t, one.GiveBack(t.Context(), all[7]))
 	must(t, one.DeadLetters(t.Context(), func(m Message) { t.Errorf("a dead letter: %+v", m) }))
 	none(t, two, "h")
 	testenv.Until(t, "it is counted", func() bool { return two.Waiting()["other"] == 4 })
 }
 
+// testTakeWithAnyPlan: no more messages are taken than were asked for, whatever PostgreSQL takes
+// for the cheapest way.
+func testTakeWithAnyPlan(t *testing.T, name string) {
+	if strings.HasPrefix(name, "postgres:") {
+		for _, plan := range []string{"hashagg", "hashjoin", "mergejoin", "sort", "material"} {
+			name += "&enable_" + plan + "=off"
+		}
+	}
+	s := still(t, name)
+	for range 9 {
+		must(t, s.Post(t.Context(), Message{Hook: "h"}))
+	}
+	for _, want := range []int{2, 7} {
+		taken, err := s.Take(t.Context(), "h", want, time.Hour)
+		if err != nil || len(taken) != want {
+			t.Errorf("taken %d of %d, %v", len(taken), want, err)
+		}
+	}
+}
+
 func testDeadLetters(t *testing.T, name string) {
 	s := patient(t, name)
 	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "e"}))
 	first := take(t, s, "h")
-	must(t, s.Failed(t.Context(), first, 0, errors.New("no\x00 \xffanswer")))
+	fail(t, s, first, time.Hour, "no\x00 \xffanswer")
 	again := take(t, s, "h")
 	if again.ID != first.ID || again.Tries != 1 || again.Error != "no? ?answer" ||
 		!again.Made.Equal(first.Made) {
@@ -92,7 +120,7 @@ func testDeadLetters(t *testing.T, name string) {
 	if again.Tries != 1 {
 		t.Errorf("giving it back counts: %+v", again)
 	}
-	must(t, s.Failed(t.Context(), again, -1, errors.New("gone")))
+	fail(t, s, again, -time.Hour, "gone")
 	none(t, s, "h")
 	var dead []Message
 	list := func() []Message {
@@ -115,7 +143,7 @@ func testDeadLetters(t *testing.T, name string) {
 		if replayed.ID != first.ID || replayed.Tries != 0 {
 			t.Errorf("replayed: %+v", replayed)
 		}
-		must(t, s.Failed(t.Context(), replayed, -1, errors.New("gone again")))
+		fail(t, s, replayed, -time.Hour, "gone again")
 	}
 	if n, err := s.Drop(t.Context(), "h"); err != nil || n != 1 || len(list()) > 0 {
 		t.Errorf("dropped %d, %v, leaves %+v", n, err, dead)
@@ -143,28 +171,65 @@ func testDeadLetters(t *testing.T, name string) {
 	if n, err := s.Drop(t.Context(), ""); err != nil || n != many {
 		t.Errorf("dropped %d of %d, %v", n, many, err)
 	}
+}
 
-	// What waits for a hook that nobody has, and what has been dead for long, goes.
-	must(t, s.Post(t.Context(), Message{Hook: "gone"}))
-	age := func(column string, by time.Duration) {
+// age makes the messages older.
+func age(t *testing.T, s *Store, column string, by time.Duration) {
+	t.Helper()
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET `+column+` = `+column+` - $1`, by.Milliseconds())
+		return err
+	}))
+}
+
+func deadLetters(t *testing.T, s *Store) (dead []Message) {
+	t.Helper()
+	must(t, s.DeadLetters(t.Context(), func(m Message) { dead = append(dead, m) }))
+	return dead
+}
+
+// testGoneHooks: what waits for a hook that nobody has, and what has been dead for long, goes. What
+// waits for a hook that has too much to do, or after all nodes were away for long, stays.
+func testGoneHooks(t *testing.T, name string) {
+	s := still(t, name)
+	for range 3 {
+		must(t, s.Post(t.Context(), Message{Hook: "h"}))
+	}
+	age(t, s, "made", 2*longestAlive)
+	age(t, s, "until", 2*longestAlive)
+	take(t, s, "h")
+	must(t, s.do(t.Context(), func(t tx) error { return giveUp(t, "h") }))
+	if dead := deadLetters(t, s); len(dead) > 0 {
+		t.Errorf("given up while the hook takes others: %+v", dead)
+	}
+	age(t, s, "until", 2*longestAlive)
+
+	times := quick
+	times.clean = 0
+	back := timedNode(t, name, times) // after a long time without any
+	for i := range 2 {                // the second time the node has cleaned once
+		id := fmt.Sprint("announced", i)
 		must(t, s.do(t.Context(), func(t tx) error {
-			_, err := t.exec(`UPDATE outbox SET `+column+` = `+column+` - $1`, by.Milliseconds())
-			return err
+			return insert(t, "of before", []Message{{ID: id, Hook: "other"}})
 		}))
+		testenv.Until(t, "the node works", func() bool {
+			return s.count(t, `SELECT count(*) FROM outbox WHERE id = $1 AND node = ''`,
+				id+early) == 1
+		})
 	}
-	age("made", longestAlive+time.Hour)
-	must(t, s.do(t.Context(), cleanOutbox))
-	if list(); len(dead) != 0 {
-		t.Errorf("given up although it was just tried: %+v", dead)
+	if dead := deadLetters(t, s); len(dead) > 0 {
+		t.Errorf("given up before nodes with the hook can be back: %+v", dead)
 	}
-	age("until", 2*time.Hour)
-	must(t, s.do(t.Context(), cleanOutbox))
-	if list(); len(dead) != 1 || dead[0].Hook != "gone" || dead[0].Error == "" {
+	must(t, back.Close())
+
+	must(t, s.do(t.Context(), func(t tx) error { return giveUp(t, "h") }))
+	dead := deadLetters(t, s)
+	if len(dead) != 3 || dead[0].Hook != "h" || dead[0].Error == "" {
 		t.Errorf("dead letters: %+v", dead)
 	}
-	age("dead", longestDead+time.Hour)
+	age(t, s, "dead", longestDead+time.Hour)
 	must(t, s.do(t.Context(), cleanOutbox))
-	if len(list()) > 0 {
+	if dead := deadLetters(t, s); len(dead) > 0 {
 		t.Errorf("kept for ever: %+v", dead)
 	}
 }
@@ -342,6 +407,42 @@ func TestRefusedForALostAnswer(t *testing.T) {
 	s.outbox.flush(t.Context(), s)
 	if n := s.count(t, `SELECT count(*) FROM outbox`); n != 0 {
 		t.Errorf("the store still has %d events that did not happen", n)
+	}
+}
+
+// TestLostAnswerOfAnOutcome: an event whose outcome is told twice, since the store's answer was
+// lost, has the same ID if it is delivered twice.
+func TestLostAnswerOfAnOutcome(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []Outcome{Made, Unsure} {
+		for _, delivered := range []bool{false, true} {
+			name := filepath.Join(t.TempDir(), "store.db")
+			s := silentNode(t, name)
+			end, err := s.Announce(t.Context(), Message{Hook: "h"})
+			must(t, err)
+			sound := s.db.DB
+			s.db.DB = sql.OpenDB(&lossy{s.db.Driver(), name})
+			end(outcome)
+			s.db.DB.Close()
+			s.db.DB = sound
+			s.up()
+			ids := map[string]bool{}
+			if delivered {
+				m := take(t, s, "h")
+				ids[m.ID] = true
+				must(t, s.Delivered(t.Context(), m))
+			}
+			s.outbox.flush(t.Context(), s)
+			taken, err := s.Take(t.Context(), "h", 9, time.Hour)
+			must(t, err)
+			for _, m := range taken {
+				ids[m.ID] = true
+			}
+			if len(ids) != 1 || len(taken) > 1 {
+				t.Errorf("outcome %d, delivered: %t: IDs %v, %d at the end", outcome, delivered,
+					ids, len(taken))
+			}
+		}
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *Store) Account(ctx context.Context, tree string, maxBytes, maxFiles int
 	}
 	s.quotas.mu.Unlock() // transactions lock it, and this one would wait for them
 	if !ok {
-		s.do(ctx, h.open) // if this fails, Reserve does it
+		h.open(ctx) // if this fails, Reserve does it
 	}
 	return h.limited(maxBytes, maxFiles)
 }
@@ -107,27 +107,52 @@ func (h *holding) limited(maxBytes, maxFiles int64) *Account {
 	return &Account{h, amount{maxBytes, maxFiles}}
 }
 
-// open makes sure that the store has a row, and reads it. A count that a dead node has left
-// uncertain is taken as it is while other nodes use it.
-func (h *holding) open(t tx) error {
+// reading is what a transaction has read of a directory's row. It counts once that is committed:
+// otherwise there may be no row.
+type reading struct {
+	total, others amount
+	counts, nodes int64
+}
+
+// row makes sure that the store has a row, and reads it.
+func (h *holding) row(t tx) (r reading, err error) {
 	if _, err := t.exec(`INSERT INTO quotas (tree, bytes, files, counted) VALUES ($1, 0, 0, 0)
 		ON CONFLICT (tree) DO NOTHING`, h.tree); err != nil {
-		return err
+		return r, err
 	}
-	var total, others amount
-	var counted, nodes int64
-	if _, err := t.one(`SELECT q.bytes, q.files, q.counted, count(l.node),
+	_, err = t.one(`SELECT q.bytes, q.files, q.counted, count(l.node),
 		CAST(coalesce(sum(l.bytes), 0) AS BIGINT), CAST(coalesce(sum(l.files), 0) AS BIGINT)
 		FROM quotas q LEFT JOIN leases l ON l.tree = q.tree AND l.node <> $2 WHERE q.tree = $1
-		GROUP BY q.tree`, []any{h.tree, h.store.node}, &total.bytes, &total.files, &counted, &nodes,
-		&others.bytes, &others.files); err != nil {
+		GROUP BY q.tree`, []any{h.tree, h.store.node}, &r.total.bytes, &r.total.files, &r.counts,
+		&r.nodes, &r.others.bytes, &r.others.files)
+	return r, err
+}
+
+// learn takes over what a committed transaction has read. A count that a dead node has left
+// uncertain is taken as it is while other nodes use it. The caller holds the lock.
+func (h *holding) learn(r reading) {
+	h.total, h.known, h.counts, h.others = r.total, true, r.counts, r.others
+	h.counted = h.counted || r.counts > 0 || r.nodes > 0
+}
+
+// open makes sure that the store has a row, and learns what is in it after first, if there is one.
+func (h *holding) open(ctx context.Context, first ...func(t tx) error) error {
+	var r reading
+	err := h.store.do(ctx, func(t tx) (err error) {
+		for _, run := range first {
+			if err := run(t); err != nil {
+				return err
+			}
+		}
+		r, err = h.row(t)
 		return err
-	}
+	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.total, h.known, h.counts, h.others = total, true, counted, others
-	h.counted = h.counted || counted > 0 || nodes > 0
-	return nil
+	if err == nil {
+		h.learn(r)
+	}
+	return err
 }
 
 // Counted implements [server.Countable].
@@ -138,7 +163,7 @@ func (h *holding) Counted(ctx context.Context) (bool, error) {
 	if counted {
 		return true, nil
 	}
-	err := h.store.do(ctx, h.open)
+	err := h.open(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.counted, err
@@ -158,29 +183,22 @@ func (h *holding) held() amount { return h.spare.plus(h.awaited) }
 func (h *holding) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
 	h.asking <- struct{}{} // spare stays as it is
 	defer func() { <-h.asking }()
-	var before amount
-	var counts int64
 	if !h.land(ctx) {
 		return nil, ErrDown
 	}
-	err = h.store.do(ctx, func(t tx) error {
-		err := h.open(t)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		before, counts = h.total.minus(h.spare).minus(h.others), h.counts
-		return err
-	})
+	err = h.open(ctx)
+	h.mu.Lock()
+	before, counts := h.total.minus(h.spare).minus(h.others), h.counts
+	h.mu.Unlock()
 	return func(bytes, files int64) error {
 		h.asking <- struct{}{} // nothing is on its way back while the total is read
 		defer func() { <-h.asking }()
-		return h.store.do(ctx, func(t tx) error {
-			more := amount{bytes, files}.minus(before)
-			if _, err := t.exec(`UPDATE quotas SET bytes = bytes + $2, files = files + $3,
+		more := amount{bytes, files}.minus(before)
+		return h.open(ctx, func(t tx) error {
+			_, err := t.exec(`UPDATE quotas SET bytes = bytes + $2, files = files + $3,
 				counted = counted + 1 WHERE tree = $1 AND counted = $4`, h.tree, more.bytes,
-				more.files, counts); err != nil {
-				return err
-			}
-			return h.open(t)
+				more.files, counts)
+			return err
 		})
 	}, err
 }
@@ -288,9 +306,10 @@ func (a *Account) more(ctx context.Context, want, lacking amount, advance bool) 
 		limits.files = 0
 	}
 	var total amount
-	err = a.store.do(ctx, func(t tx) error {
+	var r reading
+	err = a.store.do(ctx, func(t tx) (err error) {
 		if !known {
-			if err := a.open(t); err != nil {
+			if r, err = a.row(t); err != nil {
 				return err
 			}
 		}
@@ -317,6 +336,9 @@ func (a *Account) more(ctx context.Context, want, lacking amount, advance bool) 
 	defer a.mu.Unlock()
 	switch {
 	case err == nil:
+		if !known {
+			a.learn(r)
+		}
 		a.total, a.spare, a.leased = total, a.spare.plus(add), true
 		return a.use(want), nil
 	case errors.As(err, new(refusal)):

@@ -166,7 +166,7 @@ func (s *Store) takesAndIsKilled(t *testing.T, name string, other *Store) {
 	_, err := s.Sessions("u", 1).Begin(t.Context())
 	must(t, err)
 	must(t, s.Account(t.Context(), "/tree", 1000, 0).Reserve(t.Context(), 10, 0))
-	_, err = s.Objects("bucket").Lock(t.Context(), "name")
+	_, err = s.Objects("bucket").Lock(t.Context(), "name", "")
 	must(t, err)
 	if n := other.used(t, "u"); n != 1 {
 		t.Errorf("%d sessions are counted", n)

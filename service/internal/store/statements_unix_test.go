@@ -212,7 +212,7 @@ func testConfirm(t *testing.T, name string) {
 	two := node(t, name)
 	var theirs objectfs.Upload
 	testenv.Until(t, "the silent node is dead", func() bool {
-		theirs, err = two.Objects("b").Lock(ctx, "f")
+		theirs, err = two.Objects("b").Lock(ctx, "f", "")
 		return err == nil
 	})
 	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
@@ -231,7 +231,7 @@ func TestDown(t *testing.T) {
 	s := still(t, filepath.Join(t.TempDir(), "store.db"))
 	s.db.Close()
 	for range 2 {
-		_, err := s.Objects("b").Lock(t.Context(), "f")
+		_, err := s.Objects("b").Lock(t.Context(), "f", "")
 		if !errors.Is(err, ErrDown) || err.Error() != ErrDown.Error() {
 			t.Errorf("%v", err)
 		}

@@ -4,7 +4,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -113,7 +112,7 @@ func testLatestDead(t *testing.T, name string) {
 		taken, err := s.Take(t.Context(), hook, 10, time.Minute)
 		must(t, err)
 		for _, m := range taken {
-			must(t, s.Failed(t.Context(), m, -1, errors.New("why")))
+			fail(t, s, m, -time.Hour, "why")
 		}
 	}
 	latest, count, err := s.LatestDead(t.Context(), 2)

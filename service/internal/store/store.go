@@ -41,7 +41,7 @@ type Store struct {
 
 	mu    sync.Mutex
 	down  bool
-	since time.Time // of being down
+	since time.Time // of being down, or up
 	cause error     // the first error
 
 	stop  context.CancelFunc
@@ -157,7 +157,7 @@ func (s *Store) run(ctx context.Context) {
 		}
 		if s.Down() {
 			if s.join(ctx) != nil {
-				s.users.expire(s.downFor())
+				s.users.expire(s.lasts())
 				continue
 			}
 			s.users.tell()
@@ -183,6 +183,11 @@ func (s *Store) run(ctx context.Context) {
 			s.do(ctx, s.quotas.cleanTransfers)
 			s.do(ctx, cleanUploads)
 			s.do(ctx, cleanOutbox)
+			if s.lasts() > grace {
+				for hook := range s.Waiting() {
+					s.do(ctx, func(t tx) error { return giveUp(t, hook) })
+				}
+			}
 		}
 		if beats || s.db.postgres == "" { // PostgreSQL notifies us
 			s.bans.look(ctx)
@@ -412,9 +417,10 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 	err := do(ctx, run)
 	for range 3 {
 		// Class 40 of PostgreSQL: the transaction conflicted with another. The other: it has ended
-		// the connection in the meantime, as of a node that was suspended for longer than mostIdle.
+		// the connection in the meantime, as of a node that was suspended for longer than mostIdle,
+		// or takes no changes any more.
 		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) {
+		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) && !isReadOnly(err) {
 			break
 		}
 		err = do(ctx, run)
@@ -442,7 +448,8 @@ func (s *Store) Err() error {
 	return fmt.Errorf("the store does not answer: %s: %w", s.db.name, s.cause)
 }
 
-func (s *Store) downFor() time.Duration {
+// lasts returns how long the store has been down, or has answered.
+func (s *Store) lasts() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.since)
@@ -468,7 +475,7 @@ func (s *Store) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
-		s.down = false
+		s.down, s.since = false, time.Now()
 		s.log.Info("the store answers", "store", s.db.name)
 	}
 }

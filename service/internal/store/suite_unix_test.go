@@ -49,6 +49,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"quotas over a restart":    testQuotasOverRestart,
 	"small quotas":             testSmallQuotas,
 	"quotas of one tree":       testQuotasOfOneTree,
+	"refused at first":         testRefusedAtFirst,
 	"totals in between":        testTotalsInBetween,
 	"totals of others":         testOwnTotals,
 	"bandwidth":                testBandwidth,
@@ -57,7 +58,9 @@ var suite = map[string]func(t *testing.T, name string){
 	"codes":                    testCodes,
 	"passwords":                testPasswords,
 	"outbox":                   testOutbox,
+	"taken with any plan":      testTakeWithAnyPlan,
 	"dead letters":             testDeadLetters,
+	"messages of gone hooks":   testGoneHooks,
 	"announced changes":        testAnnounced,
 	"outbox in an outage":      testOutboxInAnOutage,
 	"counting and flushing":    testCountBesideFlush,
@@ -87,6 +90,8 @@ var suite = map[string]func(t *testing.T, name string){
 	"clock forward":            testClockForward,
 	"clock back":               testClockBack,
 	"clock back, and failures": testClockBackAndFailures,
+	"clock back, and messages": testClockBackAndMessages,
+	"clock back, and work":     testClockBackAndWork,
 }
 
 func TestSQLite(t *testing.T) {
@@ -514,6 +519,22 @@ func testQuotasOverRestart(t *testing.T, name string) {
 	})
 }
 
+// testRefusedAtFirst: a user whose first request is refused, while the store has no row of the
+// directory yet, is not locked out.
+func testRefusedAtFirst(t *testing.T, name string) {
+	s := still(t, name)
+	s.fell(errors.New("for a moment"))
+	a := s.Account(t.Context(), "/srv", 1000, 10)
+	s.up()
+	is(t, a.Reserve(t.Context(), 1001, 1), server.ErrQuota)
+	must(t, a.Reserve(t.Context(), 900, 9))
+	a.Settle(-400, -4)
+	s.quotas.flush(t.Context(), true)
+	if n := s.count(t, `SELECT bytes FROM quotas WHERE tree = '/srv'`); n != 500 {
+		t.Errorf("the store has %d bytes", n)
+	}
+}
+
 func testSmallQuotas(t *testing.T, name string) {
 	for i, most := range []int64{1, 10, 300} {
 		a := patient(t, name).Account(t.Context(), fmt.Sprint("/", i), most*1000, most)
@@ -774,7 +795,7 @@ func testOutage(t *testing.T, name string) {
 	if _, err := s.Bans().List(t.Context()); !errors.Is(err, ErrDown) {
 		t.Errorf("a list: %v", err)
 	}
-	if len(s.Users()) == 0 && s.downFor() < quick.stale {
+	if len(s.Users()) == 0 && s.lasts() < quick.stale {
 		t.Error("users are gone at once")
 	}
 	testenv.Until(t, "users are no longer let in", func() bool { return len(s.Users()) == 0 })
