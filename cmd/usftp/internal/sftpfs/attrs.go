@@ -120,7 +120,7 @@ func (n *node) learnVersion(asked time.Time) {
 // outdated drops a file's attributes because the file was changed here.
 func (f *FS) outdated(n *node) {
 	n.mu.Lock()
-	n.fetched, n.changed = time.Time{}, time.Now()
+	n.fetched, n.changed, n.told = time.Time{}, time.Now(), nil
 	n.mu.Unlock()
 	for _, p := range f.tree.placesOf(n) {
 		f.noteChanged(p.dir, p.name)
@@ -368,6 +368,7 @@ func (f *FS) answer(n *node, a attrs, out *fuse.EntryOut) {
 	}
 	out.NodeId = n.id
 	f.fill(n, a, &out.Attr)
+	n.tell(&out.Attr)
 	out.SetEntryTimeout(max(left, 0))
 	out.SetAttrTimeout(max(left, 0))
 }

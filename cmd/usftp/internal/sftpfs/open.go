@@ -289,11 +289,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 			return fuse.Status(syscall.ESTALE)
 		}
 	}
-	if f.server != nil {
-		// OPEN has no attributes in its answer, and the kernel reads no further than the size that
-		// it knows. This waits for nothing.
-		f.server.InodeNotify(n.id, -1, 0)
-	}
+	f.showOpened(h)
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
@@ -357,6 +353,46 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 		return a, syscall.ESTALE
 	}
 	return a, nil
+}
+
+// showOpened makes the kernel ask for the attributes of a file that a program has just opened: OPEN
+// has none in its answer, and the kernel reads no further than the size that it knows. The kernel
+// does not take the size from an answer that is on its way then, although it gives it to fstat: a
+// program that maps the file would get SIGBUS beyond the size known before. So the kernel is not
+// made to ask if all that it was told since the last time is what the file has now.
+func (f *FS) showOpened(h *handle) {
+	n := h.file.node
+	if f.server == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock() // another open of the file waits until the kernel knows
+	if !h.file.isRead() {
+		n.told = nil // the kernel changes the size itself when programs write
+	} else if v := n.version; n.told == nil || *n.told != v {
+		n.told = &v
+	} else {
+		return
+	}
+	f.server.InodeNotify(n.id, -1, 0)
+}
+
+// tell notes that the kernel is told a file's attributes.
+func (n *node) tell(out *fuse.Attr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.told != nil && *n.told != (version{out.Size, uint32(out.Mtime)}) {
+		n.told = nil
+	}
+}
+
+// tellEnd notes that a READ tells the kernel where a file ends.
+func (n *node) tellEnd(end int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.told != nil && uint64(end) < n.told.size {
+		n.told = nil
+	}
 }
 
 // keepsPages reports whether the kernel's cached contents are still valid: they were read from the

@@ -146,6 +146,9 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 	if err != nil && err != io.EOF {
 		return nil, statusOf(err)
 	}
+	if n < len(buf) {
+		h.file.node.tellEnd(off + int64(n))
+	}
 	return fuse.ReadResultData(buf[:n]), fuse.OK
 }
 

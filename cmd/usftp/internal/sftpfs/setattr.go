@@ -24,21 +24,24 @@ func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 		return fuse.Status(syscall.ESTALE)
 	}
 	a, left, ok := f.known(n)
+	open := false
 	if !ok {
 		ctx, stop := f.request(cancel, &in.InHeader)
 		defer stop()
-		if a, ok := f.statOpen(ctx, in); ok {
-			f.fill(n, a, &out.Attr)
-			out.Size = a.size
-			out.SetTimeout(f.options.Cache)
-			return fuse.OK
-		}
-		var err error
-		if a, left, err = f.stat(ctx, n); err != nil {
-			return statusOf(err)
+		if a, open = f.statOpen(ctx, in); open {
+			left = f.options.Cache
+		} else {
+			var err error
+			if a, left, err = f.stat(ctx, n); err != nil {
+				return statusOf(err)
+			}
 		}
 	}
 	f.fill(n, a, &out.Attr)
+	if open {
+		out.Size = a.size
+	}
+	n.tell(&out.Attr)
 	out.SetTimeout(max(left, 0))
 	return fuse.OK
 }
@@ -234,6 +237,7 @@ func (f *FS) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 		return statusOf(err)
 	}
 	f.fill(n, a, &out.Attr)
+	n.tell(&out.Attr)
 	out.SetTimeout(max(left, 0))
 	return fuse.OK
 }
