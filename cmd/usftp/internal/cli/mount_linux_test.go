@@ -669,6 +669,29 @@ func TestMountOpensReplaced(t *testing.T) {
 	}
 }
 
+// A file that the kernel still knows, but that was removed on the host, does not exist for a program
+// that opens it, and is made for one that wants that.
+func TestMountOpensRemoved(t *testing.T) {
+	t.Parallel()
+	m := mountFar(t, "--cache", "1m")
+	for _, flags := range []int{os.O_RDONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_TRUNC,
+		os.O_WRONLY | os.O_CREATE | os.O_TRUNC} {
+		writeFile(t, m.path("file"), []byte("contents"))
+		if got := readFile(t, m.path("file")); string(got) != "contents" {
+			t.Errorf("%q", got)
+		}
+		must(t, os.Remove(filepath.Join(m.far, "file")))
+		f, err := os.OpenFile(m.path("file"), flags, 0o600)
+		if err == nil {
+			must(t, f.Close())
+		}
+		if flags&os.O_CREATE != 0 && err != nil ||
+			flags&os.O_CREATE == 0 && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("flags %#x: %v", flags, err)
+		}
+	}
+}
+
 // A file that programs on the host replace again and again while others read it is never read in
 // parts: each reader has one of the files, from its beginning to its end.
 func TestMountReadsReplaced(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"hash/maphash"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -273,7 +274,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 			err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Abandon().Forget() })
 		}
 		if err != nil {
-			return statusOf(err)
+			return f.statusOfOpen(n, err)
 		}
 		if flags&os.O_TRUNC != 0 {
 			f.outdated(n)
@@ -301,6 +302,20 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
 	return fuse.OK
+}
+
+// statusOfOpen returns the errno of an OPEN. If the file is gone, the name may belong to another one
+// by now, or the program may want to create it: OPEN does not say so. Linux looks the name up again
+// after ESTALE, and then gives the program the answer to that.
+func (f *FS) statusOfOpen(n *node, err error) fuse.Status {
+	status := statusOf(err)
+	if status != fuse.ENOENT || runtime.GOOS != "linux" {
+		return status
+	}
+	for _, p := range f.tree.placesOf(n) {
+		f.dropName(p)
+	}
+	return fuse.Status(syscall.ESTALE)
 }
 
 // versionBefore returns the version that a path has before it is opened: the one that its node is
