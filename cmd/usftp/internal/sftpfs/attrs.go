@@ -207,7 +207,8 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 	})
 	_, named := f.tree.path(n)
 	file := n.openFile()
-	if !named && file != nil || err == nil && n.differs(&a) { // it is replaced right now
+	gone := statusOf(err) == fuse.ENOENT
+	if (gone || !named) && file != nil || err == nil && n.differs(&a) { // it is replaced right now
 		asked = time.Now()
 		if open, openErr := f.statOpenFile(ctx, n); openErr == nil {
 			a, err = open, nil
@@ -216,7 +217,7 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 			err = openErr
 		}
 	}
-	if err == nil {
+	if err == nil && !gone { // else a lookup would take them for the name's
 		a = n.learnAttrs(a, asked)
 	}
 	return a, asked, err

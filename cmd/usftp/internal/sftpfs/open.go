@@ -9,7 +9,6 @@ import (
 	"hash/maphash"
 	"io/fs"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -205,6 +204,9 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 		stat = c.Async().Stat(path)
 	}
 	info, err := stat.Wait()
+	if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
+		info, err = remote.Stat()
+	}
 	if err != nil {
 		remote.Async().Abandon().Forget()
 		return nil, attrs{}, asked, err
@@ -274,7 +276,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 			err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Abandon().Forget() })
 		}
 		if err != nil {
-			return f.statusOfOpen(n, err)
+			return f.statusOfNode(n, err)
 		}
 		if flags&os.O_TRUNC != 0 {
 			f.outdated(n)
@@ -302,20 +304,6 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
 	return fuse.OK
-}
-
-// statusOfOpen returns the errno of an OPEN. If the file is gone, the name may belong to another one
-// by now, or the program may want to create it: OPEN does not say so. Linux looks the name up again
-// after ESTALE, and then gives the program the answer to that.
-func (f *FS) statusOfOpen(n *node, err error) fuse.Status {
-	status := statusOf(err)
-	if status != fuse.ENOENT || runtime.GOOS != "linux" {
-		return status
-	}
-	for _, p := range f.tree.placesOf(n) {
-		f.dropName(p)
-	}
-	return fuse.Status(syscall.ESTALE)
 }
 
 // versionBefore returns the version that a path has before it is opened: the one that its node is

@@ -33,7 +33,7 @@ func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 		} else {
 			var err error
 			if a, left, err = f.stat(ctx, n); err != nil {
-				return statusOf(err)
+				return f.statusOfNode(n, err)
 			}
 		}
 	}
@@ -230,11 +230,11 @@ func (f *FS) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 		h = f.files.get(fh)
 	}
 	if err := f.setAttr(ctx, n, h, &in.SetAttrInCommon); err != nil {
-		return statusOf(err)
+		return f.statusOfNode(n, err)
 	}
 	a, left, err := f.stat(ctx, n)
 	if err != nil {
-		return statusOf(err)
+		return f.statusOfNode(n, err)
 	}
 	f.fill(n, a, &out.Attr)
 	n.tell(&out.Attr)
