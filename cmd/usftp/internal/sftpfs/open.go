@@ -186,13 +186,17 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	}
 	asked := time.Now()
 	open := c.Async().OpenFile(path, flags, perm)
-	inOrder := private.OfClient(c).WorksInOrder() || flags&(os.O_CREATE|os.O_TRUNC) == 0
+	inOrder := private.OfClient(c).WorksInOrder()
 	var stat *usftp.Pending[fs.FileInfo]
-	if inOrder {
+	if inOrder || flags&(os.O_CREATE|os.O_TRUNC) == 0 {
 		stat = c.Async().Stat(path)
 	}
+	if stat != nil && !inOrder && overtakes(stat, open) {
+		stat = nil // another file may have had the path then
+	}
 	remote, err := open.Wait()
-	if err != nil && flags&os.O_APPEND != 0 && !private.OfClient(c).WorksInOrder() && refused(err) {
+	if err != nil && flags&os.O_APPEND != 0 && !inOrder && refused(err) {
+		stat = nil
 		if remote, err = c.OpenFile(path, flags&^os.O_APPEND, perm); err == nil {
 			f.quirks.NoAppend.Store(true)
 		}
@@ -212,6 +216,21 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 		return nil, attrs{}, asked, err
 	}
 	return remote.WithContext(context.Background()), attrsOfInfo(info), asked, nil
+}
+
+// overtakes waits for the first of two answers, and reports whether it is that to the second
+// request.
+func overtakes(second *usftp.Pending[fs.FileInfo], first *usftp.Pending[*usftp.File]) bool {
+	select {
+	case <-first.Done():
+	case <-second.Done():
+	}
+	select {
+	case <-first.Done():
+		return false
+	default:
+		return true
+	}
 }
 
 // refused reports whether a server may refuse to append to a file, which ProFTPD does as it is

@@ -167,6 +167,48 @@ func TestReplacedWhileOpened(t *testing.T) {
 	}
 }
 
+// A server may carry out what comes after an OPEN before it, and answer it first. A file that takes
+// the place of another in between does not get the other's attributes.
+func TestReplacedBeforeLateOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mountScripted(t, time.Minute, sftptest.Script{})
+		s.server.Files.WriteFile("/file", []byte("the one that is replaced"))
+		s.server.Files.WriteFile("/new", []byte("another"))
+		at := s.lookup(t, root(), "file")
+		move := func(names ...string) func(sftptest.Request) {
+			return func(sftptest.Request) {
+				for i := range names[1:] {
+					if err := s.server.Files.Rename(names[i+1], names[i]); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+		replace := move("/old", "/file", "/new")
+		late := new(sftptest.Gate)
+		s.server.AddFaults( // the script's server carries out the OPEN first
+			sftptest.Fault{On: wire.TypeOpen, Times: 1, Do: sftptest.Call("replace", replace)},
+			sftptest.Fault{On: wire.TypeOpen, Times: 1, Do: sftptest.Hold(late)},
+			sftptest.Fault{On: wire.TypeStat, Times: 1,
+				Do: sftptest.Call("back", move("/new", "/file", "/old"))})
+		var out fuse.OpenOut
+		done := make(chan fuse.Status)
+		go func() { done <- s.Open(nil, &fuse.OpenIn{InHeader: *at}, &out) }()
+		synctest.Wait()
+		replace(sftptest.Request{})
+		late.Open()
+		if status := <-done; status != fuse.OK {
+			t.Fatal(status)
+		}
+		o := &opened{s, t, *at, out.Fh}
+		attr, attrStatus := o.getAttr()
+		if data, status := o.read(30); status != fuse.OK || data != "another" ||
+			attrStatus != fuse.OK || attr.Size != uint64(len(data)) {
+			t.Errorf("read: %q, %v; size %d, %v", data, status, attr.Size, attrStatus)
+		}
+	})
+}
+
 // A program opens a file that another program has made after the name was found missing, and that
 // yet another file replaces in that moment. The program reads one of them to its end.
 func TestReplacedWhileCreated(t *testing.T) {
