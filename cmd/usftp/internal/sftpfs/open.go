@@ -95,7 +95,17 @@ type proof struct {
 
 var seed = maphash.MakeSeed()
 
-func (e *extent) proof() proof { return proof{e.off, len(e.data), maphash.Bytes(seed, e.data)} }
+func (e *extent) proof() proof { return e.proofUpTo(e.end()) }
+
+// proofUpTo returns the checksum of the part of an extent that a file of a size holds if it ends
+// within the extent: a server that is killed while it writes leaves a part.
+func (e *extent) proofUpTo(size int64) proof {
+	data := e.data
+	if e.off < size && size < e.end() {
+		data = data[:size-e.off]
+	}
+	return proof{e.off, len(data), maphash.Bytes(seed, data)}
+}
 
 // holds reports whether a file holds the piece. It returns an error if that could not be decided.
 func (p proof) holds(remote *usftp.File) (bool, error) {
@@ -613,7 +623,7 @@ func (h *handle) end(remote *usftp.File) *usftp.Pending[struct{}] {
 // to it was acknowledged, it must have the size and time last seen, or be longer if we only append,
 // as others may do too. Otherwise it must hold the data that arrived of our last writes, must not
 // be older than they left it, and must not be shorter than we appended to it. Writes that were sent
-// may have arrived although their answers were lost.
+// may have arrived, or the beginning of them, although their answers were lost.
 func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
@@ -624,7 +634,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	all, oneOf := known, []proof(nil)
 	for _, e := range f.extents {
 		if e.tried {
-			all, oneOf = without(all, e), append(oneOf, e.proof())
+			all, oneOf = without(all, e), append(oneOf, e.proofUpTo(int64(a.size)))
 		}
 	}
 	f.mu.Unlock()

@@ -117,6 +117,34 @@ func loseAnswer(t *testing.T, lose sftptest.Fault, change func(o *opened) fuse.S
 	}
 }
 
+// A server that is killed while it carries out a WRITE leaves a part of it. The file is still the
+// same, but one that ends in another way is not.
+func TestReopenAfterPartOfWrite(t *testing.T) {
+	const data = "what the program writes"
+	for part, want := range map[string]fuse.Status{data[:8]: fuse.OK,
+		"another file": fuse.Status(syscall.ESTALE)} {
+		t.Run(part, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, time.Minute, sftptest.Script{})
+				s.server.Files.WriteFile("/file", nil)
+				o := s.open(t, "file")
+				s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
+					Do: sftptest.Call("write a part", func(sftptest.Request) {
+						s.server.Files.WriteFile("/file", []byte(part))
+					})}, sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
+				o.write(0, data)
+				if status := o.sync(); status != want {
+					t.Error(status)
+				}
+				got, _ := s.server.Files.ReadFile("/file")
+				if whole := want == fuse.OK; (string(got) == data) != whole {
+					t.Errorf("the host has %q", got)
+				}
+			})
+		})
+	}
+}
+
 // When an answer is lost, it is found out whether the data was appended, although another program
 // appends through the same mount.
 func TestAppendedByTwo(t *testing.T) {
