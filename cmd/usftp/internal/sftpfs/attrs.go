@@ -120,7 +120,8 @@ func (n *node) learnVersion(asked time.Time) {
 // outdated drops a file's attributes because the file was changed here.
 func (f *FS) outdated(n *node) {
 	n.mu.Lock()
-	n.fetched, n.changed, n.told = time.Time{}, time.Now(), nil
+	n.fetched, n.changed = time.Time{}, time.Now()
+	n.untold()
 	n.mu.Unlock()
 	for _, p := range f.tree.placesOf(n) {
 		f.noteChanged(p.dir, p.name)

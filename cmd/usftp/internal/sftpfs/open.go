@@ -148,7 +148,8 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 		return nil
 	}
 	if n.file == nil {
-		n.open = n.version // forget those of a file that was open before
+		n.view = cmp.Or(n.view, new(view))
+		n.open, n.view.most = n.version, 0 // forget those of a file that was open before
 		n.file = &file{fs: f, node: n, turn: newCtxMutex(), handles: make(map[*handle]bool),
 			changed: make(chan struct{})}
 	}
@@ -398,23 +399,29 @@ func (f *FS) showOpened(h *handle) {
 		return
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock() // another open of the file waits until the kernel knows
-	if !h.file.isRead() {
-		n.told = nil // the kernel changes the size itself when programs write
-	} else if v := n.version; n.told == nil || *n.told != v {
-		n.told = &v
-	} else {
+	defer n.mu.Unlock()     // another open of the file waits until the kernel knows
+	same := h.file.isRead() // else the kernel changes the size itself when programs write
+	if same && n.view.only && n.view.version == n.version {
 		return
 	}
+	n.view.version, n.view.only = n.version, same
 	f.server.InodeNotify(n.id, -1, 0)
+}
+
+// A view is what the kernel was told of a file.
+type view struct {
+	version version
+	only    bool   // it was told no other version since showOpened made it ask
+	most    uint64 // the largest size that it was told while the file has been open
 }
 
 // tell notes that the kernel is told a file's attributes.
 func (n *node) tell(out *fuse.Attr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.told != nil && *n.told != (version{out.Size, uint32(out.Mtime)}) {
-		n.told = nil
+	if n.view != nil {
+		n.view.only = n.view.only && n.view.version == version{out.Size, uint32(out.Mtime)}
+		n.view.most = max(n.view.most, out.Size)
 	}
 }
 
@@ -422,8 +429,16 @@ func (n *node) tell(out *fuse.Attr) {
 func (n *node) tellEnd(end int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.told != nil && uint64(end) < n.told.size {
-		n.told = nil
+	if n.view != nil {
+		n.view.only = n.view.only && uint64(end) >= n.view.version.size
+	}
+}
+
+// untold notes that the kernel may know another version of a file than it was told. The caller
+// holds the lock.
+func (n *node) untold() {
+	if n.view != nil {
+		n.view.only = false
 	}
 }
 

@@ -407,12 +407,13 @@ func TestPagesKeptLate(t *testing.T) {
 	}
 }
 
-// What the kernel is told of an open file's size, a read gives it: the kernel would fill the rest
-// of the page with zeros.
+// What the kernel is told of an open file's size, a read gives it, also one by another handle: the
+// kernel would fill the rest of the page with zeros.
 func TestReadOfGrown(t *testing.T) {
 	s := mountScripted(t, 0, sftptest.Script{})
 	s.server.Files.WriteFile("/log", []byte("one\n"))
 	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_RDONLY)
+	other := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_RDONLY)
 	if err := s.server.Files.Append("/log", []byte("two\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -421,8 +422,10 @@ func TestReadOfGrown(t *testing.T) {
 		Fh_: o.fh}, &attr); status != fuse.OK || attr.Size != 8 {
 		t.Fatalf("size %d, %v", attr.Size, status)
 	}
-	if data, status := o.read(4096); status != fuse.OK || data != "one\ntwo\n" {
-		t.Errorf("read: %q, %v", data, status)
+	for _, by := range []*opened{o, other} {
+		if data, status := by.read(4096); status != fuse.OK || data != "one\ntwo\n" {
+			t.Errorf("read: %q, %v", data, status)
+		}
 	}
 }
 

@@ -413,6 +413,9 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	}
 	n.mu.Lock()
 	n.attrs.size = size // until the attributes are next requested
+	if n.view != nil {
+		n.view.most = size
+	}
 	n.mu.Unlock()
 	if file != nil {
 		file.mu.Lock()

@@ -543,7 +543,8 @@ func (f *file) wake() {
 func (n *node) grew(end int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.attrs.size, n.changed, n.told = max(n.attrs.size, uint64(end)), time.Now(), nil
+	n.attrs.size, n.changed = max(n.attrs.size, uint64(end)), time.Now()
+	n.untold()
 }
 
 // fail makes the calls on each handle return an error. The caller holds the lock.
