@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -139,6 +140,38 @@ func TestReopenAfterPartOfWrite(t *testing.T) {
 				got, _ := s.server.Files.ReadFile("/file")
 				if whole := want == fuse.OK; (string(got) == data) != whole {
 					t.Errorf("the host has %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A server that is killed while it appends leaves a part. The rest is appended then, unless so
+// little is there that it may be another program's.
+func TestAppendedInPart(t *testing.T) {
+	data := strings.Repeat("what the program appends", 400)
+	for part, want := range map[int]fuse.Status{5000: fuse.OK, 4: fuse.EIO} {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, time.Minute, sftptest.Script{})
+				s.server.Files.WriteFile("/log", []byte("before "))
+				o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+				s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
+					Do: sftptest.Call("append a part", func(sftptest.Request) {
+						if err := s.server.Files.Append("/log", []byte(data[:part])); err != nil {
+							t.Error(err)
+						}
+					})}, sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
+				o.write(7, data)
+				if status := o.sync(); status != want {
+					t.Error(status)
+				}
+				got, _ := s.server.Files.ReadFile("/log")
+				if whole := want == fuse.OK; (string(got) == "before "+data) != whole {
+					t.Errorf("the host has %d bytes, whole: %t", len(got), !whole)
+				}
+				if s.budget.free != bufferSize {
+					t.Errorf("%d bytes of the buffer are free", s.budget.free)
 				}
 			})
 		})
