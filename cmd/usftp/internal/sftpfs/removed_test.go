@@ -279,3 +279,21 @@ func TestGoneByNode(t *testing.T) {
 		})
 	}
 }
+
+// That a file is gone whose attributes are to be set does not mean that the host sets none.
+func TestAttrsOfRemovedAreNotRefused(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", nil)
+	o := s.open(t, "file")
+	o.write(0, "contents")
+	if _, status := o.getAttr(); status != fuse.OK { // shows a time that is then set
+		t.Error(status)
+	}
+	s.server.Files.Remove("/file")
+	if status := o.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	if s.quirks.NoTimes.Load() {
+		t.Error("the host is taken for one that does not set times")
+	}
+}

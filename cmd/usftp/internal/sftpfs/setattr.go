@@ -151,7 +151,7 @@ func (f *file) setPending(ctx context.Context) error {
 		})
 	}
 	err := try(set)
-	if endpoint.Refused(err) {
+	if endpoint.Refused(err) && !(errors.Is(err, fs.ErrNotExist) && f.fs.isGone(ctx, f.node)) {
 		err = f.fs.setEach(set, try)
 	}
 	if err != nil && !program.SetMode && !program.SetTimes && !lost(err) {
@@ -167,6 +167,15 @@ func (f *file) setPending(ctx context.Context) error {
 		f.set = usftp.NewAttrs{}
 	} // else a program has set others meanwhile
 	return nil
+}
+
+// isGone reports whether the host says that a node's path does not exist.
+func (f *FS) isGone(ctx context.Context, n *node) bool {
+	err := f.lookOnPath(ctx, n, func(c *usftp.Client, path string) error {
+		_, err := f.look(c, path)
+		return err
+	})
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // setEach sets attributes one by one, after the host has refused them together. The program that
