@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
 )
@@ -145,6 +146,10 @@ func (f *file) setPending(ctx context.Context) error {
 	f.mu.Unlock()
 	try := func(set usftp.NewAttrs) error {
 		return f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
+			if setting := f.startSet(ctx, c, set); setting != nil {
+				_, err := setting.Wait()
+				return err
+			}
 			return f.fs.withPath(ctx, f.node, func(path string) error {
 				return c.SetAttrs(path, set)
 			})
@@ -167,6 +172,23 @@ func (f *file) setPending(ctx context.Context) error {
 		f.set = usftp.NewAttrs{}
 	} // else a program has set others meanwhile
 	return nil
+}
+
+// startSet sets attributes by a handle that is open for writing, since another file may have the
+// name by now. It returns nil if there is none, or if the server is not known: some set the time
+// again when the handle is closed.
+func (f *file) startSet(ctx context.Context, c *usftp.Client,
+	set usftp.NewAttrs) (setting *usftp.Pending[struct{}]) {
+	for _, h := range f.all() {
+		if setting != nil || !h.writes() || h.turn.lock(ctx) != nil {
+			continue
+		}
+		if h.isOpenOver(c) && private.OfClient(c).WorksInOrder() {
+			setting = h.remote.WithContext(ctx).Async().SetAttrs(set)
+		}
+		h.turn.unlock()
+	}
+	return setting
 }
 
 // isGone reports whether the host says that a node's path does not exist.
