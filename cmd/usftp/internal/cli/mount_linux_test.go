@@ -51,8 +51,14 @@ func mountFar(t *testing.T, flags ...string) *mounted {
 // mountHost mounts a directory of a host.
 func mountHost(t *testing.T, host string, flags ...string) *mounted {
 	t.Helper()
+	return mountFrom(t, t.TempDir(), host, flags...)
+}
+
+// mountFrom works like mountHost, in the home directory given.
+func mountFrom(t *testing.T, home, host string, flags ...string) *mounted {
+	t.Helper()
 	needFUSE(t)
-	m := &mounted{at: t.TempDir(), far: t.TempDir(), home: t.TempDir()}
+	m := &mounted{at: t.TempDir(), far: t.TempDir(), home: home}
 	args := append([]string{"mount", "-v"}, flags...)
 	cmd := command(t, m.home, append(args, host+":"+m.far, m.at)...)
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+m.home)
