@@ -626,9 +626,10 @@ func (c *Client) matches(full, dir, pattern string, within bool,
 // permissions without a type.
 func (f *File) isPlain() bool { return f.IsRegular() && f.FileStat().Mode&^0o7777 != 0 }
 
-// fatal returns err if the connection or the context has ended, otherwise nil.
+// fatal returns err if the connection or the context has ended, otherwise nil. A server's answer
+// stands, although its connection may have ended since.
 func (c *Client) fatal(err error) error {
-	if c.ctx.Err() != nil || c.conn.Err() != nil {
+	if !refusal(err) && (c.ctx.Err() != nil || c.conn.Err() != nil) {
 		return err
 	}
 	return nil

@@ -291,6 +291,25 @@ func TestLookLost(t *testing.T) {
 	}
 }
 
+// What a server has answered about a name stands, although the connection is lost before the caller
+// takes the answer.
+func TestLookBeforeLoss(t *testing.T) {
+	server := sftptest.NewServer(t, sftptest.Script{})
+	server.Files.WriteFile("/file", []byte("contents"))
+	end := server.Dial(sftptest.LinkConfig{})
+	client := must[*usftp.Client](t)(usftp.NewClientPipe(end, end))
+	defer client.Close()
+	look := private.OfClient(client).StartLook("/file")
+	if _, err := client.Stat("/file"); err != nil { // is answered after LSTAT and READLINK
+		t.Fatal(err)
+	}
+	end.Cut(nil)
+	<-client.Done()
+	if info, err := look(); err != nil || info.Size() != 8 {
+		t.Errorf("it is %v, %v", info, err)
+	}
+}
+
 // If a connection is lost while a refusal is looked into, its loss is the reason, since over another
 // connection all may be well.
 func TestLostWhileRefusalsAreLookedInto(t *testing.T) {

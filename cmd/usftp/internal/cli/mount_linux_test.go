@@ -51,8 +51,14 @@ func mountFar(t *testing.T, flags ...string) *mounted {
 // mountHost mounts a directory of a host.
 func mountHost(t *testing.T, host string, flags ...string) *mounted {
 	t.Helper()
+	return mountFrom(t, t.TempDir(), host, flags...)
+}
+
+// mountFrom works like mountHost, in the home directory given.
+func mountFrom(t *testing.T, home, host string, flags ...string) *mounted {
+	t.Helper()
 	needFUSE(t)
-	m := &mounted{at: t.TempDir(), far: t.TempDir(), home: t.TempDir()}
+	m := &mounted{at: t.TempDir(), far: t.TempDir(), home: home}
 	args := append([]string{"mount", "-v"}, flags...)
 	cmd := command(t, m.home, append(args, host+":"+m.far, m.at)...)
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+m.home)
@@ -665,6 +671,29 @@ func TestMountOpensReplaced(t *testing.T) {
 		defer f.Close()
 		if n, err := f.Read(got); string(got[:n]) != text {
 			t.Errorf("%q, %v, want %q", got[:n], err, text)
+		}
+	}
+}
+
+// A file that the kernel still knows, but that was removed on the host, does not exist for a program
+// that opens it, and is made for one that wants that.
+func TestMountOpensRemoved(t *testing.T) {
+	t.Parallel()
+	m := mountFar(t, "--cache", "1m")
+	for _, flags := range []int{os.O_RDONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_TRUNC,
+		os.O_WRONLY | os.O_CREATE | os.O_TRUNC} {
+		writeFile(t, m.path("file"), []byte("contents"))
+		if got := readFile(t, m.path("file")); string(got) != "contents" {
+			t.Errorf("%q", got)
+		}
+		must(t, os.Remove(filepath.Join(m.far, "file")))
+		f, err := os.OpenFile(m.path("file"), flags, 0o600)
+		if err == nil {
+			must(t, f.Close())
+		}
+		if flags&os.O_CREATE != 0 && err != nil ||
+			flags&os.O_CREATE == 0 && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("flags %#x: %v", flags, err)
 		}
 	}
 }

@@ -35,6 +35,28 @@ func mountOverProxy(t *testing.T, flags ...string) (*mounted, *cutproxy.Proxy) {
 	return mountHost(t, "testhost", append(args, flags...)...), proxy
 }
 
+// A mount in the background finds the files that flags name when it reconnects, although it is no
+// longer in the directory where it was started.
+func TestMountReconnectsFromAnywhere(t *testing.T) {
+	t.Parallel()
+	needFUSE(t)
+	sshd := opensshd.Start(t, opensshd.Options{})
+	proxy := cutproxy.Start(t, sshd.Addr())
+	home := t.TempDir()
+	config := strings.ReplaceAll(string(readFile(t, sshd.ConfigFile)),
+		"IdentityFile "+sshd.IdentityFile, "")
+	writeFile(t, filepath.Join(home, "config"), []byte(config))
+	must(t, os.Symlink(sshd.IdentityFile, filepath.Join(home, "key")))
+	m := mountFrom(t, home, "testhost", "-F", "config", "-i", "key", "--timeout", "5s", "-o",
+		fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port), "-o",
+		fmt.Sprintf("Port=%d", proxy.Port))
+	proxy.Cut()
+	must(t, os.WriteFile(m.path("file"), []byte("contents"), 0o600))
+	if got := readFile(t, filepath.Join(m.far, "file")); string(got) != "contents" {
+		t.Errorf("%q", got)
+	}
+}
+
 // ownProcess runs a test in a process of its own, and reports whether this is that process. A
 // program that is started first closes its copies of the files that are open in the process that
 // starts it. On a mount whose link is down that takes as long as the mount waits, and so does every

@@ -121,6 +121,7 @@ func (n *node) learnVersion(asked time.Time) {
 func (f *FS) outdated(n *node) {
 	n.mu.Lock()
 	n.fetched, n.changed = time.Time{}, time.Now()
+	n.untold()
 	n.mu.Unlock()
 	for _, p := range f.tree.placesOf(n) {
 		f.noteChanged(p.dir, p.name)
@@ -207,7 +208,8 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 	})
 	_, named := f.tree.path(n)
 	file := n.openFile()
-	if !named && file != nil || err == nil && n.differs(&a) { // it is replaced right now
+	gone := statusOf(err) == fuse.ENOENT
+	if (gone || !named) && file != nil || err == nil && n.differs(&a) { // it is replaced right now
 		asked = time.Now()
 		if open, openErr := f.statOpenFile(ctx, n); openErr == nil {
 			a, err = open, nil
@@ -216,7 +218,7 @@ func (f *FS) renew(ctx context.Context, n *node) (a attrs, asked time.Time, err 
 			err = openErr
 		}
 	}
-	if err == nil {
+	if err == nil && !gone { // else a lookup would take them for the name's
 		a = n.learnAttrs(a, asked)
 	}
 	return a, asked, err
@@ -368,6 +370,7 @@ func (f *FS) answer(n *node, a attrs, out *fuse.EntryOut) {
 	}
 	out.NodeId = n.id
 	f.fill(n, a, &out.Attr)
+	n.tell(&out.Attr)
 	out.SetEntryTimeout(max(left, 0))
 	out.SetAttrTimeout(max(left, 0))
 }

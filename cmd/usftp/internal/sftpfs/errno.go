@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"runtime"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -42,6 +43,21 @@ func statusOf(err error) fuse.Status {
 		return fuse.EINVAL // OpenSSH sends BAD_MESSAGE for EINVAL and ENAMETOOLONG
 	}
 	return fuse.EIO
+}
+
+// statusOfNode works like statusOf for a request about a node. If its file is gone, the name may
+// belong to another one by now, or the program may be about to make it: Linux does not say so in
+// OPEN, nor when it asks for the attributes of a file that it opens. After ESTALE it looks the name
+// up again, and gives the program the answer to that.
+func (f *FS) statusOfNode(n *node, err error) fuse.Status {
+	status := statusOf(err)
+	if status != fuse.ENOENT || runtime.GOOS != "linux" {
+		return status
+	}
+	for _, p := range f.tree.placesOf(n) {
+		f.dropName(p)
+	}
+	return fuse.Status(syscall.ESTALE)
 }
 
 // fullBelow is the free space below which a refused request means that the disk, or a quota, is

@@ -16,12 +16,14 @@ const maxNodes = 32 << 10
 // maxForgotten limits the nodes that the kernel is asked to forget in one round.
 const maxForgotten = 256
 
-// kernel is the server of a mount, which can ask the kernel to forget.
+// kernel is the server of a mount, which can ask the kernel to forget what it knows.
 type kernel interface {
 	// PruneNotify drops the nodes that are not in use, and leaves the others alone.
 	PruneNotify(nodes []uint64) fuse.Status
 	// EntryNotify drops a name, and waits while a call is under way in its directory.
 	EntryNotify(dir uint64, name string) fuse.Status
+	// InodeNotify drops a node's attributes if off is negative, and then waits for nothing.
+	InodeNotify(node uint64, off, length int64) fuse.Status
 }
 
 // Init implements fuse.RawFileSystem.

@@ -37,6 +37,8 @@ func (k *toldKernel) PruneNotify(nodes []uint64) fuse.Status {
 	return fuse.OK
 }
 
+func (k *toldKernel) InodeNotify(uint64, int64, int64) fuse.Status { return fuse.OK }
+
 // maxTold is how many nodes there may be before told's kernel is asked to forget some.
 const maxTold = 10
 

@@ -73,7 +73,7 @@ type FS struct {
 	calls      atomic.Int64   // of the kernel, under way
 	work       sync.WaitGroup // background work after a call was answered
 
-	server *fuse.Server // nil before Init
+	server kernel // nil before Init
 
 	mu    sync.Mutex
 	dirty map[*file]bool // files with data that is not on the host

@@ -227,7 +227,7 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 		return err
 	})
 	if err != nil {
-		return nil, statusOf(err)
+		return nil, f.statusOfNode(n, err)
 	}
 	if at, ok := f.tree.path(n); ok && f.options.TransformSymlinks {
 		target = relative(f.tree.host, at, target)

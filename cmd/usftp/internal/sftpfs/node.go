@@ -41,6 +41,7 @@ type node struct {
 	since   time.Time // when that version was first seen
 	open    version   // the version last seen of the open file
 	read    *reading  // the version in the kernel's page cache; nil if never opened
+	view    *view     // what the kernel knows of it; nil if never opened
 	names   *names    // of a directory: see knownNames
 	file    *file     // set while the file is open or has data to write
 }

@@ -95,7 +95,17 @@ type proof struct {
 
 var seed = maphash.MakeSeed()
 
-func (e *extent) proof() proof { return proof{e.off, len(e.data), maphash.Bytes(seed, e.data)} }
+func (e *extent) proof() proof { return e.proofUpTo(e.end()) }
+
+// proofUpTo returns the checksum of the part of an extent that a file of a size holds if it ends
+// within the extent: a server that is killed while it writes leaves a part.
+func (e *extent) proofUpTo(size int64) proof {
+	data := e.data
+	if e.off < size && size < e.end() {
+		data = data[:size-e.off]
+	}
+	return proof{e.off, len(data), maphash.Bytes(seed, data)}
+}
 
 // holds reports whether a file holds the piece. It returns an error if that could not be decided.
 func (p proof) holds(remote *usftp.File) (bool, error) {
@@ -138,7 +148,8 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 		return nil
 	}
 	if n.file == nil {
-		n.open = n.version // forget those of a file that was open before
+		n.view = cmp.Or(n.view, new(view))
+		n.open, n.view.most = n.version, 0 // forget those of a file that was open before
 		n.file = &file{fs: f, node: n, turn: newCtxMutex(), handles: make(map[*handle]bool),
 			changed: make(chan struct{})}
 	}
@@ -186,13 +197,17 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	}
 	asked := time.Now()
 	open := c.Async().OpenFile(path, flags, perm)
-	inOrder := private.OfClient(c).WorksInOrder() || flags&(os.O_CREATE|os.O_TRUNC) == 0
+	inOrder := private.OfClient(c).WorksInOrder()
 	var stat *usftp.Pending[fs.FileInfo]
-	if inOrder {
+	if inOrder || flags&(os.O_CREATE|os.O_TRUNC) == 0 {
 		stat = c.Async().Stat(path)
 	}
+	if stat != nil && !inOrder && overtakes(stat, open) {
+		stat = nil // another file may have had the path then
+	}
 	remote, err := open.Wait()
-	if err != nil && flags&os.O_APPEND != 0 && !private.OfClient(c).WorksInOrder() && refused(err) {
+	if err != nil && flags&os.O_APPEND != 0 && !inOrder && refused(err) {
+		stat = nil
 		if remote, err = c.OpenFile(path, flags&^os.O_APPEND, perm); err == nil {
 			f.quirks.NoAppend.Store(true)
 		}
@@ -204,11 +219,29 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 		stat = c.Async().Stat(path)
 	}
 	info, err := stat.Wait()
+	if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
+		info, err = remote.Stat()
+	}
 	if err != nil {
 		remote.Async().Abandon().Forget()
 		return nil, attrs{}, asked, err
 	}
 	return remote.WithContext(context.Background()), attrsOfInfo(info), asked, nil
+}
+
+// overtakes waits for the first of two answers, and reports whether it is that to the second
+// request.
+func overtakes(second *usftp.Pending[fs.FileInfo], first *usftp.Pending[*usftp.File]) bool {
+	select {
+	case <-first.Done():
+	case <-second.Done():
+	}
+	select {
+	case <-first.Done():
+		return false
+	default:
+		return true
+	}
 }
 
 // refused reports whether a server may refuse to append to a file, which ProFTPD does as it is
@@ -273,7 +306,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 			err = f.lookOrDrop(ctx, n, open, func() { remote.Async().Abandon().Forget() })
 		}
 		if err != nil {
-			return statusOf(err)
+			return f.statusOfNode(n, err)
 		}
 		if flags&os.O_TRUNC != 0 {
 			f.outdated(n)
@@ -289,11 +322,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 			return fuse.Status(syscall.ESTALE)
 		}
 	}
-	if f.server != nil {
-		// OPEN has no attributes in its answer, and the kernel reads no further than the size that
-		// it knows. This waits for nothing.
-		f.server.InodeNotify(n.id, -1, 0)
-	}
+	f.showOpened(h)
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
@@ -357,6 +386,60 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 		return a, syscall.ESTALE
 	}
 	return a, nil
+}
+
+// showOpened makes the kernel ask for the attributes of a file that a program has just opened: OPEN
+// has none in its answer, and the kernel reads no further than the size that it knows. The kernel
+// does not take the size from an answer that is on its way then, although it gives it to fstat: a
+// program that maps the file would get SIGBUS beyond the size known before. So the kernel is not
+// made to ask if all that it was told since the last time is what the file has now.
+func (f *FS) showOpened(h *handle) {
+	n := h.file.node
+	if f.server == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()     // another open of the file waits until the kernel knows
+	same := h.file.isRead() // else the kernel changes the size itself when programs write
+	if same && n.view.only && n.view.version == n.version {
+		return
+	}
+	n.view.version, n.view.only = n.version, same
+	f.server.InodeNotify(n.id, -1, 0)
+}
+
+// A view is what the kernel was told of a file.
+type view struct {
+	version version
+	only    bool   // it was told no other version since showOpened made it ask
+	most    uint64 // the largest size that it was told while the file has been open
+}
+
+// tell notes that the kernel is told a file's attributes.
+func (n *node) tell(out *fuse.Attr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.view != nil {
+		n.view.only = n.view.only && n.view.version == version{out.Size, uint32(out.Mtime)}
+		n.view.most = max(n.view.most, out.Size)
+	}
+}
+
+// tellEnd notes that a READ tells the kernel where a file ends.
+func (n *node) tellEnd(end int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.view != nil {
+		n.view.only = n.view.only && uint64(end) >= n.view.version.size
+	}
+}
+
+// untold notes that the kernel may know another version of a file than it was told. The caller
+// holds the lock.
+func (n *node) untold() {
+	if n.view != nil {
+		n.view.only = false
+	}
 }
 
 // keepsPages reports whether the kernel's cached contents are still valid: they were read from the
@@ -555,7 +638,7 @@ func (h *handle) end(remote *usftp.File) *usftp.Pending[struct{}] {
 // to it was acknowledged, it must have the size and time last seen, or be longer if we only append,
 // as others may do too. Otherwise it must hold the data that arrived of our last writes, must not
 // be older than they left it, and must not be shorter than we appended to it. Writes that were sent
-// may have arrived although their answers were lost.
+// may have arrived, or the beginning of them, although their answers were lost.
 func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
@@ -566,7 +649,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	all, oneOf := known, []proof(nil)
 	for _, e := range f.extents {
 		if e.tried {
-			all, oneOf = without(all, e), append(oneOf, e.proof())
+			all, oneOf = without(all, e), append(oneOf, e.proofUpTo(int64(a.size)))
 		}
 	}
 	f.mu.Unlock()

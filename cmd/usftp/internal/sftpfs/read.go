@@ -146,6 +146,9 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 	if err != nil && err != io.EOF {
 		return nil, statusOf(err)
 	}
+	if n < len(buf) {
+		h.file.node.tellEnd(off + int64(n))
+	}
 	return fuse.ReadResultData(buf[:n]), fuse.OK
 }
 
@@ -175,9 +178,12 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 }
 
 // knownSize returns the size that the kernel may have been told: it fills what a read leaves out of
-// it with zeros. See statOpen for those that only the handle knows.
+// it with zeros. See statOpen for those that only a handle knows.
 func (h *handle) knownSize() int64 {
-	size := h.file.node.size()
+	n := h.file.node
+	n.mu.Lock()
+	size := max(n.attrs.size, n.view.most)
+	n.mu.Unlock()
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
 	if !h.writes() || !h.file.modified {

@@ -3,6 +3,8 @@
 package sftpfs
 
 import (
+	"os"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -191,5 +193,107 @@ func TestMadeAfterRemoval(t *testing.T) {
 	}
 	if data, status := old.read(10); status != fuse.OK || data != "old" {
 		t.Errorf("the old one: %q, %v", data, status)
+	}
+}
+
+// A file that is removed on the host just after it was opened is open, as on any file system.
+func TestRemovedWhileOpened(t *testing.T) {
+	for name, open := range map[string]func(s *scripted, t *testing.T) *opened{
+		"opened": func(s *scripted, t *testing.T) *opened { return s.open(t, "file") },
+		"created": func(s *scripted, t *testing.T) *opened {
+			var out fuse.CreateOut
+			if status := s.Create(nil, &fuse.CreateIn{InHeader: *root(),
+				Flags: uint32(os.O_RDWR | os.O_CREATE)}, "file", &out); status != fuse.OK {
+				t.Fatal(status)
+			}
+			return &opened{s, t, fuse.InHeader{NodeId: out.NodeId}, out.Fh}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("contents"))
+			s.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/file", Times: 1,
+				Do: sftptest.Call("remove", func(sftptest.Request) { s.server.Files.Remove("/file") })})
+			o := open(s, t)
+			if data, status := o.read(30); status != fuse.OK || data != "contents" {
+				t.Errorf("read: %q, %v", data, status)
+			}
+		})
+	}
+}
+
+// An open file that was removed on the host has its attributes, and its name has none.
+func TestAttrsOfRemoved(t *testing.T) {
+	for name, flags := range map[string]int{"to read": os.O_RDONLY, "to write": os.O_RDWR} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, 0, sftptest.Script{})
+			s.server.Files.WriteFile("/file", []byte("contents"))
+			o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+			s.server.Files.Remove("/file")
+			if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 8 {
+				t.Errorf("size %d, %v", attr.Size, status)
+			}
+			var out fuse.EntryOut
+			if status := s.Lookup(nil, root(), "file", &out); status != fuse.OK || out.NodeId != 0 {
+				t.Errorf("lookup: node %d, %v", out.NodeId, status)
+			}
+		})
+	}
+}
+
+// Calls on a node whose file is gone make Linux look the name up again, and the host is asked then.
+func TestGoneByNode(t *testing.T) {
+	want := fuse.ENOENT
+	if runtime.GOOS == "linux" {
+		want = fuse.Status(syscall.ESTALE)
+	}
+	for name, call := range map[string]func(s *scripted, at fuse.InHeader) fuse.Status{
+		"OPEN": func(s *scripted, at fuse.InHeader) fuse.Status {
+			return s.Open(nil, &fuse.OpenIn{InHeader: at}, new(fuse.OpenOut))
+		},
+		"GETATTR": func(s *scripted, at fuse.InHeader) fuse.Status {
+			s.outdated(s.tree.get(at.NodeId))
+			return s.GetAttr(nil, &fuse.GetAttrIn{InHeader: at}, new(fuse.AttrOut))
+		},
+		"SETATTR": func(s *scripted, at fuse.InHeader) fuse.Status {
+			in := fuse.SetAttrInCommon{InHeader: at, Valid: fuse.FATTR_MODE, Mode: 0o600}
+			return s.SetAttr(nil, &fuse.SetAttrIn{SetAttrInCommon: in}, new(fuse.AttrOut))
+		},
+		"READLINK": func(s *scripted, at fuse.InHeader) fuse.Status {
+			_, status := s.Readlink(nil, &at)
+			return status
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, time.Minute, sftptest.Script{})
+			s.server.Files.WriteFile("/file", nil)
+			at := *s.lookup(t, root(), "file")
+			s.server.Files.Remove("/file")
+			if status := call(s, at); status != want {
+				t.Error(status)
+			}
+			var out fuse.EntryOut
+			if status := s.Lookup(nil, root(), "file", &out); status != fuse.OK || out.NodeId != 0 {
+				t.Errorf("lookup: node %d, %v", out.NodeId, status)
+			}
+		})
+	}
+}
+
+// That a file is gone whose attributes are to be set does not mean that the host sets none.
+func TestAttrsOfRemovedAreNotRefused(t *testing.T) {
+	s := mountScripted(t, time.Minute, sftptest.Script{})
+	s.server.Files.WriteFile("/file", nil)
+	o := s.open(t, "file")
+	o.write(0, "contents")
+	if _, status := o.getAttr(); status != fuse.OK { // shows a time that is then set
+		t.Error(status)
+	}
+	s.server.Files.Remove("/file")
+	if status := o.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	if s.quirks.NoTimes.Load() {
+		t.Error("the host is taken for one that does not set times")
 	}
 }

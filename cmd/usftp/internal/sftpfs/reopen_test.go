@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -114,6 +115,66 @@ func loseAnswer(t *testing.T, lose sftptest.Fault, change func(o *opened) fuse.S
 	o.write(0, "more")
 	if status := o.sync(); status != fuse.OK {
 		t.Errorf("written over the next connection: %v", status)
+	}
+}
+
+// A server that is killed while it carries out a WRITE leaves a part of it. The file is still the
+// same, but one that ends in another way is not.
+func TestReopenAfterPartOfWrite(t *testing.T) {
+	const data = "what the program writes"
+	for part, want := range map[string]fuse.Status{data[:8]: fuse.OK,
+		"another file": fuse.Status(syscall.ESTALE)} {
+		t.Run(part, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, time.Minute, sftptest.Script{})
+				s.server.Files.WriteFile("/file", nil)
+				o := s.open(t, "file")
+				s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
+					Do: sftptest.Call("write a part", func(sftptest.Request) {
+						s.server.Files.WriteFile("/file", []byte(part))
+					})}, sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
+				o.write(0, data)
+				if status := o.sync(); status != want {
+					t.Error(status)
+				}
+				got, _ := s.server.Files.ReadFile("/file")
+				if whole := want == fuse.OK; (string(got) == data) != whole {
+					t.Errorf("the host has %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A server that is killed while it appends leaves a part. The rest is appended then, unless so
+// little is there that it may be another program's.
+func TestAppendedInPart(t *testing.T) {
+	data := strings.Repeat("what the program appends", 400)
+	for part, want := range map[int]fuse.Status{5000: fuse.OK, 4: fuse.EIO} {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, time.Minute, sftptest.Script{})
+				s.server.Files.WriteFile("/log", []byte("before "))
+				o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+				s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
+					Do: sftptest.Call("append a part", func(sftptest.Request) {
+						if err := s.server.Files.Append("/log", []byte(data[:part])); err != nil {
+							t.Error(err)
+						}
+					})}, sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
+				o.write(7, data)
+				if status := o.sync(); status != want {
+					t.Error(status)
+				}
+				got, _ := s.server.Files.ReadFile("/log")
+				if whole := want == fuse.OK; (string(got) == "before "+data) != whole {
+					t.Errorf("the host has %d bytes, whole: %t", len(got), !whole)
+				}
+				if s.budget.free != bufferSize {
+					t.Errorf("%d bytes of the buffer are free", s.budget.free)
+				}
+			})
+		})
 	}
 }
 

@@ -22,10 +22,15 @@ import (
 func (h *handle) startStat(ctx context.Context,
 	c *usftp.Client) *usftp.Pending[*usftp.FileStat] {
 	defer h.turn.unlock() // after the request was sent: a CLOSE comes later
-	if h.remote == nil || h.remote.Client().Done() != c.Done() {
+	if !h.isOpenOver(c) {
 		return nil
 	}
 	return h.remote.WithContext(ctx).Async().Stat()
+}
+
+// isOpenOver reports whether a handle's file is open over a connection. The caller holds the turn.
+func (h *handle) isOpenOver(c *usftp.Client) bool {
+	return h.remote != nil && h.remote.Client().Done() == c.Done()
 }
 
 // statReader stats a handle of the file that is open here and was not written. Some servers do not

@@ -167,6 +167,48 @@ func TestReplacedWhileOpened(t *testing.T) {
 	}
 }
 
+// A server may carry out what comes after an OPEN before it, and answer it first. A file that takes
+// the place of another in between does not get the other's attributes.
+func TestReplacedBeforeLateOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mountScripted(t, time.Minute, sftptest.Script{})
+		s.server.Files.WriteFile("/file", []byte("the one that is replaced"))
+		s.server.Files.WriteFile("/new", []byte("another"))
+		at := s.lookup(t, root(), "file")
+		move := func(names ...string) func(sftptest.Request) {
+			return func(sftptest.Request) {
+				for i := range names[1:] {
+					if err := s.server.Files.Rename(names[i+1], names[i]); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+		replace := move("/old", "/file", "/new")
+		late := new(sftptest.Gate)
+		s.server.AddFaults( // the script's server carries out the OPEN first
+			sftptest.Fault{On: wire.TypeOpen, Times: 1, Do: sftptest.Call("replace", replace)},
+			sftptest.Fault{On: wire.TypeOpen, Times: 1, Do: sftptest.Hold(late)},
+			sftptest.Fault{On: wire.TypeStat, Times: 1,
+				Do: sftptest.Call("back", move("/new", "/file", "/old"))})
+		var out fuse.OpenOut
+		done := make(chan fuse.Status)
+		go func() { done <- s.Open(nil, &fuse.OpenIn{InHeader: *at}, &out) }()
+		synctest.Wait()
+		replace(sftptest.Request{})
+		late.Open()
+		if status := <-done; status != fuse.OK {
+			t.Fatal(status)
+		}
+		o := &opened{s, t, *at, out.Fh}
+		attr, attrStatus := o.getAttr()
+		if data, status := o.read(30); status != fuse.OK || data != "another" ||
+			attrStatus != fuse.OK || attr.Size != uint64(len(data)) {
+			t.Errorf("read: %q, %v; size %d, %v", data, status, attr.Size, attrStatus)
+		}
+	})
+}
+
 // A program opens a file that another program has made after the name was found missing, and that
 // yet another file replaces in that moment. The program reads one of them to its end.
 func TestReplacedWhileCreated(t *testing.T) {
@@ -365,12 +407,13 @@ func TestPagesKeptLate(t *testing.T) {
 	}
 }
 
-// What the kernel is told of an open file's size, a read gives it: the kernel would fill the rest
-// of the page with zeros.
+// What the kernel is told of an open file's size, a read gives it, also one by another handle: the
+// kernel would fill the rest of the page with zeros.
 func TestReadOfGrown(t *testing.T) {
 	s := mountScripted(t, 0, sftptest.Script{})
 	s.server.Files.WriteFile("/log", []byte("one\n"))
 	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_RDONLY)
+	other := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_RDONLY)
 	if err := s.server.Files.Append("/log", []byte("two\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -379,8 +422,10 @@ func TestReadOfGrown(t *testing.T) {
 		Fh_: o.fh}, &attr); status != fuse.OK || attr.Size != 8 {
 		t.Fatalf("size %d, %v", attr.Size, status)
 	}
-	if data, status := o.read(4096); status != fuse.OK || data != "one\ntwo\n" {
-		t.Errorf("read: %q, %v", data, status)
+	for _, by := range []*opened{o, other} {
+		if data, status := by.read(4096); status != fuse.OK || data != "one\ntwo\n" {
+			t.Errorf("read: %q, %v", data, status)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
 )
@@ -24,21 +25,24 @@ func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 		return fuse.Status(syscall.ESTALE)
 	}
 	a, left, ok := f.known(n)
+	open := false
 	if !ok {
 		ctx, stop := f.request(cancel, &in.InHeader)
 		defer stop()
-		if a, ok := f.statOpen(ctx, in); ok {
-			f.fill(n, a, &out.Attr)
-			out.Size = a.size
-			out.SetTimeout(f.options.Cache)
-			return fuse.OK
-		}
-		var err error
-		if a, left, err = f.stat(ctx, n); err != nil {
-			return statusOf(err)
+		if a, open = f.statOpen(ctx, in); open {
+			left = f.options.Cache
+		} else {
+			var err error
+			if a, left, err = f.stat(ctx, n); err != nil {
+				return f.statusOfNode(n, err)
+			}
 		}
 	}
 	f.fill(n, a, &out.Attr)
+	if open {
+		out.Size = a.size
+	}
+	n.tell(&out.Attr)
 	out.SetTimeout(max(left, 0))
 	return fuse.OK
 }
@@ -142,13 +146,17 @@ func (f *file) setPending(ctx context.Context) error {
 	f.mu.Unlock()
 	try := func(set usftp.NewAttrs) error {
 		return f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
+			if setting := f.startSet(ctx, c, set); setting != nil {
+				_, err := setting.Wait()
+				return err
+			}
 			return f.fs.withPath(ctx, f.node, func(path string) error {
 				return c.SetAttrs(path, set)
 			})
 		})
 	}
 	err := try(set)
-	if endpoint.Refused(err) {
+	if endpoint.Refused(err) && !(errors.Is(err, fs.ErrNotExist) && f.fs.isGone(ctx, f.node)) {
 		err = f.fs.setEach(set, try)
 	}
 	if err != nil && !program.SetMode && !program.SetTimes && !lost(err) {
@@ -164,6 +172,32 @@ func (f *file) setPending(ctx context.Context) error {
 		f.set = usftp.NewAttrs{}
 	} // else a program has set others meanwhile
 	return nil
+}
+
+// startSet sets attributes by a handle that is open for writing, since another file may have the
+// name by now. It returns nil if there is none, or if the server is not known: some set the time
+// again when the handle is closed.
+func (f *file) startSet(ctx context.Context, c *usftp.Client,
+	set usftp.NewAttrs) (setting *usftp.Pending[struct{}]) {
+	for _, h := range f.all() {
+		if setting != nil || !h.writes() || h.turn.lock(ctx) != nil {
+			continue
+		}
+		if h.isOpenOver(c) && private.OfClient(c).WorksInOrder() {
+			setting = h.remote.WithContext(ctx).Async().SetAttrs(set)
+		}
+		h.turn.unlock()
+	}
+	return setting
+}
+
+// isGone reports whether the host says that a node's path does not exist.
+func (f *FS) isGone(ctx context.Context, n *node) bool {
+	err := f.lookOnPath(ctx, n, func(c *usftp.Client, path string) error {
+		_, err := f.look(c, path)
+		return err
+	})
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // setEach sets attributes one by one, after the host has refused them together. The program that
@@ -227,13 +261,14 @@ func (f *FS) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 		h = f.files.get(fh)
 	}
 	if err := f.setAttr(ctx, n, h, &in.SetAttrInCommon); err != nil {
-		return statusOf(err)
+		return f.statusOfNode(n, err)
 	}
 	a, left, err := f.stat(ctx, n)
 	if err != nil {
-		return statusOf(err)
+		return f.statusOfNode(n, err)
 	}
 	f.fill(n, a, &out.Attr)
+	n.tell(&out.Attr)
 	out.SetTimeout(max(left, 0))
 	return fuse.OK
 }
@@ -409,6 +444,9 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	}
 	n.mu.Lock()
 	n.attrs.size = size // until the attributes are next requested
+	if n.view != nil {
+		n.view.most = size
+	}
 	n.mu.Unlock()
 	if file != nil {
 		file.mu.Lock()

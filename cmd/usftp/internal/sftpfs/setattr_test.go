@@ -258,3 +258,27 @@ func TestSetAtTheEnd(t *testing.T) {
 		t.Errorf("the host says %o, %v", a.Permissions, err)
 	}
 }
+
+// A time that a program saw is set for the file that it wrote, not for one that has its name by then.
+func TestTimesOfReplaced(t *testing.T) {
+	s := mountOpenSSH(t, 0, time.Minute)
+	s.server.Files.WriteFile("/file", []byte("the one that is written"))
+	o := s.open(t, "file")
+	o.write(0, "THE")
+	if _, status := o.getAttr(); status != fuse.OK {
+		t.Error(status)
+	}
+	s.server.Files.WriteFile("/new", []byte("another"))
+	if err := s.server.Files.SetModTime("/new", time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.server.Files.Rename("/new", "/file"); err != nil {
+		t.Fatal(err)
+	}
+	if status := o.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	if is, err := s.server.Files.Lstat("/file"); err != nil || is.MTime != 1e9 {
+		t.Errorf("the other file's time is %d, %v", is.MTime, err)
+	}
+}

@@ -419,24 +419,42 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 		}
 		size = info.Size()
 	}
-	switch size {
-	case e.from:
+	arrived := size - e.from
+	switch {
+	case arrived == 0:
 		e.lost = time.Time{} // next sends it again
 		return nil
-	case e.from + int64(len(e.data)):
-		held, err := f.holds(ctx, e.data, e.from)
+	case arrived == int64(len(e.data)), leastPart <= arrived && arrived < int64(len(e.data)):
+		held, err := f.holds(ctx, e.data[:arrived], e.from)
 		if err != nil {
 			return err
 		}
 		if held {
 			f.reaches(size)
-			f.answered(e, nil)
+			f.arrivedInPart(e, int(arrived))
 			return nil
 		}
 	}
 	f.answered(e, errors.New(
 		"the connection was lost while data was appended, and others have appended too"))
 	return nil
+}
+
+// leastPart is how much of lost data must have been appended to count as a part that a killed server
+// has left: less may be what another program has appended, and a server leaves whole pages.
+const leastPart = 4096
+
+// arrivedInPart handles the arrival of the beginning of an appended extent. The rest is sent next.
+func (f *file) arrivedInPart(e *extent, n int) {
+	f.mu.Lock()
+	if n == len(e.data) || e.done {
+		f.mu.Unlock()
+		f.answered(e, nil)
+		return
+	}
+	e.data, e.off, e.lost = e.data[n:], e.off+int64(n), time.Time{}
+	f.mu.Unlock()
+	f.fs.budget.put(n)
 }
 
 // reaches records that a write from here has made the host's file at least that long.
@@ -544,6 +562,7 @@ func (n *node) grew(end int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.attrs.size, n.changed = max(n.attrs.size, uint64(end)), time.Now()
+	n.untold()
 }
 
 // fail makes the calls on each handle return an error. The caller holds the lock.
