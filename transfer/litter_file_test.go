@@ -148,6 +148,44 @@ func TestOldFileThatSteppedAside(t *testing.T) {
 	}
 }
 
+// TestNewFileGoesDuringItsExchange: on a host without posix-rename a connection is lost between the
+// two steps of an exchange, and somebody removes the new file. The old one has its name back while
+// the new one is copied once more.
+func TestNewFileGoesDuringItsExchange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *bench
+		var lost, backToOld atomic.Bool
+		var newName string
+		b = newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				switch {
+				case r.Type == wire.TypeRename && !isOld(r.Path) && r.Path2 == "/target" &&
+					lost.CompareAndSwap(false, true):
+					newName = r.Path
+					return []sftptest.Action{sftptest.Hangup()}
+				case r.Type == wire.TypeWrite && lost.Load():
+					old, err := b.server.Files.ReadFile("/target")
+					backToOld.Store(err == nil && string(old) == "old")
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/target", []byte("old"))
+		b.redials(sftptest.LinkConfig{}, func(n int, _ *sftptest.End) {
+			if n > 0 {
+				b.server.Files.Remove(newName)
+			}
+		})
+		_, err := b.job(upload, b.local("source", random(1<<20)), "/target",
+			func(j *copyJob) { j.Options.Retry = onceMore })
+		if err != nil || !bytes.Equal(b.remote("/target"), random(1<<20)) || !backToOld.Load() {
+			t.Errorf("%v; the old file had its name: %v", err, backToOld.Load())
+		}
+		if left := b.temporaries(); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+}
+
 // TestReplacementWithoutLstat: on a host that neither replaces files by renaming nor answers LSTAT, a
 // copy that loses its connection at any step of the exchange completes it.
 func TestReplacementWithoutLstat(t *testing.T) {

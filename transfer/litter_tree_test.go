@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -168,6 +169,62 @@ func TestLostRenameOfASmallFile(t *testing.T) {
 			t.Errorf("%q are left after the next run", left)
 		}
 	})
+}
+
+// TestOldFileOfATreeGetsItsNameBack: on a host without posix-rename a run ends between the two steps
+// of an exchange. The next run, whose source no longer has the file, gives the old one its name
+// back, unless another has it by then.
+func TestOldFileOfATreeGetsItsNameBack(t *testing.T) {
+	for _, size := range []int{100, 600_000} {
+		for there, want := range map[string]string{"": "old", "another": "another"} {
+			t.Run(fmt.Sprintf("%d bytes, with %q in its place", size, there), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					// What was answered before a connection is cut off has arrived.
+					link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
+					b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+						Intercept: func(r sftptest.Request) []sftptest.Action {
+							if r.Type == wire.TypeRename && r.Path2 == "/target/file" && !isOld(r.Path) {
+								return []sftptest.Action{sftptest.Hangup()}
+							}
+							return nil
+						}}, link)
+					b.server.Files.WriteFile("/target/file", []byte("old"))
+					source := filepath.Join(b.dir, "source")
+					file := filepath.Join(source, "file")
+					must(t, os.Mkdir(source, 0o755))
+					must(t, os.WriteFile(filepath.Join(source, "kept"), nil, 0o644))
+					must(t, os.WriteFile(file, random(size), 0o644))
+					run := func() error {
+						b.redials(link, nil)
+						_, err := b.tree(upload, source, "/target", func(j *treeJob) {
+							j.Options.Journal = filepath.Join(b.dir, "journal")
+							j.Options.NoTargetDirectory = true
+						})
+						return err
+					}
+					if run() == nil {
+						t.Fatal("the first run did not fail")
+					}
+					if left := b.treeTemporaries(); len(left) != 2 || !slices.ContainsFunc(left, isOld) {
+						t.Fatalf("%q are left", left)
+					}
+					must(t, os.Remove(file))
+					if there != "" {
+						b.server.Files.WriteFile("/target/file", []byte(there))
+					}
+					if err := run(); err != nil {
+						t.Fatal(err)
+					}
+					if got := string(b.remote("/target/file")); got != want {
+						t.Errorf("it is %q", got)
+					}
+					if left := b.treeTemporaries(); len(left) > 0 {
+						t.Errorf("%q are left", left)
+					}
+				})
+			})
+		}
+	}
 }
 
 // TestLitterWhereTheSourceIsNoMore: what a killed run left in directories that the source no longer
