@@ -529,11 +529,18 @@ func TestExpander(t *testing.T) {
 			return v, ok
 		}}
 	x := s.tokens()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for in, want := range map[string]string{
 		"~/k": filepath.FromSlash("/home/50%/k"), "~": "/home/50%", "%d/x": "/home/50%/x",
-		"%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x%h": "v%h/xh", "${W}/x": "~/x", "plain": "plain",
-		"~no-such-user-here/x": "~no-such-user-here/x",
+		"%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x%h": "v%h/xh", "${W}/x": "~/x", "plain": "plain", "link/../k": "link/../k",
+		"~no-such-user-here/x": "~no-such-user-here/x", "": "",
 	} {
+		if want != "" && want[0] != '/' && want[0] != os.PathSeparator { // it is relative
+			want = here + string(os.PathSeparator) + want
+		}
 		if got, err := x.file(in); err != nil || (in != "~" && got != want) {
 			t.Errorf("file(%q) = %q, %v; want %q", in, got, err, want)
 		}

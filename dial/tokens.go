@@ -82,8 +82,18 @@ func (x expander) expand(v string) (string, error) {
 	return b.String(), nil
 }
 
-// file expands the name of a file.
-func (x expander) file(v string) (string, error) { return x.expand(x.tilde(v)) }
+// file expands the name of a file. A relative one is made absolute, so that it leads to the same file
+// if the program leaves this directory and logs in again, as a mount in the background does.
+func (x expander) file(v string) (string, error) {
+	name, err := x.expand(x.tilde(v))
+	if err != nil || name == "" || os.IsPathSeparator(name[0]) || filepath.VolumeName(name) != "" {
+		return name, err
+	}
+	if dir, err := os.Getwd(); err == nil {
+		name = dir + string(os.PathSeparator) + name // not cleaned: "link/.." is another directory
+	}
+	return name, nil
+}
 
 func (x expander) tilde(v string) string {
 	rest, ok := strings.CutPrefix(v, "~")

@@ -35,18 +35,19 @@ func mountOverProxy(t *testing.T, flags ...string) (*mounted, *cutproxy.Proxy) {
 	return mountHost(t, "testhost", append(args, flags...)...), proxy
 }
 
-// A mount in the background finds the files that flags name when it reconnects, although it is no
-// longer in the directory where it was started.
+// A mount in the background finds the files that flags and ssh_config name when it reconnects,
+// although it is no longer in the directory where it was started.
 func TestMountReconnectsFromAnywhere(t *testing.T) {
 	t.Parallel()
 	needFUSE(t)
 	sshd := opensshd.Start(t, opensshd.Options{})
 	proxy := cutproxy.Start(t, sshd.Addr())
 	home := t.TempDir()
-	config := strings.ReplaceAll(string(readFile(t, sshd.ConfigFile)),
-		"IdentityFile "+sshd.IdentityFile, "")
+	config := strings.NewReplacer("IdentityFile "+sshd.IdentityFile, "", sshd.KnownHosts, "known").
+		Replace(string(readFile(t, sshd.ConfigFile)))
 	writeFile(t, filepath.Join(home, "config"), []byte(config))
 	must(t, os.Symlink(sshd.IdentityFile, filepath.Join(home, "key")))
+	must(t, os.Symlink(sshd.KnownHosts, filepath.Join(home, "known")))
 	m := mountFrom(t, home, "testhost", "-F", "config", "-i", "key", "--timeout", "5s", "-o",
 		fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port), "-o",
 		fmt.Sprintf("Port=%d", proxy.Port))

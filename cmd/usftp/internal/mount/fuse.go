@@ -11,7 +11,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -40,9 +39,6 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 		return background(a)
 	}
 	config := flags.Config(a, &flags.report)
-	if d != nil {
-		config.Dial.Identities = absolute(config.Dial.Identities)
-	}
 	config.Client = append(config.Client, usftp.WithStallTimeout(stallTimeout(flags.timeout)))
 	config.Streams = cmp.Or(config.Streams, streams)
 	login, err := pool.Connect(ctx, from.Target, config)
@@ -99,20 +95,6 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 		return nil // as requested
 	}
 	return err
-}
-
-// absolute returns the paths of the files that exist for a process that leaves this directory, as
-// one in the background does: it logs in again later. Others may begin with a tilde.
-func absolute(names []string) (paths []string) {
-	for _, name := range names {
-		if path, err := filepath.Abs(name); err == nil && name != "" {
-			if _, err := os.Stat(path); err == nil {
-				name = path
-			}
-		}
-		paths = append(paths, name)
-	}
-	return paths
 }
 
 // streams limits the sessions that may write one large file.
