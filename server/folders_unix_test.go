@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/usftp/usftp"
@@ -303,50 +304,61 @@ func TestFoldersBeneath(t *testing.T) {
 	}
 }
 
-// TestFoldersWhileLinksAreSwapped: a link that takes the place of a directory between the search
-// for the folder and what is done there leads nowhere.
+// swapping is a directory in which something happens just after the links of a path were resolved.
+type swapping struct {
+	*osfs.FS
+	swap func()
+}
+
+func (s swapping) RealPath(ctx context.Context, name string) (string, error) {
+	defer s.swap()
+	return s.FS.RealPath(ctx, name)
+}
+
+// A link that takes the place of a directory between the decision which folder a path is in and the
+// request there leads into no folder that is forbidden.
 func TestFoldersWhileLinksAreSwapped(t *testing.T) {
-	t.Parallel()
-	client, root, _ := folders(t, false)
-	if err := client.WriteFile("/in/f", []byte("secret"), 0o644); err != nil {
+	root := t.TempDir()
+	files, err := osfs.New(root)
+	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(root, "free", "dir")
+	t.Cleanup(func() { files.Close() })
 	must := func(err error) {
+		t.Helper()
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 	}
-	must(os.Mkdir(dir, 0o755))
+	dir := filepath.Join(root, "free", "dir")
+	must(os.MkdirAll(dir, 0o755))
 	must(os.WriteFile(filepath.Join(dir, "f"), []byte("free"), 0o644))
-	must(os.Symlink("../in", filepath.Join(root, "free", "link")))
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		link, aside := filepath.Join(root, "free", "link"), filepath.Join(root, "free", "aside")
-		for {
-			select {
-			case <-stop:
-				return
-			default:
+	must(os.Mkdir(filepath.Join(root, "in"), 0o755))
+	must(os.WriteFile(filepath.Join(root, "in", "f"), []byte("secret"), 0o644))
+	var asked, at atomic.Int64
+	tree, err := server.NewFolders(server.Folder{Path: "/", FS: swapping{files, func() {
+		if asked.Add(1) == at.Load() {
+			if err := errors.Join(os.Rename(dir, dir+"-aside"), os.Symlink("../in", dir)); err != nil {
+				t.Error(err)
 			}
-			must(os.Rename(dir, aside))
-			must(os.Rename(link, dir))
-			must(os.Rename(dir, link))
-			must(os.Rename(aside, dir))
 		}
-	}()
-	free := 0
-	for range 3000 {
-		switch data, err := client.ReadFile("/free/dir/f"); {
-		case err == nil && string(data) == "free":
-			free++
-		case err == nil:
-			t.Errorf("it is read through the link: %q", data)
-		}
+	}}}, server.Folder{Path: "/in", Policy: server.Policy{Denied: []string{"read", "opendir"}}})
+	must(err)
+	client := connected(t, tree)
+	if data, err := client.ReadFile("/free/dir/f"); err != nil || string(data) != "free" {
+		t.Fatalf("%q, %v", data, err)
 	}
-	close(stop)
-	if <-stopped; free == 0 {
-		t.Error("the file was never there")
+	last := asked.Load()
+	if last == 0 {
+		t.Fatal("no link was looked for")
+	}
+	for at.Load() < last {
+		asked.Store(0)
+		at.Add(1)
+		if data, err := client.ReadFile("/free/dir/f"); err == nil && string(data) != "free" {
+			t.Errorf("swapped at query %d of %d: it is read through the link: %q", at.Load(), last, data)
+		}
+		must(os.Remove(dir))
+		must(os.Rename(dir+"-aside", dir))
 	}
 }
