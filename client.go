@@ -56,7 +56,7 @@ type shared struct {
 // NewClient opens the SFTP subsystem on an SSH connection and starts a client on it. It takes three
 // round trips: channel, subsystem and INIT. Closing the client leaves the connection open.
 func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
-	channel, err := sshClient.NewSession()
+	channel, err := openSession(sshClient)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a channel for SFTP: %w", err)
 	}
@@ -88,6 +88,33 @@ func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
 		WithKeepalive(func(ctx context.Context) error { return keepalive(ctx, sshClient) }),
 	}
 	return NewClientPipe(r, channelWriter{w, channel}, append(defaults, opts...)...)
+}
+
+// openSession opens a session channel. x/crypto/ssh waits for ever if the connection ends just before
+// it asks for the channel, so another request finds out whether the connection is still there.
+func openSession(sshClient *ssh.Client) (*ssh.Session, error) {
+	var session *ssh.Session
+	opened, lost := make(chan error, 1), make(chan error, 1)
+	go func() {
+		var err error
+		session, err = sshClient.NewSession()
+		opened <- err
+	}()
+	probe := time.NewTimer(time.Second)
+	defer probe.Stop()
+	for {
+		select {
+		case err := <-opened:
+			return session, err
+		case err := <-lost:
+			if err != nil {
+				return nil, err
+			}
+			probe.Reset(time.Second)
+		case <-probe.C:
+			go func() { lost <- keepalive(context.Background(), sshClient) }()
+		}
+	}
 }
 
 // channelWriter closes the whole channel, which ends the reading side too.

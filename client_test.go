@@ -124,6 +124,31 @@ func TestFirstRequest(t *testing.T) {
 	}
 }
 
+// openEnded is an SSH connection that ended just before a channel was asked for.
+type openEnded struct {
+	ssh.Conn
+	forever chan struct{}
+}
+
+func (c openEnded) OpenChannel(string, []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	<-c.forever
+	return nil, nil, io.EOF
+}
+
+func (openEnded) SendRequest(string, bool, []byte) (bool, []byte, error) { return false, nil, io.EOF }
+
+// A connection that ends just before a channel is asked for is an error, although x/crypto/ssh
+// waits for ever then.
+func TestEndsBeforeItsChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := openEnded{forever: make(chan struct{})}
+		defer close(conn.forever)
+		if _, err := usftp.NewClient(&ssh.Client{Conn: conn}); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+	})
+}
+
 // TestIdleClient: ten seconds after the last transfer a client has only two goroutines.
 func TestIdleClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
