@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/servetest"
@@ -228,10 +229,14 @@ func TestDisabledAfterRestart(t *testing.T) {
 	}
 	takenOver(t, s)
 	do(t, home, file, "", "user disable stored")
+	// It looks for changes of users every second.
+	tries := time.NewTicker(100 * time.Millisecond)
+	defer tries.Stop()
 	testenv.Until(t, "the old process refuses the user", func() bool {
 		if len(waiting) == 0 {
 			t.Fatal("the old process lets the user in")
 		}
+		<-tries.C
 		client, err := loginAs(t, waiting[0], "stored", key)
 		waiting = waiting[1:]
 		if err != nil {
