@@ -59,7 +59,8 @@ func (telling) single(c *fileTask) (Summary, error) {
 	return Summary{Target: to}, nil
 }
 
-// mayMake returns MakePath's error for a dry run, as far as it can be foreseen.
+// mayMake returns the error that MakePath would return, for a dry run. It cannot foresee those that
+// only making a directory shows.
 func (j *job) mayMake(target string, itself bool) error {
 	if _, _, isPath := j.dst.Identity(target); !isPath {
 		return nil

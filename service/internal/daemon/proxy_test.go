@@ -14,10 +14,9 @@ import (
 	"github.com/usftp/usftp/internal/site"
 )
 
-// dialProxied connects to a listener that trusts some addresses, sends bytes, and returns the
-// result of Accept.
-func dialProxied(t *testing.T, trusted string, send []byte,
-	log io.Writer) (accepted net.Conn, local net.Addr) {
+// connectProxied connects to a listener that trusts some addresses, and returns the result of Accept.
+func connectProxied(t *testing.T, trusted string, log io.Writer) (accepted net.Conn,
+	client *net.TCPConn) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,19 +25,27 @@ func dialProxied(t *testing.T, trusted string, send []byte,
 	s := &service{Site: site.Site{Log: slog.New(slog.NewTextHandler(log, nil))},
 		started: &settings{proxies: []netip.Prefix{netip.MustParsePrefix(trusted)}}}
 	l := s.proxied(inner)
-	client, err := net.Dial("tcp", l.Addr().String())
+	conn, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Write(send); err != nil {
-		t.Fatal(err)
-	}
-	client.(*net.TCPConn).CloseWrite()
 	accepted, err = l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { client.Close(); accepted.Close(); l.Close() })
+	t.Cleanup(func() { conn.Close(); accepted.Close(); l.Close() })
+	return accepted, conn.(*net.TCPConn)
+}
+
+// dialProxied works like connectProxied, and sends bytes.
+func dialProxied(t *testing.T, trusted string, send []byte,
+	log io.Writer) (accepted net.Conn, local net.Addr) {
+	t.Helper()
+	accepted, client := connectProxied(t, trusted, log)
+	if _, err := client.Write(send); err != nil {
+		t.Fatal(err)
+	}
+	client.CloseWrite()
 	return accepted, client.LocalAddr()
 }
 
@@ -138,23 +145,9 @@ func TestProxyHeadersRefused(t *testing.T) {
 // TestProxyReset: a balancer's check that ends with a reset, as HAProxy's do, is one all the same.
 func TestProxyReset(t *testing.T) {
 	t.Parallel()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inner.Close()
 	var log bytes.Buffer
-	l := &proxyListener{inner, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		slog.New(slog.NewTextHandler(&log, nil))}
-	client, err := net.Dial("tcp", inner.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client.(*net.TCPConn).SetLinger(0)
+	conn, client := connectProxied(t, "127.0.0.0/8", &log)
+	client.SetLinger(0)
 	client.Close()
 	if check := conn.(*proxyConn).HealthCheck(); !check || log.Len() > 0 {
 		t.Errorf("a check: %t, and the log says %q", check, log.String())

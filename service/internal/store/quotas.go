@@ -128,8 +128,9 @@ func (h *holding) row(t tx) (r reading, err error) {
 	return r, err
 }
 
-// learn takes over what a committed transaction has read. A count that a dead node has left
-// uncertain is taken as it is while other nodes use it. The caller holds the lock.
+// learn takes over the row that a committed transaction has read. A dead node may have left its
+// count uncertain; while other nodes use the directory it is not counted again. The caller holds
+// the lock.
 func (h *holding) learn(r reading) {
 	h.total, h.known, h.counts, h.others = r.total, true, r.counts, r.others
 	h.counted = h.counted || r.counts > 0 || r.nodes > 0
