@@ -96,6 +96,10 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 			return
 		}
 	}
+	now, ok := s.clock(ctx)
+	if !ok {
+		return
+	}
 	served, ok := s.Served()[rule.User]
 	if !ok {
 		log.Warn("there is no user whose old files could be looked for", "path", rule.Path)
@@ -119,7 +123,7 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 	if s.Gate != nil {
 		reports.Gate = func(e server.Event) (func(error), error) { return s.Gate(named(e)) }
 	}
-	err = rule.Apply(ctx, time.Now(), files, policy, reports)
+	err = rule.Apply(ctx, now, files, policy, reports)
 	if err != nil && service.Err() == nil {
 		log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 	}
