@@ -102,7 +102,7 @@ func (f *configFile) hook(i int, table *hookTable) (*hooks.Hook, error) {
 		return nil, f.wrong(entry("hooks", i), key, fmt.Errorf(format, args...))
 	}
 	made := &hooks.Hook{Name: table.Name, Users: table.Users, URL: table.URL.text,
-		Timeout: time.Duration(table.Timeout), GiveUp: time.Duration(table.GiveUp),
+		Timeout: table.Timeout.Duration, GiveUp: table.GiveUp.Duration,
 		AtOnce: int(table.AtOnce), Clamd: table.Clamd.text, MaxSize: int64(table.MaxSize),
 		AcceptUnchecked: table.Unchecked.text == "accept"}
 	for _, kind := range table.On {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -118,8 +117,8 @@ func (f *configFile) limits(table string, t *askTable) (limits outside.Limits, e
 	if t.AtOnce > 1000 {
 		return limits, f.wrong("", table+".at_once", errors.New("at most 1000 at once"))
 	}
-	return outside.Limits{Timeout: time.Duration(t.Timeout), AtOnce: int(t.AtOnce),
-		Rate: int(t.Rate), Cache: time.Duration(t.Cache)}, nil
+	return outside.Limits{Timeout: t.Timeout.Duration, AtOnce: int(t.AtOnce),
+		Rate: int(t.Rate), Cache: t.Cache.Duration}, nil
 }
 
 func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
