@@ -468,9 +468,15 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 	return nil
 }
 
+// longestName is the length of the longest name that can log in.
+const longestName = 128
+
+// checkName checks the name of a user. The store's database could not take all of them: PostgreSQL
+// takes no NUL, and only UTF-8.
 func checkName(name string) error {
-	if name == "" || strings.ContainsAny(name, ":\n\r") || name[0] == '#' ||
-		name != strings.TrimSpace(name) {
+	if name == "" || len(name) > longestName || strings.ContainsRune(name, ':') ||
+		name[0] == '#' || name != strings.TrimSpace(name) || !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Errorf("invalid user name %q", name)
 	}
 	return nil

@@ -294,6 +294,9 @@ func TestConfigErrors(t *testing.T) {
 		{user + "\n" + user, `:7: name: user "u" already exists`},
 		{"[[users]]\nroot = '.'\n", `:1: name: invalid user name ""`},
 		{"[[users]]\nname = 'a:b'\nroot = '.'\n", `:2: name: invalid user name "a:b"`},
+		{"[[users]]\nname = \"a\\u0000\"\nroot = '.'\n", `:2: name: invalid user name "a\x00"`},
+		{"[[users]]\nname = '" + strings.Repeat("x", 129) + "'\nroot = '.'\n",
+			`:2: name: invalid user name`},
 		{"[[users]]\nname = 'u'\nroot = '.'\n", `:2: name: u has no way to log in`},
 		{"[[users]]\nname = 'u'\n", `:1: root: user u needs a directory`},
 		{strings.Replace(user, `"."`, `"none"`, 1),
@@ -463,6 +466,18 @@ func TestRulesNeedASystem(t *testing.T) {
 		_, err := storedUser(&store.User{Name: "ann", Group: "g"}, groups, can)
 		if (err == nil) != can {
 			t.Errorf("a user of the store, links are kept in: %t: %v", can, err)
+		}
+	}
+}
+
+// TestPrefixesOfMappedAddresses: IPv4 addresses may be written as IPv6, as no client has them.
+func TestPrefixesOfMappedAddresses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"::ffff:192.0.2.7": "192.0.2.7/32",
+		"::ffff:192.0.2.7/120": "192.0.2.0/24", "::ffff:0:0/96": "0.0.0.0/0",
+		"192.0.2.7/24": "192.0.2.0/24", "2001:db8::7/32": "2001:db8::/32"} {
+		if got, err := parsePrefix(text); err != nil || got.String() != want {
+			t.Errorf("%s is %s, %v; want %s", text, got, err, want)
 		}
 	}
 }

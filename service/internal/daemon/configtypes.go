@@ -249,6 +249,9 @@ func zeroIn(value *unstable.Node, name string) string {
 // parsePrefix parses an address or a range of addresses.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
+		if in := prefix.Addr(); in.Is4In6() && prefix.Bits() >= 96 {
+			prefix = netip.PrefixFrom(in.Unmap(), prefix.Bits()-96)
+		}
 		return prefix.Masked(), nil
 	}
 	address, err := netip.ParseAddr(text)

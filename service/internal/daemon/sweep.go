@@ -68,8 +68,8 @@ func sweepDirectory(ctx context.Context, root string, age time.Duration,
 	return files.Sweep(ctx, age, quotas...)
 }
 
-// clock returns the time from which the age of files counts, and whether they may be removed for it:
-// that of the database or of this machine, whichever is earlier, since one may be far ahead.
+// clock returns the time from which the age of files counts, and whether they may be removed for
+// it: that of the database or of this machine, whichever is earlier, since one may be far ahead.
 func (s *service) clock(ctx context.Context) (now time.Time, ok bool) {
 	now = time.Now()
 	if s.store == nil {
