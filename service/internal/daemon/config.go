@@ -273,6 +273,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 				Compress:         file.Compress,
 			},
 		}}
+	if file.Limits.LoginsDropRate > 100 {
+		return nil, f.wrong("", "limits.logins_drop_rate", errors.New("at most 100 percent"))
+	}
 	if err := f.bans(file); err != nil {
 		return nil, err
 	}

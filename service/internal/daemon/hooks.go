@@ -126,6 +126,8 @@ func (f *configFile) hook(i int, table *hookTable) (*hooks.Hook, error) {
 		return wrong("on", "max_size and unchecked are for accept")
 	case made.On[0] == hooks.Accept && made.GiveUp > 0:
 		return wrong("give_up", "accept is asked once: set timeout")
+	case table.Users != nil && len(table.Users) == 0:
+		return wrong("users", "an empty list would mean everybody: leave the setting out for that")
 	case table.Secret != "" && made.URL == "":
 		return wrong("secret", "only what is posted to a url is signed")
 	case made.AtOnce > 1000:
