@@ -239,6 +239,13 @@ func (s *service) useHooks() error {
 		}
 		return root, folder
 	}
+	for _, hook := range s.started.hooks {
+		for _, name := range hook.Users {
+			if !s.mayKnow(name) { // misspelt, perhaps: then nobody would check the user's files
+				s.Log.Warn("a hook is for a user who does not exist", "hook", hook.Name, "user", name)
+			}
+		}
+	}
 	s.Gate, s.Guard = s.hooks.Gate, s.hooks.Guard
 	s.subscribe(s.hooks.Event)
 	if s.metrics != nil {
@@ -246,6 +253,18 @@ func (s *service) useHooks() error {
 		s.metrics.waiting(told, s.store)
 	}
 	return nil
+}
+
+// mayKnow reports whether there is a user of a name, as far as this node can tell.
+func (s *service) mayKnow(name string) bool {
+	if s.started.notInFile(name) != nil || s.started.outsider(name) {
+		return true
+	}
+	if s.store == nil {
+		return false
+	}
+	_, there := s.store.User(name)
+	return there || !s.store.KnowsUsers()
 }
 
 func hooksCommand(a *ui.App) *cobra.Command {
