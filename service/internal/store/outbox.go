@@ -383,9 +383,9 @@ func (s *Store) Failed(ctx context.Context, m Message, again, giveUp time.Durati
 			return err
 		}
 		_, err = t.one(`UPDATE outbox SET tries = tries + 1, error = $1, until = @now + $2,
-			failed = CASE WHEN failed = 0 OR failed > @now THEN @now ELSE failed END,
-			dead = CASE WHEN $6 = 1 AND $2 + CASE WHEN failed = 0 OR failed > @now THEN 0
-				ELSE @now - failed END > $3 THEN @now ELSE 0 END
+			failed = CASE WHEN failed BETWEEN made AND @now THEN failed ELSE @now END,
+			dead = CASE WHEN $6 = 1 AND $2 + CASE WHEN failed BETWEEN made AND @now
+				THEN @now - failed ELSE 0 END > $3 THEN @now ELSE 0 END
 			WHERE id = $4 AND until = $5 RETURNING dead`, []any{text, again.Milliseconds(),
 			giveUp.Milliseconds(), m.ID, m.lease, number(steady)}, &died)
 		return err
@@ -438,8 +438,7 @@ var ErrNoLetter = errors.New("there is no such dead letter")
 
 // Replay lets dead letters be delivered again: all of a hook, or the one with an ID.
 func (s *Store) Replay(ctx context.Context, hookOrID string) (n int64, err error) {
-	return s.changeLetters(ctx, `UPDATE outbox SET dead = 0, tries = 0, failed = 0, made = @now,
-		until = @now`,
+	return s.changeLetters(ctx, `UPDATE outbox SET dead = 0, tries = 0, made = @now, until = @now`,
 		hookOrID)
 }
 

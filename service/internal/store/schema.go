@@ -157,7 +157,7 @@ var schema = [][]string{{
 	`ALTER TABLE uploads ADD COLUMN etag TEXT NOT NULL DEFAULT ''`,
 	`ALTER TABLE uploads ADD COLUMN sealed BIGINT NOT NULL DEFAULT 0`,
 }, {
-	// When the message was first tried in vain, or 0.
+	// When the message was first tried in vain; before made, if it was not since then.
 	`ALTER TABLE outbox ADD COLUMN failed BIGINT NOT NULL DEFAULT 0`,
 }}
 
