@@ -133,6 +133,7 @@ func readConfig(name string) (*settings, error) {
 	if err != nil {
 		return nil, site.FileError("cannot read the configuration", name, err)
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var file serveFile
 	decoder := toml.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()

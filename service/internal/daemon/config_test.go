@@ -200,6 +200,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 	for _, c := range []struct{ text, says string }{
 		{"", `:1: there are no users: nobody could log in`},
+		{"\xef\xbb\xbf", `:1: there are no users`}, // as some editors of Windows begin files
 		{"listen = [\n", `:1:11: array is incomplete`},
 		{"[store]\nurl = 'mysql://h/d'\n" + user,
 			`:2:7: store.url: a store's URL is postgres://USER@HOST/DATABASE`},
