@@ -337,7 +337,7 @@ func TestAddWithHash(t *testing.T) {
 			"--password", name)
 	}
 	for _, hash := range []string{"$6$salt$hash", "$y$j9T$salt$hash", "$2y$05$short"} {
-		if got := add("bob", hash); got.code == 0 ||
+		if got := add("dora", hash); got.code == 0 ||
 			!strings.Contains(got.stderr, "usftpd hash-password makes one") {
 			t.Errorf("%s: %+v", hash, got)
 		}
