@@ -516,6 +516,14 @@ func (t *Folders) two(ctx context.Context, o operation, oldName, newName string)
 	if err != nil {
 		return from, to, err
 	}
+	// Nor must a move take it to where it can be removed, or listed. A link leaves its first name.
+	gains := operationSet(1 << opRemove)
+	if info.IsDir() {
+		gains |= 1<<opRmdir | 1<<opOpendir | 1<<opReaddir
+	}
+	if o != opHardlink && from.view.forbidden&^to.view.forbidden&gains != 0 {
+		return from, to, errForbidden
+	}
 	return from, to, to.accepts(info.IsDir())
 }
 

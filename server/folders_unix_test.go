@@ -63,6 +63,49 @@ func folders(t *testing.T, atomic bool) (client *usftp.Client, root, shared stri
 	return connected(t, tree), root, shared
 }
 
+// What cannot be removed from a folder, or not be listed there, does not leave it to be removed or
+// listed elsewhere.
+func TestFoldersKeep(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	base, err := osfs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { base.Close() })
+	tree, err := server.NewFolders(server.Folder{Path: "/", FS: base},
+		server.Folder{Path: "/kept", Policy: server.Policy{Denied: []string{"remove"}}},
+		server.Folder{Path: "/kept/too", Policy: server.Policy{Denied: []string{"remove", "rmdir"}}},
+		server.Folder{Path: "/dark", Policy: server.Policy{Denied: []string{"readdir"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := connected(t, tree)
+	for _, dir := range []string{"/kept/d", "/kept/too/d", "/dark/d"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"/kept/f", "/dark/f"} {
+		if err := client.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		from, to string
+		moves    bool
+	}{{"/kept/f", "/g", false}, {"/kept/d", "/g", false}, {"/kept/f", "/kept/g", true},
+		{"/kept/g", "/kept/too/f", true}, {"/kept/too/f", "/kept/f", true},
+		{"/kept/too/d", "/kept/e", false}, {"/dark/d", "/e", false}, {"/dark/f", "/f", true}} {
+		if err := client.Rename(c.from, c.to); (err == nil) != c.moves {
+			t.Errorf("%s to %s: %v", c.from, c.to, err)
+		}
+	}
+	if err := client.Link("/kept/f", "/linked"); err != nil { // it stays there
+		t.Error(err)
+	}
+}
+
 // What a folder forbids is forbidden by whatever name, link or handle.
 func TestFoldersHold(t *testing.T) {
 	t.Parallel()

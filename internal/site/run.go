@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/usftp/usftp/internal/ui"
 )
@@ -21,13 +22,7 @@ func (s *Site) Run(ctx context.Context) error {
 	counting, end := context.WithCancel(ctx)
 	defer s.recounting.Wait()
 	defer end()
-	hangups := make(chan struct{}, 1)
-	s.App.Signals.Set(s.started.Grace+ui.CleanupTime, func() {
-		select {
-		case hangups <- struct{}{}:
-		default:
-		}
-	})
+	s.reloadOnHangup(s.started.Grace + ui.CleanupTime)
 	var restarts <-chan os.Signal
 	if s.Restarts {
 		asked, stop := restartSignals()
@@ -55,7 +50,7 @@ func (s *Site) Run(ctx context.Context) error {
 			if s.restart(ctx) {
 				return s.retire(ctx)
 			}
-		case <-hangups:
+		case <-s.hangups:
 			s.reload(counting)
 		case <-s.refresh:
 			s.refreshUsers()
@@ -66,6 +61,16 @@ func (s *Site) Run(ctx context.Context) error {
 			return s.shutdown(ctx)
 		}
 	}
+}
+
+// reloadOnHangup has SIGHUP ask for a reload, and sets how long the end of the program may take.
+func (s *Site) reloadOnHangup(patience time.Duration) {
+	s.App.Signals.Set(patience, func() {
+		select {
+		case s.hangups <- struct{}{}:
+		default:
+		}
+	})
 }
 
 // restart reports whether another process has taken over.

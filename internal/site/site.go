@@ -84,6 +84,7 @@ type Site struct {
 	Log *slog.Logger
 
 	refresh  chan struct{}
+	hangups  chan struct{} // SIGHUP has asked to read the settings again
 	level    slog.LevelVar
 	started  *Settings // the first settings, of which some cannot change
 	settings *Settings // in effect now
@@ -152,6 +153,10 @@ type Account struct {
 // Start makes the server, but does not listen yet.
 func (s *Site) Start() error {
 	var err error
+	s.hangups = make(chan struct{}, 1)
+	if !s.Check {
+		s.reloadOnHangup(0) // a start may take long, and is not ended by it
+	}
 	if s.started, err = s.read(); err != nil {
 		return err
 	}

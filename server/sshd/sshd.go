@@ -156,7 +156,9 @@ type Server struct {
 	windows *transport.Windows
 	users   users
 
-	// Limits on the log: lines per address and in total before the login, bytes per user after it.
+	// Limits on the log: lines about connections that cannot be accepted, lines per address and in
+	// total before the login, bytes per user after it.
+	crowds   lograte.Limit
 	lines    *lograte.Table[netip.Prefix]
 	allLines *lograte.Limit
 	bytes    *lograte.Table[string]
@@ -308,7 +310,8 @@ func (s *Server) Serve(l net.Listener) error {
 		default:
 			// Connections that end free their descriptors.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.state.Load().Logger.Error("cannot accept connections", "error", err)
+			lograte.ByLine(s.state.Load().Logger, &s.crowds).Error("cannot accept connections",
+				"error", err)
 			select {
 			case <-time.After(pause):
 			case <-s.ctx.Done():

@@ -26,15 +26,6 @@ type auditTable struct {
 // usualKeep is how long records are kept.
 const usualKeep = 90 * 24 * time.Hour
 
-// ageText is a time that may be long: in days, as 90d, or as other times.
-type ageText time.Duration
-
-func (a *ageText) UnmarshalText(text []byte) error {
-	age, err := parseAge(string(text))
-	*a = ageText(age)
-	return err
-}
-
 func parseAge(text string) (age time.Duration, err error) {
 	days, isDays := strings.CutSuffix(text, "d")
 	if isDays {

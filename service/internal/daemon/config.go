@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -134,6 +133,7 @@ func readConfig(name string) (*settings, error) {
 	if err != nil {
 		return nil, site.FileError("cannot read the configuration", name, err)
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var file serveFile
 	decoder := toml.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -165,10 +165,14 @@ func configError(name string, err error) error {
 		line, column := at.Position()
 		text := strings.TrimPrefix(at.Error(), "toml: ")
 		if m := otherKind.FindStringSubmatch(text); m != nil {
-			text = fmt.Sprintf("%s: must be %s", strings.Join(at.Key(), "."), kindOf(m[1]))
+			text = "must be " + kindOf(m[1])
+		} else if m := outOfRange.FindStringSubmatch(text); m != nil && m[1] == "" {
+			text = "the number is too large"
+		} else if m != nil {
+			text = "cannot be negative"
 		}
-		if negative.MatchString(text) {
-			text = strings.Join(at.Key(), ".") + ": cannot be negative"
+		if key := strings.Join(at.Key(), "."); key != "" {
+			text = key + ": " + text
 		}
 		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
 	}
@@ -177,10 +181,10 @@ func configError(name string, err error) error {
 
 // otherKind matches the decoder's error for a value of the wrong type, which names the setting's Go
 // type.
-var otherKind = regexp.MustCompile(`^cannot decode TOML .* of type (\S+)$`)
+var otherKind = regexp.MustCompile(`^cannot decode TOML .* of type (.+)$`)
 
-// negative matches the decoder's error for a number below 0.
-var negative = regexp.MustCompile(`^negative integer value .* cannot be stored`)
+// outOfRange matches the decoder's errors for numbers below 0, and for those that are too large.
+var outOfRange = regexp.MustCompile(`^(negative )?integer value .* cannot be stored`)
 
 func kindOf(goType string) string {
 	switch {
@@ -198,6 +202,9 @@ func kindOf(goType string) string {
 		return "a list in brackets"
 	case strings.HasPrefix(goType, "map["):
 		return "tables, each headed by [groups.NAME]"
+	case strings.HasPrefix(strings.TrimPrefix(goType, "*"), "struct {"),
+		strings.HasSuffix(goType, "Table"):
+		return "a table, headed by its name in brackets"
 	case goType == "toml.LocalDate":
 		return "a date such as 2027-01-31, without quotes"
 	case strings.TrimPrefix(goType, "*") == "bool":
@@ -252,11 +259,11 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.strict = file.StrictModes == nil || *file.StrictModes
 	f.made = &settings{metrics: file.Metrics.text, metricsUsers: int(file.MetricsUsers),
 		atomic: file.Uploads.atomic(), Settings: site.Settings{
-			Grace: time.Duration(file.Grace), LogFormat: file.LogFormat.text,
-			LogLevel: slog.Level(file.LogLevel),
+			Grace: file.Grace.Duration, LogFormat: file.LogFormat.text,
+			LogLevel: file.LogLevel.Level,
 			SSHD: sshd.Config{
-				LoginTimeout: time.Duration(file.Limits.LoginTimeout),
-				IdleTimeout:  time.Duration(file.Limits.IdleTimeout),
+				LoginTimeout: file.Limits.LoginTimeout.Duration,
+				IdleTimeout:  file.Limits.IdleTimeout.Duration,
 				MaxSessions:  int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins),
 				MaxLoginsEach:    int(file.Limits.LoginsEachAddress),
 				DropStart:        int(file.Limits.LoginsDropStart),
@@ -267,6 +274,9 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 				Compress:         file.Compress,
 			},
 		}}
+	if file.Limits.LoginsDropRate > 100 {
+		return nil, f.wrong("", "limits.logins_drop_rate", errors.New("at most 100 percent"))
+	}
 	if err := f.bans(file); err != nil {
 		return nil, err
 	}
@@ -298,7 +308,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		return nil, err
 	}
 	if file.Audit != nil {
-		f.made.audit = cmp.Or(time.Duration(file.Audit.Keep), usualKeep)
+		f.made.audit = cmp.Or(file.Audit.Keep.Duration, usualKeep)
 		f.made.SSHD.Hashes = file.Audit.Hashes
 	}
 	if err := f.groups(file.Groups); err != nil {
@@ -346,8 +356,8 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 func (f *configFile) bans(file *serveFile) error {
 	t := &file.Bans
 	f.made.SSHD.BanRules = sshd.BanRules{UserFailures: int(t.UserFailures),
-		AddressFailures: int(t.AddressFailures), First: time.Duration(t.First),
-		Longest: time.Duration(t.Longest), Forget: time.Duration(t.Forget)}
+		AddressFailures: int(t.AddressFailures), First: t.First.Duration,
+		Longest: t.Longest.Duration, Forget: t.Forget.Duration}
 	rules := f.made.SSHD.BanRules.WithDefaults()
 	if rules.Longest < rules.First {
 		return f.wrong("", "bans.longest", fmt.Errorf("%s is less than %s, which first is",
@@ -462,9 +472,15 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 	return nil
 }
 
+// longestName is the length of the longest name that can log in.
+const longestName = 128
+
+// checkName checks the name of a user. The store's database could not take all of them: PostgreSQL
+// takes no NUL, and only UTF-8.
 func checkName(name string) error {
-	if name == "" || strings.ContainsAny(name, ":\n\r") || name[0] == '#' ||
-		name != strings.TrimSpace(name) {
+	if name == "" || len(name) > longestName || strings.ContainsRune(name, ':') ||
+		name[0] == '#' || name != strings.TrimSpace(name) || !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Errorf("invalid user name %q", name)
 	}
 	return nil

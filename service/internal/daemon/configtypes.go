@@ -20,8 +20,9 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// checked is a text that has been validated. The decoder lets structs decode themselves, but not
-// string types.
+// checked is a text that has been validated. The decoder lets structs decode themselves from text,
+// but not string types, and would put a number without quotes into a type of numbers as it is: a
+// time of 30 nanoseconds.
 type checked struct{ text string }
 
 func (c checked) value() string { return c.text }
@@ -31,12 +32,13 @@ func (c checked) value() string { return c.text }
 type (
 	addressText   struct{ checked }
 	formatText    struct{ checked }
-	levelText     slog.Level
-	durationText  time.Duration
+	levelText     struct{ slog.Level }
+	durationText  struct{ time.Duration }
+	ageText       struct{ time.Duration } // may be long: in days, as 90d, or as other times
 	prefixText    struct{ netip.Prefix }
 	countNumber   uint32
 	sizeText      uint64
-	umaskText     fs.FileMode
+	umaskText     struct{ mode fs.FileMode }
 	operationText struct{ checked }
 	algorithmText struct{ checked }
 	keyText       struct{ checked }
@@ -46,9 +48,18 @@ type (
 	secondText    struct{ checked }
 )
 
+// at gives an error its position in the file, for values that may be numbers without quotes: the
+// decoder gives one only to the errors of strings.
+func at(text []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	return unstable.NewParserError(text, "%s", err)
+}
+
 func (a *addressText) UnmarshalText(text []byte) error {
 	a.text = string(text)
-	return site.CheckAddress(string(text))
+	return at(text, site.CheckAddress(string(text)))
 }
 
 func (f *formatText) UnmarshalText(text []byte) error {
@@ -59,18 +70,18 @@ func (f *formatText) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func (l *levelText) UnmarshalText(text []byte) error {
-	level, err := site.ParseLevel(string(text))
-	*l = levelText(level)
-	return err
+func (l *levelText) UnmarshalText(text []byte) (err error) {
+	l.Level, err = site.ParseLevel(string(text))
+	return at(text, err)
 }
 
 func (d *durationText) UnmarshalText(text []byte) error {
 	value, err := time.ParseDuration(string(text))
 	if err != nil || value <= 0 {
-		return fmt.Errorf("%q is not a valid time: use a form such as 30s, 5m or 1h30m", text)
+		return at(text, fmt.Errorf("%q is not a valid time: use a form such as 30s, 5m or 1h30m",
+			text))
 	}
-	*d = durationText(value)
+	d.Duration = value
 	return nil
 }
 
@@ -85,13 +96,15 @@ func (s *sizeText) UnmarshalText(text []byte) error {
 	return err
 }
 
-func (u *umaskText) UnmarshalText(text []byte) error {
-	umask, err := site.ParseUmask(string(text))
-	*u = umaskText(umask)
-	return err
+func (a *ageText) UnmarshalText(text []byte) (err error) {
+	a.Duration, err = parseAge(string(text))
+	return at(text, err)
 }
 
-func (u umaskText) mode() fs.FileMode { return fs.FileMode(u) }
+func (u *umaskText) UnmarshalText(text []byte) (err error) {
+	u.mode, err = site.ParseUmask(strings.TrimPrefix(string(text), "0o"))
+	return at(text, err)
+}
 
 func (o *operationText) UnmarshalText(text []byte) error {
 	o.text = string(text)
@@ -236,6 +249,9 @@ func zeroIn(value *unstable.Node, name string) string {
 // parsePrefix parses an address or a range of addresses.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
+		if in := prefix.Addr(); in.Is4In6() && prefix.Bits() >= 96 {
+			prefix = netip.PrefixFrom(in.Unmap(), prefix.Bits()-96)
+		}
 		return prefix.Masked(), nil
 	}
 	address, err := netip.ParseAddr(text)

@@ -159,7 +159,7 @@ func (s *service) prepare(ctx context.Context) error {
 	}
 	s.Second = s.checkCode
 	s.useAdmin()
-	s.sweeper = &sweeper{log: s.Log, quotas: s.Quotas}
+	s.sweeper = &sweeper{log: s.Log, quotas: s.Quotas, clock: s.clock}
 	if s.started.atomic {
 		s.Directory = s.sweeper.directory
 	}

@@ -111,7 +111,7 @@ func (f *folderTable) say(made *site.Folder) {
 		made.Policy.Denied = texts(f.Deny)
 	}
 	if f.Umask != nil {
-		made.Policy.Umask = f.Umask.mode()
+		made.Policy.Umask = f.Umask.mode
 	}
 	if f.RefuseNames != nil {
 		made.RefusedNames = texts(f.RefuseNames)

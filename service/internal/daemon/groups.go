@@ -106,7 +106,7 @@ func (t *userTable) account() (one site.Account, wrong string, err error) {
 	one.Transfers = site.Transfers{Up: int64(t.TransferUp), Down: int64(t.TransferDown),
 		Daily: t.TransferPeriod.text == "day"}
 	if t.Umask != nil {
-		one.Policy.Umask = t.Umask.mode()
+		one.Policy.Umask = t.Umask.mode
 	}
 	one.Admission = sshd.Admission{Disabled: is(t.Disabled), From: prefixes(t.AllowFrom)}
 	if t.Expires != nil { // the last day

@@ -102,7 +102,7 @@ func (f *configFile) hook(i int, table *hookTable) (*hooks.Hook, error) {
 		return nil, f.wrong(entry("hooks", i), key, fmt.Errorf(format, args...))
 	}
 	made := &hooks.Hook{Name: table.Name, Users: table.Users, URL: table.URL.text,
-		Timeout: time.Duration(table.Timeout), GiveUp: time.Duration(table.GiveUp),
+		Timeout: table.Timeout.Duration, GiveUp: table.GiveUp.Duration,
 		AtOnce: int(table.AtOnce), Clamd: table.Clamd.text, MaxSize: int64(table.MaxSize),
 		AcceptUnchecked: table.Unchecked.text == "accept"}
 	for _, kind := range table.On {
@@ -126,6 +126,8 @@ func (f *configFile) hook(i int, table *hookTable) (*hooks.Hook, error) {
 		return wrong("on", "max_size and unchecked are for accept")
 	case made.On[0] == hooks.Accept && made.GiveUp > 0:
 		return wrong("give_up", "accept is asked once: set timeout")
+	case table.Users != nil && len(table.Users) == 0:
+		return wrong("users", "an empty list would mean everybody: leave the setting out for that")
 	case table.Secret != "" && made.URL == "":
 		return wrong("secret", "only what is posted to a url is signed")
 	case made.AtOnce > 1000:
@@ -237,6 +239,13 @@ func (s *service) useHooks() error {
 		}
 		return root, folder
 	}
+	for _, hook := range s.started.hooks {
+		for _, name := range hook.Users {
+			if !s.mayKnow(name) { // misspelt, perhaps: then nobody would check the user's files
+				s.Log.Warn("a hook is for a user who does not exist", "hook", hook.Name, "user", name)
+			}
+		}
+	}
 	s.Gate, s.Guard = s.hooks.Gate, s.hooks.Guard
 	s.subscribe(s.hooks.Event)
 	if s.metrics != nil {
@@ -244,6 +253,18 @@ func (s *service) useHooks() error {
 		s.metrics.waiting(told, s.store)
 	}
 	return nil
+}
+
+// mayKnow reports whether there is a user of a name, as far as this node can tell.
+func (s *service) mayKnow(name string) bool {
+	if s.started.notInFile(name) != nil || s.started.outsider(name) {
+		return true
+	}
+	if s.store == nil {
+		return false
+	}
+	_, there := s.store.User(name)
+	return there || !s.store.KnowsUsers()
 }
 
 func hooksCommand(a *ui.App) *cobra.Command {

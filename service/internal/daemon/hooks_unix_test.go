@@ -404,3 +404,25 @@ url = "`+service.URL+`"
 		t.Errorf("%+v", e)
 	}
 }
+
+// TestHookForNobody: a hook for a user who does not exist is worth a warning, since the name may be
+// misspelt.
+func TestHookForNobody(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, `host_keys = ["host_key"]
+[store]
+file = "store.db"
+[[hooks]]
+name = "scanner"
+on = ["accept"]
+users = ["alice", "bobb", "carol"]
+command = ["true"]
+`)
+	do(t, home, file, "", "user add", "--root", "alice", "--key", key+".pub", "carol")
+	got := run(t, home, "", "check", "--config", file)
+	warned := strings.Count(got.stderr, "a hook is for a user who does not exist")
+	if got.code != 0 || warned != 1 || !strings.Contains(got.stderr, "user=bobb") {
+		t.Errorf("%+v", got)
+	}
+}

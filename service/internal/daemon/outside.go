@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -118,8 +117,8 @@ func (f *configFile) limits(table string, t *askTable) (limits outside.Limits, e
 	if t.AtOnce > 1000 {
 		return limits, f.wrong("", table+".at_once", errors.New("at most 1000 at once"))
 	}
-	return outside.Limits{Timeout: time.Duration(t.Timeout), AtOnce: int(t.AtOnce),
-		Rate: int(t.Rate), Cache: time.Duration(t.Cache)}, nil
+	return outside.Limits{Timeout: t.Timeout.Duration, AtOnce: int(t.AtOnce),
+		Rate: int(t.Rate), Cache: t.Cache.Duration}, nil
 }
 
 func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
@@ -336,7 +335,15 @@ func (s *service) askOutside(o *outsiders, conn ssh.ConnMetadata, known bool,
 // outsider reports whether a name may belong to a user in no list.
 func (made *settings) outsider(name string) bool {
 	return made.outside != nil && len(made.outside.templates) > 0 && checkName(name) == nil &&
-		!slices.ContainsFunc(made.Users, func(u site.Account) bool { return u.Name == name })
+		made.notInFile(name) == nil
+}
+
+// notInFile returns an error if the file has a user of a name, whom the store's does not change.
+func (made *settings) notInFile(name string) error {
+	if slices.ContainsFunc(made.Users, func(u site.Account) bool { return u.Name == name }) {
+		return errors.New("the configuration file has this user: change it there, and reload")
+	}
+	return nil
 }
 
 // newcomer returns the account of a user in no list.

@@ -23,7 +23,7 @@ const usualLeast = 12
 
 func (f *configFile) passwords(file *serveFile) error {
 	rules := passwordRules{least: int(file.Passwords.MinLength),
-		maxAge: time.Duration(file.Passwords.MaxAge)}
+		maxAge: file.Passwords.MaxAge.Duration}
 	switch {
 	case rules.least == 0:
 		rules.least = usualLeast

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -24,13 +23,12 @@ func (s *service) proxied(l net.Listener) net.Listener {
 	if len(s.started.proxies) == 0 {
 		return l
 	}
-	return &proxyListener{l, s.started.proxies, s.Log}
+	return &proxyListener{l, s.started.proxies}
 }
 
 type proxyListener struct {
 	net.Listener
 	trusted []netip.Prefix
-	log     *slog.Logger
 }
 
 func (l *proxyListener) Accept() (net.Conn, error) {
@@ -42,7 +40,7 @@ func (l *proxyListener) Accept() (net.Conn, error) {
 	if !ok || !l.trusts(tcp.RemoteAddr()) {
 		return conn, nil
 	}
-	return &proxyConn{TCPConn: tcp, log: l.log}, nil
+	return &proxyConn{TCPConn: tcp}, nil
 }
 
 func (l *proxyListener) trusts(end net.Addr) bool {
@@ -59,14 +57,18 @@ func (l *proxyListener) trusts(end net.Addr) bool {
 // bytes are taken off.
 type proxyConn struct {
 	*net.TCPConn
-	log    *slog.Logger
 	once   sync.Once
 	client net.Addr
 	check  bool
+	wrong  error
 }
 
+// Read returns why the header is wrong, if it is: the server logs that as it does other failed
+// logins, and not more often.
 func (c *proxyConn) Read(p []byte) (int, error) {
-	c.begin()
+	if c.begin(); c.wrong != nil {
+		return 0, c.wrong
+	}
 	return c.TCPConn.Read(p)
 }
 
@@ -97,9 +99,7 @@ func (c *proxyConn) begin() {
 			return
 		}
 		if err != nil {
-			c.log.Warn("connection from a trusted proxy refused: no PROXY protocol header",
-				"remote", c.client.String(), "error", err)
-			c.TCPConn.Close()
+			c.wrong = fmt.Errorf("no PROXY protocol header from a trusted proxy: %w", err)
 			return
 		}
 		if client, _, ok := header.TCPAddrs(); ok && header.Command == proxyproto.PROXY {
@@ -137,7 +137,8 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	if buf[0] == 'P' {
+	switch buf[0] {
+	case 'P':
 		for buf[len(buf)-1] != '\n' {
 			if len(buf) == proxyV1Most {
 				return nil, errors.New("the version 1 header has no end")
@@ -147,7 +148,7 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 				return nil, cutOff(err)
 			}
 		}
-	} else {
+	case '\r':
 		buf = buf[:proxyV2Prefix]
 		if _, err := io.ReadFull(r, buf[1:]); err != nil {
 			return nil, cutOff(err)
@@ -160,6 +161,8 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 		if _, err := io.ReadFull(r, buf[proxyV2Prefix:]); err != nil {
 			return nil, cutOff(err)
 		}
+	default:
+		return nil, errors.New("something else came first")
 	}
 	return proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(buf), len(buf)))
 }

@@ -6,6 +6,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -98,4 +102,41 @@ root`, "[store]", "[limits]\nsessions = 50\n[store]").Replace(first)
 		t.Errorf("what is left: %q, %v", entries, err)
 	}
 	s.End(syscall.SIGTERM, 0)
+}
+
+// TestReloadDuringStart: a start that takes long, since storage is slow, is not ended by a signal
+// that asks for a reload.
+func TestReloadDuringStart(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	started := make(chan *os.Process, 1)
+	var once sync.Once
+	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		once.Do(func() { (<-started).Signal(syscall.SIGHUP) })
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(storage.Close)
+	file := filepath.Join(home, "usftpd.toml")
+	writeFile(t, file, fmt.Appendf(nil, `listen = ["127.0.0.1:0"]
+host_keys = ["host_key"]
+[storage]
+endpoint = %q
+path_style = true
+[[users]]
+name = "alice"
+root = "s3://bucket"
+authorized_keys = %q
+`, storage.URL, key+".pub"))
+	cmd := exec.CommandContext(t.Context(), "usftpd", "--config", file)
+	cmd.Env = append(os.Environ(), "HOME="+home, "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	started <- cmd.Process
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 ||
+		!strings.Contains(said.String(), "s3://bucket") {
+		t.Errorf("%v\n%s", err, &said)
+	}
 }

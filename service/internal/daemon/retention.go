@@ -41,7 +41,7 @@ func (f *configFile) retention(i int, t *retentionTable) (rules []*retention.Rul
 			errors.New("a rule needs users, in whose folder it applies"))
 	case t.Path.text == "":
 		return nil, f.wrong(at, "path", errors.New("a rule needs a folder"))
-	case t.Age == 0:
+	case t.Age.Duration == 0:
 		return nil, f.wrong(at, "age", errors.New("a rule needs the age from which on it applies"))
 	case t.MoveTo.text != "" && strings.HasPrefix(t.Path.text+"/", above):
 		return nil, f.wrong(at, "move_to", fmt.Errorf("%s is %s, or above it: files would stay",
@@ -49,7 +49,7 @@ func (f *configFile) retention(i int, t *retentionTable) (rules []*retention.Rul
 	}
 	for _, user := range t.Users {
 		rules = append(rules, &retention.Rule{User: user, Path: t.Path.text,
-			Age: time.Duration(t.Age), MoveTo: t.MoveTo.text})
+			Age: t.Age.Duration, MoveTo: t.MoveTo.text})
 	}
 	return rules, nil
 }
@@ -96,6 +96,10 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 			return
 		}
 	}
+	now, ok := s.clock(ctx)
+	if !ok {
+		return
+	}
 	served, ok := s.Served()[rule.User]
 	if !ok {
 		log.Warn("there is no user whose old files could be looked for", "path", rule.Path)
@@ -119,7 +123,7 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 	if s.Gate != nil {
 		reports.Gate = func(e server.Event) (func(error), error) { return s.Gate(named(e)) }
 	}
-	err = rule.Apply(ctx, time.Now(), files, policy, reports)
+	err = rule.Apply(ctx, now, files, policy, reports)
 	if err != nil && service.Err() == nil {
 		log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 	}

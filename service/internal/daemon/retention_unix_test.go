@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"database/sql"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,5 +61,50 @@ age = "1h"
 	if strings.Count(trail, "\n") != 2 || // "put -p" sets times and permissions
 		strings.Count(trail, `"protocol":"retention","request":"remove","path":"/out/f"`) != 1 {
 		t.Errorf("the trail:\n%s", trail)
+	}
+}
+
+// TestNothingIsOldAfterAJump: files do not count as old, for rules and for sweeps, while the clock
+// may be wrong, since it has jumped by days.
+func TestNothingIsOldAfterAJump(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, alice, _ := writeConfig(t, home, key, `log_level = "quiet"
+host_keys = ["host_key"]
+[store]
+file = "store.db"
+[[retention]]
+users = ["alice"]
+path = "/"
+age = "1h"
+`)
+	writeFile(t, filepath.Join(alice, "f"), nil)
+	s := inProcess(t, file, false)
+	s.started.rules[0].Age = -time.Minute // everything is old
+	db, err := sql.Open("sqlite", filepath.Join(home, "store.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, c := range []struct {
+		clock, steady string
+		removed       bool
+	}{{"-3 days", "-4 days", false}, {"-1 minutes", "+1 hours", false},
+		{"-1 minutes", "-1 minutes", true}} {
+		for topic, at := range map[string]string{"clock": c.clock, "clock steady": c.steady} {
+			if _, err := db.Exec(`REPLACE INTO changes (topic, n) VALUES (?,
+				unixepoch('now', ?) * 1000)`, topic, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := db.Exec(`DELETE FROM turns`); err != nil {
+			t.Fatal(err)
+		}
+		s.applyRule(t.Context(), s.started.rules[0])
+		_, err := os.Stat(filepath.Join(alice, "f"))
+		if _, sweeps := s.clock(t.Context()); os.IsNotExist(err) != c.removed ||
+			sweeps != c.removed {
+			t.Errorf("%+v: %v; sweeps: %t", c, err, sweeps)
+		}
 	}
 }

@@ -107,6 +107,22 @@ func do(t *testing.T, home, file, stdin, command string, args ...string) string 
 	return got.stdout
 }
 
+// TestUserOfTheFile: the commands do not say that they have changed a user who is in the file, too,
+// which decides.
+func TestUserOfTheFile(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, "[store]\nfile = \"store.db\"")
+	for _, words := range [][]string{{"user", "add", "--root", "alice", "--key", key + ".pub"},
+		{"user", "disable"}} {
+		for range 2 {
+			got := run(t, home, "", append(words, "--config", file, "alice")...)
+			if got.code != 1 || !strings.Contains(got.stderr, "the configuration file has") {
+				t.Errorf("%q: %+v", words, got)
+			}
+		}
+	}
+}
+
 // TestStoreOfOneNode: without any set-up, bans and quota counts survive a restart, and users and
 // bans can be managed while the server runs.
 func TestStoreOfOneNode(t *testing.T) {
@@ -286,22 +302,22 @@ func TestStoreUsage(t *testing.T) {
 		"user add C --root /none ann":       "cannot serve /none: ",
 		"user add C --root / a:b":           `invalid user name "a:b"`,
 		"user add C --root / --key " + file: "usage: usftpd user add NAME",
-		"user add C --root / --key " + file + " bob":       file + ":",
+		"user add C --root / --key " + file + " dora":      file + ":",
 		"user add C --root /usr --key " + key + ".pub ann": "user ann: there is a user of that name",
-		"user add C --root / --key " + key + ".pub bob":    "cannot serve /: the store " + home,
-		"user remove C bob":                                "user bob: the store has no such user",
-		"ban lift C 192.0.2.1":                             "192.0.2.1/32 is not banned",
+		"user add C --root / --key " + key + ".pub dora":   "cannot serve /: the store " + home,
+		"user remove C bob":    "user bob: the store has no such user",
+		"ban lift C 192.0.2.1": "192.0.2.1/32 is not banned",
 		"ban add C 10.0.0.0/8": "10.0.0.0/8: bans are of one IPv4 address or one IPv6 " +
 			"/64",
 		"ban add C nonsense":            `"nonsense" is not an address`,
 		"ban add C --for 1ms 192.0.2.1": "--for: a ban takes at least a second",
 
-		"user add C --root / --allow-from= bob":   "--allow-from needs a value",
-		"user add C --root / --expires= bob":      "--expires needs a value",
-		"user add C --root / --quota-bytes= bob":  "--quota-bytes needs a value",
-		"user add C --root / --quota-files 0 bob": "--quota-files needs a value other than 0",
-		"user add C --root / --bandwidth-up= bob": "--bandwidth-up needs a value",
-		"user add C --quota-files 4294967296 bob": "a number cannot be negative, nor that large",
+		"user add C --root / --allow-from= dora":   "--allow-from needs a value",
+		"user add C --root / --expires= dora":      "--expires needs a value",
+		"user add C --root / --quota-bytes= dora":  "--quota-bytes needs a value",
+		"user add C --root / --quota-files 0 dora": "--quota-files needs a value other than 0",
+		"user add C --root / --bandwidth-up= dora": "--bandwidth-up needs a value",
+		"user add C --quota-files 4294967296 dora": "a number cannot be negative, nor that large",
 	} {
 		got := run(t, home, "", with(command)...)
 		if got.code == 0 || !strings.HasPrefix(got.stderr, "usftpd: "+says) {
@@ -321,7 +337,7 @@ func TestAddWithHash(t *testing.T) {
 			"--password", name)
 	}
 	for _, hash := range []string{"$6$salt$hash", "$y$j9T$salt$hash", "$2y$05$short"} {
-		if got := add("bob", hash); got.code == 0 ||
+		if got := add("dora", hash); got.code == 0 ||
 			!strings.Contains(got.stderr, "usftpd hash-password makes one") {
 			t.Errorf("%s: %+v", hash, got)
 		}

@@ -25,6 +25,7 @@ const (
 type sweeper struct {
 	log    *slog.Logger
 	quotas func(root string) []*server.Quota // from which what is removed is subtracted
+	clock  func(ctx context.Context) (now time.Time, ok bool)
 
 	mu    sync.Mutex
 	roots map[string]sweep
@@ -67,12 +68,28 @@ func sweepDirectory(ctx context.Context, root string, age time.Duration,
 	return files.Sweep(ctx, age, quotas...)
 }
 
+// clock returns the time from which the age of files counts, and whether they may be removed for
+// it: that of the database or of this machine, whichever is earlier, since one may be far ahead.
+func (s *service) clock(ctx context.Context) (now time.Time, ok bool) {
+	now = time.Now()
+	if s.store == nil {
+		return now, true
+	}
+	databases, ok, err := s.store.Clock(ctx)
+	if databases.Before(now) {
+		now = databases
+	}
+	return now, ok && err == nil
+}
+
 // run sweeps until ctx ends.
 func (s *sweeper) run(ctx context.Context) {
 	again := time.NewTicker(sweepEvery)
 	defer again.Stop()
 	for {
-		s.once(ctx, sweepAge)
+		if now, ok := s.clock(ctx); ok {
+			s.once(ctx, sweepAge+time.Since(now))
+		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():

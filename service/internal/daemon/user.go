@@ -120,6 +120,9 @@ func disableUserCommand() (cmd *cobra.Command) {
 			name := args[0]
 			made, err := readConfig(cmd.Flag("config").Value.String())
 			if err == nil {
+				err = made.notInFile(name)
+			}
+			if err == nil {
 				err = s.DisableUser(ctx, name, true)
 			}
 			if errors.Is(err, store.ErrNoUser) && made.outsider(name) {
@@ -151,6 +154,9 @@ func addUserCommand(a *ui.App) *cobra.Command {
 			made, err := readConfig(cmd.Flag("config").Value.String())
 			if err != nil {
 				return err
+			}
+			if err := made.notInFile(u.Name); err != nil {
+				return about(u.Name, err)
 			}
 			given, _ := made.Templates.(templates)
 			if err := u.complete(ctx, a, given.groups); err != nil {

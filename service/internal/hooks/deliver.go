@@ -74,6 +74,7 @@ type worker struct {
 	wake   chan struct{}
 	done   chan struct{}
 	deaths limited
+	fails  limited
 
 	mu      sync.Mutex
 	failing bool
@@ -153,18 +154,23 @@ func (w *worker) deliver(ctx context.Context, m store.Message) {
 	w.all.tell(w.Name, outcome)
 }
 
-// works logs when the hook begins to fail, and when it works again.
+// works logs when the hook begins to fail, and when it works again. If it fails again within a
+// minute, that is logged once it fails after that.
 func (w *worker) works(works bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if works != w.failing {
 		return
 	}
-	if w.failing = !works; works {
+	if works {
+		w.failing = false
 		w.log.Info("the hook works again")
-	} else {
-		w.log.Warn("a hook fails; events wait", "error", err)
+		return
 	}
+	w.fails.log(func(more int) {
+		w.failing = true
+		w.log.Warn("a hook fails; events wait", "error", err, "more", more)
+	})
 }
 
 // try tries once to deliver a message.

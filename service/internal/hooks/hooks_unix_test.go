@@ -3,6 +3,7 @@
 package hooks
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -21,6 +22,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
@@ -297,6 +299,36 @@ func TestOneClockGivesUp(t *testing.T) {
 	if outcome := next(t, outcomes); outcome != Failed {
 		t.Error(outcome)
 	}
+}
+
+// TestFlappingHookFillsNoLog: clients choose the names for which a command may fail, and so how often
+// a hook begins to fail, and works again.
+func TestFlappingHookFillsNoLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := newWorker(&Hooks{log: slog.New(slog.NewTextHandler(&log, nil))}, &Hook{Name: "h"})
+		flap := func() {
+			for range 50 {
+				w.works(false, errors.New("exit status 1"))
+				w.works(true, nil)
+			}
+		}
+		lines := func(want int) {
+			t.Helper()
+			if n := strings.Count(log.String(), "\n"); n != want {
+				t.Errorf("%d lines, want %d:\n%s", n, want, log.String())
+			}
+		}
+		flap()
+		lines(2)
+		time.Sleep(time.Minute)
+		flap()
+		lines(4)
+		if !strings.Contains(log.String(), "more=49") {
+			t.Errorf("nothing tells of the others:\n%s", log.String())
+		}
+	})
 }
 
 // script writes a program that is no binary.

@@ -249,8 +249,14 @@ func (r *trail) clean(ctx context.Context, s *Store) {
 	r.mu.Lock()
 	keep := r.keep
 	r.mu.Unlock()
+	if keep == 0 {
+		return
+	}
+	if _, steady, err := s.Clock(ctx); err != nil || !steady {
+		return
+	}
 	rows := int64(removedAtOnce)
-	for i := 0; keep > 0 && rows == removedAtOnce && i < mostRemoved; i++ {
+	for i := 0; rows == removedAtOnce && i < mostRemoved; i++ {
 		if s.doOne(ctx, func(t tx) (err error) {
 			rows, err = t.exec(`WITH old AS MATERIALIZED (SELECT id FROM audit
 				WHERE made < (SELECT @now) - $1 ORDER BY made LIMIT $2 @skip)

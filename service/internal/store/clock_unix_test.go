@@ -42,6 +42,42 @@ func testClockForward(t *testing.T, name string) {
 	})
 }
 
+// testClockForwardAndAge: nothing is removed for its age while the database's clock may be wrong,
+// since it has jumped by days.
+func testClockForwardAndAge(t *testing.T, name string) {
+	s := still(t, name)
+	s.KeepRecords(90 * 24 * time.Hour)
+	s.Record(Record{Time: time.Now(), Kind: "file closed"})
+	s.trail.flush(t.Context(), s)
+	must(t, s.Post(t.Context(), Message{Hook: "h"}, Message{Hook: "dead"}))
+	fail(t, s, take(t, s, "h"), time.Hour, "why")
+	fail(t, s, take(t, s, "dead"), -time.Hour, "why")
+	wants := func(when string, want int64) {
+		t.Helper()
+		s.clean(t.Context())
+		s.trail.clean(t.Context(), s)
+		records := s.count(t, `SELECT count(*) FROM audit`)
+		if dead := int64(len(deadLetters(t, s))); records != want || dead != want {
+			t.Errorf("%s there are %d records and %d dead letters", when, records, dead)
+		}
+	}
+	wants("at first", 1)
+	for _, by := range []time.Duration{100, -100, 100} {
+		s.jump(by * 24 * time.Hour)
+		fail(t, s, take(t, s, "h"), time.Hour, "why")
+		wants(fmt.Sprint("after a jump of ", by), 1)
+	}
+	for range 2 {
+		s.jump(20 * time.Hour)
+		s.clean(t.Context())
+	}
+	wants("after two days", 0)
+	fail(t, s, take(t, s, "h"), time.Hour, "why")
+	if dead := deadLetters(t, s); len(dead) != 1 {
+		t.Errorf("tried for ever: %+v", dead)
+	}
+}
+
 // testClockBack: what a node held that has died is free soon, although the database's clock was set
 // back since.
 func testClockBack(t *testing.T, name string) {

@@ -368,7 +368,8 @@ func (s *Store) Delivered(ctx context.Context, m Message) error {
 }
 
 // Failed records that a message was not delivered, and why. It is taken again after a while, or, if
-// it is then older than giveUp, becomes a dead letter, all by the database's clock.
+// its first try was then longer ago than giveUp, becomes a dead letter, all by the database's clock.
+// The time before counts for nothing: there may have been no node to try it.
 func (s *Store) Failed(ctx context.Context, m Message, again, giveUp time.Duration,
 	why error) (dead bool, err error) {
 	text := why.Error() // PostgreSQL takes no NUL, and only UTF-8
@@ -377,10 +378,16 @@ func (s *Store) Failed(ctx context.Context, m Message, again, giveUp time.Durati
 	var died int64
 	err = s.do(ctx, func(t tx) error {
 		died = 0
-		_, err := t.one(`UPDATE outbox SET tries = tries + 1, error = $1, until = @now + $2,
-			dead = CASE WHEN @now + $2 - made > $3 THEN @now ELSE 0 END
+		_, steady, err := s.lookAtClock(t)
+		if err != nil {
+			return err
+		}
+		_, err = t.one(`UPDATE outbox SET tries = tries + 1, error = $1, until = @now + $2,
+			failed = CASE WHEN failed BETWEEN made AND @now THEN failed ELSE @now END,
+			dead = CASE WHEN $6 = 1 AND $2 + CASE WHEN failed BETWEEN made AND @now
+				THEN @now - failed ELSE 0 END > $3 THEN @now ELSE 0 END
 			WHERE id = $4 AND until = $5 RETURNING dead`, []any{text, again.Milliseconds(),
-			giveUp.Milliseconds(), m.ID, m.lease}, &died)
+			giveUp.Milliseconds(), m.ID, m.lease, number(steady)}, &died)
 		return err
 	})
 	return died > 0, err

@@ -173,6 +173,31 @@ func testDeadLetters(t *testing.T, name string) {
 	}
 }
 
+// testGivenUpFromFirstTry: a message that has waited for long, since no node was there, is tried for
+// as long as any other.
+func testGivenUpFromFirstTry(t *testing.T, name string) {
+	s := still(t, name)
+	must(t, s.Post(t.Context(), Message{Hook: "h"}))
+	age(t, s, "made", 48*time.Hour)
+	fail(t, s, take(t, s, "h"), 24*time.Hour, "the first try")
+	age(t, s, "failed", 23*time.Hour)
+	fail(t, s, take(t, s, "h"), 24*time.Hour, "a later one")
+	if dead := deadLetters(t, s); len(dead) > 0 {
+		t.Fatalf("given up: %+v", dead)
+	}
+	age(t, s, "failed", 2*time.Hour)
+	fail(t, s, take(t, s, "h"), 24*time.Hour, "the last one")
+	if dead := deadLetters(t, s); len(dead) != 1 {
+		t.Fatalf("dead letters: %+v", dead)
+	}
+	_, err := s.Replay(t.Context(), "h")
+	must(t, err)
+	fail(t, s, take(t, s, "h"), 24*time.Hour, "the first one again")
+	if dead := deadLetters(t, s); len(dead) > 0 {
+		t.Errorf("given up after one try: %+v", dead)
+	}
+}
+
 // age makes the messages older.
 func age(t *testing.T, s *Store, column string, by time.Duration) {
 	t.Helper()

@@ -156,6 +156,9 @@ var schema = [][]string{{
 	// a node that knows no such columns has gone on with the upload.
 	`ALTER TABLE uploads ADD COLUMN etag TEXT NOT NULL DEFAULT ''`,
 	`ALTER TABLE uploads ADD COLUMN sealed BIGINT NOT NULL DEFAULT 0`,
+}, {
+	// When the message was first tried in vain; before made, if it was not since then.
+	`ALTER TABLE outbox ADD COLUMN failed BIGINT NOT NULL DEFAULT 0`,
 }}
 
 // migrationPatience is how long it may take to bring the tables up to date: new ones on a busy

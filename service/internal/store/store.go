@@ -177,22 +177,30 @@ func (s *Store) run(ctx context.Context) {
 		}
 		if time.Since(cleaned) >= s.times.clean {
 			cleaned = time.Now()
-			s.do(ctx, recallStrays)
-			s.do(ctx, cleanBans)
-			s.do(ctx, s.movers.clean)
-			s.do(ctx, s.quotas.cleanTransfers)
-			s.do(ctx, cleanUploads)
-			s.do(ctx, cleanOutbox)
-			if s.lasts() > grace {
-				for hook := range s.Waiting() {
-					s.do(ctx, func(t tx) error { return giveUp(t, hook) })
-				}
-			}
+			s.clean(ctx)
 		}
 		if beats || s.db.postgres == "" { // PostgreSQL notifies us
 			s.bans.look(ctx)
 			s.users.look(ctx)
 			s.told.obey(ctx, s)
+		}
+	}
+}
+
+// clean removes rows that are no longer needed.
+func (s *Store) clean(ctx context.Context) {
+	s.do(ctx, recallStrays)
+	s.do(ctx, cleanBans)
+	s.do(ctx, s.movers.clean)
+	s.do(ctx, s.quotas.cleanTransfers)
+	s.do(ctx, cleanUploads)
+	if _, steady, err := s.Clock(ctx); err != nil || !steady {
+		return
+	}
+	s.do(ctx, cleanOutbox)
+	if s.lasts() > grace {
+		for hook := range s.Waiting() {
+			s.do(ctx, func(t tx) error { return giveUp(t, hook) })
 		}
 	}
 }

@@ -60,6 +60,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"outbox":                   testOutbox,
 	"taken with any plan":      testTakeWithAnyPlan,
 	"dead letters":             testDeadLetters,
+	"given up from first try":  testGivenUpFromFirstTry,
 	"messages of gone hooks":   testGoneHooks,
 	"announced changes":        testAnnounced,
 	"outbox in an outage":      testOutboxInAnOutage,
@@ -88,6 +89,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"outage at the start":      testOutageAtStart,
 	"nobody is in a hurry":     testEndOfCaller,
 	"clock forward":            testClockForward,
+	"clock forward, and age":   testClockForwardAndAge,
 	"clock back":               testClockBack,
 	"clock back, and failures": testClockBackAndFailures,
 	"clock back, and messages": testClockBackAndMessages,
@@ -205,7 +207,8 @@ func testTablesOfBefore(t *testing.T, name string) {
 		for _, statement := range []string{
 			`ALTER TABLE uploads DROP COLUMN etag`,
 			`ALTER TABLE uploads DROP COLUMN sealed`,
-			`DELETE FROM versions WHERE version = 9`,
+			`ALTER TABLE outbox DROP COLUMN failed`,
+			`DELETE FROM versions WHERE version >= 9`,
 		} {
 			if _, err := t.exec(statement); err != nil {
 				return err
