@@ -454,18 +454,12 @@ func (d *Dialer) connectJump(ctx context.Context, alone bool, sniff *sniffer) (*
 	if err != nil {
 		return nil, jumpError(d.hop.host(), causeOf(ctx, err))
 	}
-	within := cmp.Or(d.s.connectTimeout, jumpStall)
-	limit, cancel := context.WithTimeoutCause(ctx, within, &timeoutError{"connecting", within})
-	defer cancel()
-	conn, err := jump.transport.dial(limit, d.s.host, d.s.port)
+	conn, err := jump.reach(ctx, d.s.host, d.s.port, cmp.Or(d.s.connectTimeout, jumpStall))
 	if err != nil {
 		jump.Close()
 		if refused, ok := errors.AsType[*refusedError](err); ok {
 			err = fmt.Errorf("cannot reach %s: %w",
 				d.s.address(), refused)
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {
-			err = causeOf(limit, err)
 		}
 		return nil, jumpError(d.hop.host(), err)
 	}
