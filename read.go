@@ -26,7 +26,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	open, err := f.opened("read")
+	open, err := f.opened("read", wire.OpenRead)
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +95,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.dropAhead()
-	if _, err := f.opened("read"); err != nil {
+	if _, err := f.opened("read", wire.OpenRead); err != nil {
 		return 0, err
 	}
 	f.progress.Store(0)
@@ -148,7 +148,7 @@ func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error
 	if off < 0 {
 		return f.wrap("read", fs.ErrInvalid)
 	}
-	if _, err := f.opened("read"); err != nil {
+	if _, err := f.opened("read", wire.OpenRead); err != nil {
 		return err
 	}
 	limit, size := int64(math.MaxInt64), f.expectedSize()
@@ -191,8 +191,8 @@ func (f *File) expectedSize() int64 {
 }
 
 // ready returns the file's opening once the server's limits are known.
-func (f *File) ready(op string) (*openFile, error) {
-	open, err := f.opened(op)
+func (f *File) ready(op string, need uint32) (*openFile, error) {
+	open, err := f.opened(op, need)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (f *File) ready(op string) (*openFile, error) {
 func (f *File) download(d *download, limit, size int64, progress *atomic.Int64,
 	stripes *stripes) (int64, error) {
 	defer stripes.end()
-	open, err := f.ready("read")
+	open, err := f.ready("read", wire.OpenRead)
 	if err != nil {
 		return 0, err
 	}
