@@ -261,13 +261,13 @@ func (d *download) afterReplies() error {
 // far, since replies that arrive early wait in memory.
 func (d *download) fill() error {
 	if d.place == nil {
-		reach := d.given
+		ahead := int64(0)
 		for i := range d.lanes {
 			if lane := &d.lanes[i]; !lane.lost {
-				reach += 2 * max(min(lane.window.Limit(), lane.room()), int64(d.ranges.Request()))
+				ahead += 2 * max(min(lane.window.Limit(), lane.room()), int64(d.ranges.Request()))
 			}
 		}
-		d.ranges.Reach(reach)
+		d.ranges.Reach(d.given + min(ahead, math.MaxInt64-d.given))
 	}
 	for i := range d.lanes {
 		for {
