@@ -27,12 +27,16 @@ func (f *File) Write(p []byte) (int, error) {
 	if most := f.session().options.writeBehind; most > 0 {
 		return f.writeBehind(p, most)
 	}
-	if _, err := f.opened("write", wire.OpenWrite); err != nil { // what a Writer has collected goes first
+	// What a Writer has collected goes first.
+	if _, err := f.opened("write", wire.OpenWrite); err != nil {
 		return 0, err
 	}
+	before := f.offset
 	f.toEnd()
 	n, err := f.writeAt(p, f.offset)
-	f.offset += int64(n)
+	if f.offset += int64(n); n == 0 {
+		f.offset = before
+	}
 	return n, err
 }
 
@@ -115,10 +119,13 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	if _, err := f.opened("write", wire.OpenWrite); err != nil {
 		return 0, err
 	}
+	before := f.offset
 	f.toEnd()
 	f.progress.Store(0)
 	n, err := f.upload("write", f.offset, r, &f.progress)
-	f.offset += n
+	if f.offset += n; n == 0 {
+		f.offset = before
+	}
 	return n, ownError(err)
 }
 

@@ -71,7 +71,9 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return 0, f.wrap("write", err)
 	}
-	f.toEnd()
+	if len(p) > 0 {
+		f.toEnd()
+	}
 	if endOf(f.offset, len(p))-f.offset < int64(len(p)) {
 		return 0, f.wrap("write", errTooLong)
 	}
