@@ -87,7 +87,7 @@ func readError(call *conn.Call) error {
 // WriteTo writes the file to w, from its offset to its end, and moves the offset. It keeps as much
 // in flight as the link holds and does not need to know the size: the file ends where the server
 // says so. w's Write is called on the calling goroutine, in order. WriteTo returns how many bytes w
-// has taken.
+// has taken. If w is a File it takes them by [File.ReadFrom], which need not wait for each piece.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	if f.is(w) {
 		return 0, f.wrap("read", errSelf)
@@ -99,6 +99,14 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 		return 0, err
 	}
 	f.progress.Store(0)
+	if to, ok := w.(*File); ok {
+		r := f.ReadRange(f.offset, -1)
+		defer r.Close()
+		n, err := to.ReadFrom(r)
+		f.offset += n
+		f.progress.Store(n)
+		return n, err
+	}
 	d := &download{from: f.offset, sink: w.Write}
 	n, err := f.download(d, math.MaxInt64, f.expectedSize(), &f.progress, nil)
 	f.offset += n
