@@ -71,6 +71,24 @@ func TestAppendSaysWhere(t *testing.T) {
 	}
 }
 
+// TestAppendOfNothing: what writes nothing moves no offset, so that the next Read continues.
+func TestAppendOfNothing(t *testing.T) {
+	for _, behind := range []int64{0, 1 << 20} {
+		r := newRig(t, sftptest.Script{}, 0, usftp.WithWriteBehind(behind))
+		r.server.Files.WriteFile("/f", []byte("contents"))
+		f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR|os.O_APPEND, 0))
+		p := make([]byte, 3)
+		must[int](t)(f.Read(p))
+		must[int](t)(f.Write(nil))
+		must[int64](t)(f.ReadFrom(strings.NewReader("")))
+		rest := must[[]byte](t)(io.ReadAll(f))
+		if string(rest) != "tents" {
+			t.Errorf("the rest is %q", rest)
+		}
+		ok(t, f.Close())
+	}
+}
+
 // TestAppendAfterAWriter: what a Writer has sent is no reason to trust the offset.
 func TestAppendAfterAWriter(t *testing.T) {
 	r := newRig(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, 0)

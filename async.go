@@ -449,11 +449,11 @@ func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
 // at most 64 MiB. If the two files are not of one client, or the server lacks copy-data, the error
 // matches [errors.ErrUnsupported]; io.EOF means that the file ends early, after the bytes copied.
 func (a AsyncFile) CopyData(off, length int64, to *File, at int64) *Pending[struct{}] {
-	source, err := a.file.opening("copy")
-	target, toErr := to.opening("copy")
+	source, err := a.file.opening("copy", wire.OpenRead)
+	target, toErr := to.opening("copy", wire.OpenWrite)
 	switch {
 	case err != nil || toErr != nil:
-		err = fs.ErrClosed
+		err = errors.Unwrap(cmp.Or(err, toErr))
 	case off < 0 || at < 0 || length <= 0 || length > copyPiece:
 		err = fs.ErrInvalid
 	case source.client.shared != target.client.shared || !source.client.offered(wire.ExtCopyData):
@@ -525,10 +525,14 @@ type rangeCall struct {
 }
 
 func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int] {
-	open, err := f.opening(op)
+	need := uint32(wire.OpenRead)
+	if write {
+		need = wire.OpenWrite
+	}
+	open, err := f.opening(op, need)
 	switch {
 	case err != nil:
-		err = fs.ErrClosed
+		err = errors.Unwrap(err)
 	case off < 0:
 		err = fs.ErrInvalid
 	case write && endOf(off, len(p))-off < int64(len(p)):

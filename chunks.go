@@ -71,7 +71,7 @@ const (
 // [fs.ErrInvalid].
 func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
-		open, err := f.opened("chunks")
+		open, err := f.opened("chunks", 0)
 		switch {
 		case err != nil:
 		case !open.client.offered(wire.ExtChunks):

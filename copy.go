@@ -133,11 +133,11 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	if off < 0 || at < 0 {
 		return 0, f.wrap("copy", fs.ErrInvalid)
 	}
-	source, err := f.opened("copy")
+	source, err := f.opened("copy", wire.OpenRead)
 	if err != nil {
 		return 0, err
 	}
-	target, err := to.opened("copy")
+	target, err := to.opened("copy", wire.OpenWrite)
 	if err != nil {
 		return 0, err
 	}

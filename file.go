@@ -136,7 +136,7 @@ func (f *File) IsOpen() bool {
 // Handle returns the open file's handle, valid until the file is closed. For a closed file the
 // error matches [fs.ErrClosed].
 func (f *File) Handle() ([]byte, error) {
-	open, err := f.opened("handle")
+	open, err := f.opened("handle", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +148,9 @@ var errIsOpen error = invalidError("the file is open")
 
 // opened returns the file's opening after everything written behind has been acknowledged. Every
 // use of the handle begins here or is an operation for which [run] flushes, except for the
-// asynchronous forms, Close and writing behind itself.
-func (f *File) opened(op string) (*openFile, error) {
-	open, err := f.opening(op)
+// asynchronous forms, Close and writing behind itself. need is wire.OpenRead, wire.OpenWrite or 0.
+func (f *File) opened(op string, need uint32) (*openFile, error) {
+	open, err := f.opening(op, need)
 	if err == nil {
 		err = f.flushBehind()
 	}
@@ -158,19 +158,34 @@ func (f *File) opened(op string) (*openFile, error) {
 }
 
 // opening is like opened, but does not wait for data written behind.
-func (f *File) opening(op string) (*openFile, error) {
+func (f *File) opening(op string, need uint32) (*openFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.open == nil {
-		return nil, &fs.PathError{Op: op, Path: f.path, Err: fs.ErrClosed}
+	var err error
+	switch {
+	case f.open == nil:
+		err = fs.ErrClosed
+	case f.open.flags&need == need:
+		return f.open, nil
+	case need == wire.OpenRead:
+		err = errOnlyWrites
+	default:
+		err = errOnlyReads
 	}
-	return f.open, nil
+	return nil, &fs.PathError{Op: op, Path: f.path, Err: err}
 }
+
+// A file that is not open for an operation is not left to the server: OpenSSH's answers that there
+// is no such file.
+var (
+	errOnlyReads  error = invalidError("the file is open for reading only")
+	errOnlyWrites error = invalidError("the file is open for writing only")
+)
 
 // onHandle makes an operation on the open file, which fails on a closed one. [run] first flushes
 // data written behind.
 func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) operation[T] {
-	open, err := f.opening(op)
+	open, err := f.opening(op, 0)
 	if err != nil {
 		return failing[T](f, op, fs.ErrClosed)
 	}
@@ -494,7 +509,7 @@ func (s *session) abandonCall(handle *conn.Handle) *conn.Call {
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
-	open, err := f.opened("seek")
+	open, err := f.opened("seek", 0)
 	if err != nil {
 		return 0, err
 	}

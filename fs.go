@@ -97,7 +97,7 @@ func (f *fsFile) Stat() (fs.FileInfo, error) {
 	if fresh != nil && f.IsOpen() {
 		return fresh, nil
 	}
-	if _, err := f.opened("stat"); err != nil {
+	if _, err := f.opened("stat", 0); err != nil {
 		return nil, named(err, "stat", f.name)
 	}
 	stat, err := run(f.ctx, f.statOperation())

@@ -102,7 +102,7 @@ func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
 
 // CheckFile makes the server hash the open file, or blocks of it; see [Client.CheckFile].
 func (f *File) CheckFile(what CheckFile) (*FileHashes, error) {
-	open, err := f.opened("check-file")
+	open, err := f.opened("check-file", 0)
 	if err != nil {
 		return nil, err
 	}

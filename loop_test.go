@@ -110,7 +110,13 @@ func TestOffsetsAtTheEnd(t *testing.T) {
 			if n, err := f.ReadAt(p, off); err == nil {
 				t.Errorf("ReadAt at %d: %d and no error", off, n)
 			}
+			if n, err := f.ReadAt(make([]byte, 1<<20), off); err != io.EOF {
+				t.Errorf("ReadAt of much at %d: %d and %v", off, n, err)
+			}
 			must[int64](t)(f.Seek(off, io.SeekStart))
+			if n, err := f.WriteTo(io.Discard); n != 0 || err != nil {
+				t.Errorf("WriteTo at %d: %d and %v", off, n, err)
+			}
 			if n, err := f.ReadFrom(bytes.NewReader(p)); err == nil {
 				t.Errorf("ReadFrom at %d: %d and no error", off, n)
 			}

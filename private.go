@@ -66,7 +66,7 @@ func (c privateClient) OpenHandles() int { return c.conn.OpenHandles() }
 
 // HandleLost implements private.File.
 func (f privateFile) HandleLost() bool {
-	open, err := f.opening("handle")
+	open, err := f.opening("handle", 0)
 	return err == nil && open.client.conn.IsLost(open.handle)
 }
 

@@ -26,7 +26,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	open, err := f.opened("read")
+	open, err := f.opened("read", wire.OpenRead)
 	if err != nil {
 		return 0, err
 	}
@@ -87,7 +87,7 @@ func readError(call *conn.Call) error {
 // WriteTo writes the file to w, from its offset to its end, and moves the offset. It keeps as much
 // in flight as the link holds and does not need to know the size: the file ends where the server
 // says so. w's Write is called on the calling goroutine, in order. WriteTo returns how many bytes w
-// has taken.
+// has taken. If w is a File it takes them by [File.ReadFrom], which need not wait for each piece.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	if f.is(w) {
 		return 0, f.wrap("read", errSelf)
@@ -95,10 +95,18 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.dropAhead()
-	if _, err := f.opened("read"); err != nil {
+	if _, err := f.opened("read", wire.OpenRead); err != nil {
 		return 0, err
 	}
 	f.progress.Store(0)
+	if to, ok := w.(*File); ok {
+		r := f.ReadRange(f.offset, -1)
+		defer r.Close()
+		n, err := to.ReadFrom(r)
+		f.offset += n
+		f.progress.Store(n)
+		return n, err
+	}
 	d := &download{from: f.offset, sink: w.Write}
 	n, err := f.download(d, math.MaxInt64, f.expectedSize(), &f.progress, nil)
 	f.offset += n
@@ -148,7 +156,7 @@ func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error
 	if off < 0 {
 		return f.wrap("read", fs.ErrInvalid)
 	}
-	if _, err := f.opened("read"); err != nil {
+	if _, err := f.opened("read", wire.OpenRead); err != nil {
 		return err
 	}
 	limit, size := int64(math.MaxInt64), f.expectedSize()
@@ -191,8 +199,8 @@ func (f *File) expectedSize() int64 {
 }
 
 // ready returns the file's opening once the server's limits are known.
-func (f *File) ready(op string) (*openFile, error) {
-	open, err := f.opened(op)
+func (f *File) ready(op string, need uint32) (*openFile, error) {
+	open, err := f.opened(op, need)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +212,7 @@ func (f *File) ready(op string) (*openFile, error) {
 func (f *File) download(d *download, limit, size int64, progress *atomic.Int64,
 	stripes *stripes) (int64, error) {
 	defer stripes.end()
-	open, err := f.ready("read")
+	open, err := f.ready("read", wire.OpenRead)
 	if err != nil {
 		return 0, err
 	}
@@ -261,13 +269,13 @@ func (d *download) afterReplies() error {
 // far, since replies that arrive early wait in memory.
 func (d *download) fill() error {
 	if d.place == nil {
-		reach := d.given
+		ahead := int64(0)
 		for i := range d.lanes {
 			if lane := &d.lanes[i]; !lane.lost {
-				reach += 2 * max(min(lane.window.Limit(), lane.room()), int64(d.ranges.Request()))
+				ahead += 2 * max(min(lane.window.Limit(), lane.room()), int64(d.ranges.Request()))
 			}
 		}
-		d.ranges.Reach(reach)
+		d.ranges.Reach(d.given + min(ahead, math.MaxInt64-d.given))
 	}
 	for i := range d.lanes {
 		for {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -91,4 +92,39 @@ func TestWriteToAFullWriter(t *testing.T) {
 				room, n, err, after-before)
 		}
 	}
+}
+
+// TestWriteToAFile: io.Copy from one remote file to another waits for no piece, and both offsets say
+// how far it came.
+func TestWriteToAFile(t *testing.T) {
+	const rtt = 100 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		from, to := newRig(t, sftptest.Script{}, rtt), newRig(t, sftptest.Script{}, rtt)
+		data := noise(20 << 20)
+		from.server.Files.WriteFile("/f", data)
+		f := must[*usftp.File](t)(from.Open("/f"))
+		g := must[*usftp.File](t)(to.OpenFile("/g", os.O_RDWR|os.O_CREATE, 0o600))
+		must[int64](t)(f.Seek(5, io.SeekStart))
+		var n int64
+		var err error
+		if took := trips(rtt, func() { n, err = io.Copy(g, f) }); took > 12 {
+			t.Errorf("it took %v round trips", took)
+		}
+		at, end := must[int64](t)(g.Seek(0, io.SeekCurrent)), must[int64](t)(f.Seek(0, io.SeekCurrent))
+		if n != int64(len(data))-5 || err != nil || at != n || end != n+5 || f.Progress() != n {
+			t.Errorf("%d bytes, %v, to %d, from %d, progress %d", n, err, at, end, f.Progress())
+		}
+		ok(t, g.Close())
+		if got := must[[]byte](t)(to.server.Files.ReadFile("/g")); !bytes.Equal(got, data[5:]) {
+			t.Error("the data differs")
+		}
+		must[int64](t)(f.Seek(0, io.SeekStart))
+		if n, err := f.WriteTo(g); n != 0 || !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("to a closed file: %d, %v", n, err)
+		}
+		if at := must[int64](t)(f.Seek(0, io.SeekCurrent)); at != 0 {
+			t.Errorf("then the offset is %d", at)
+		}
+		ok(t, f.Close())
+	})
 }

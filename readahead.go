@@ -84,7 +84,7 @@ func (f *File) Read(p []byte) (int, error) {
 
 // readSlow reads data that has not all arrived yet.
 func (f *File) readSlow(p []byte) (int, error) {
-	open, err := f.opened("read")
+	open, err := f.opened("read", wire.OpenRead)
 	if err != nil || len(p) == 0 {
 		return 0, err
 	}

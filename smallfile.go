@@ -28,8 +28,8 @@ const (
 )
 
 // begin starts a burst on an open file.
-func (f *File) begin(op string) (*burst, error) {
-	open, err := f.ready(op)
+func (f *File) begin(op string, need uint32) (*burst, error) {
+	open, err := f.ready(op, need)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (b *burst) wait(take func(call *conn.Call) error) error {
 // StartWriteClose implements private.File. It copies p, so a caller with thousands of files in
 // flight needs the memory of one.
 func (f privateFile) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, err error)) {
-	b, err := f.begin("write")
+	b, err := f.begin("write", wire.OpenWrite)
 	if err != nil {
 		return func() (error, error) { return nil, err }
 	}
@@ -150,7 +150,7 @@ func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 // ReadClose implements private.File.
 func (f privateFile) ReadClose(size int, memory func() []byte,
 	closing func()) (after *FileStat, err error) {
-	b, err := f.begin("read")
+	b, err := f.begin("read", wire.OpenRead)
 	if err != nil {
 		return nil, err
 	}

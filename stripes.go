@@ -9,6 +9,7 @@ import (
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/wire"
 )
 
 // stripes is a transfer of a file over several handles; see private.Stripes.
@@ -26,7 +27,7 @@ type stripes struct {
 
 // Join implements private.Stripes.
 func (s *stripes) Join(f *File) bool {
-	open, err := f.opened("join")
+	open, err := f.opened("join", 0)
 	if err != nil {
 		return false
 	}
@@ -145,7 +146,7 @@ func (s *stripes) ReadFromAt(r io.ReaderAt) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.progress.Store(0)
-	open, err := f.ready("write")
+	open, err := f.ready("write", wire.OpenWrite)
 	if err != nil {
 		return 0, err
 	}

@@ -27,12 +27,16 @@ func (f *File) Write(p []byte) (int, error) {
 	if most := f.session().options.writeBehind; most > 0 {
 		return f.writeBehind(p, most)
 	}
-	if _, err := f.opened("write"); err != nil { // what a Writer has collected goes first
+	// What a Writer has collected goes first.
+	if _, err := f.opened("write", wire.OpenWrite); err != nil {
 		return 0, err
 	}
+	before := f.offset
 	f.toEnd()
 	n, err := f.writeAt(p, f.offset)
-	f.offset += int64(n)
+	if f.offset += int64(n); n == 0 {
+		f.offset = before
+	}
 	return n, err
 }
 
@@ -41,7 +45,7 @@ func (f *File) Write(p []byte) (int, error) {
 // offset, over what others have appended since the last Write. What a Writer has collected has its
 // place already. The caller holds the turn.
 func (f *File) toEnd() {
-	open, err := f.opening("write")
+	open, err := f.opening("write", wire.OpenWrite)
 	if err != nil || open.flags&wire.OpenAppend == 0 || f.writing.Load() != nil ||
 		open.client.inOrder || isOurs(open.client.options.serverVersion) {
 		return
@@ -65,7 +69,7 @@ func (f *File) writeAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, f.wrap("write", fs.ErrInvalid)
 	}
-	open, err := f.opened("write")
+	open, err := f.opened("write", wire.OpenWrite)
 	if err != nil || len(p) == 0 {
 		return 0, err
 	}
@@ -112,13 +116,16 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	}
 	f.turn.Lock()
 	defer f.turn.Unlock()
-	if _, err := f.opened("write"); err != nil {
+	if _, err := f.opened("write", wire.OpenWrite); err != nil {
 		return 0, err
 	}
+	before := f.offset
 	f.toEnd()
 	f.progress.Store(0)
 	n, err := f.upload("write", f.offset, r, &f.progress)
-	f.offset += n
+	if f.offset += n; n == 0 {
+		f.offset = before
+	}
 	return n, ownError(err)
 }
 
@@ -156,7 +163,7 @@ func (m memory) Read(p []byte) (int, error) {
 // upload writes the source's data from an offset on. progress may be nil.
 func (f *File) upload(op string, from int64, source io.Reader,
 	progress *atomic.Int64) (int64, error) {
-	open, err := f.ready(op)
+	open, err := f.ready(op, wire.OpenWrite)
 	if err != nil {
 		return 0, err
 	}

@@ -64,14 +64,16 @@ type behind struct {
 
 // writeBehind writes at the offset without waiting for the answer. The caller holds the turn.
 func (f *File) writeBehind(p []byte, most int64) (int, error) {
-	open, err := f.opening("write")
+	open, err := f.opening("write", wire.OpenWrite)
 	if err != nil {
 		return 0, err
 	}
 	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return 0, f.wrap("write", err)
 	}
-	f.toEnd()
+	if len(p) > 0 {
+		f.toEnd()
+	}
 	if endOf(f.offset, len(p))-f.offset < int64(len(p)) {
 		return 0, f.wrap("write", errTooLong)
 	}
@@ -98,7 +100,7 @@ func (f *File) lockBehind(open *openFile, most int64) *behind {
 			f.writing.Store(b)
 		}
 		b.mu.Lock()
-		now, _ := f.opening("write")
+		now, _ := f.opening("write", wire.OpenWrite)
 		if now == open && f.writing.Load() == b {
 			return b
 		}

@@ -310,36 +310,65 @@ func (c *Conn) openAnother(ctx context.Context, p program) (*Stream, error) {
 	}
 	ctx, cancel := c.limitOpen(ctx, p)
 	defer cancel()
-	type answer struct {
-		s   *Stream
-		err error
+	ctx, stop := c.whileAlive(ctx)
+	defer stop()
+	s, err := await(ctx, c.start, func() (*Stream, error) { return openChannel(ctx, c, p) })
+	if err != nil && c.ctx.Err() != nil {
+		return nil, c.Err()
 	}
-	answers := make(chan answer)
+	return s, err
+}
+
+// await runs open by start, and waits for it. If ctx is done first, what it still opens is closed.
+func await[T io.Closer](ctx context.Context, start func(func()) bool,
+	open func() (T, error)) (opened T, err error) {
+	done := make(chan struct{})
 	gone := make(chan struct{}) // nobody waits any more
 	defer close(gone)
-	if !c.start(func() {
-		s, err := openChannel(ctx, c, p)
+	var late T
+	var lateErr error
+	if !start(func() {
+		late, lateErr = open()
 		select {
-		case answers <- answer{s, err}:
+		case done <- struct{}{}:
 		case <-gone:
-			if s != nil {
-				s.Close()
+			if lateErr == nil {
+				late.Close()
 			}
 		}
 	}) {
-		return nil, ErrClosed
+		return opened, ErrClosed
 	}
 	select {
-	case a := <-answers:
-		if a.err != nil && c.ctx.Err() != nil {
-			return nil, c.Err()
-		}
-		return a.s, a.err
+	case <-done:
+		return late, lateErr
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-c.ctx.Done():
-		return nil, c.Err()
+		return opened, context.Cause(ctx)
 	}
+}
+
+// whileAlive returns a context that ends with the connection, too, whose error is then its cause.
+func (c *Conn) whileAlive(ctx context.Context) (alive context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(c.ctx, func() { cancel(c.Err()) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+	}
+}
+
+// reach connects to an address from the server. within limits the wait.
+func (c *Conn) reach(ctx context.Context, host string, port int, within time.Duration) (net.Conn,
+	error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, &timeoutError{"connecting", within})
+	defer cancel()
+	ctx, stop := c.whileAlive(ctx)
+	defer stop()
+	conn, err := c.transport.dial(ctx, host, port)
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	return conn, nil
 }
 
 // limitOpen limits the wait for a channel: to ConnectTimeout if the server has fallen silent, and

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -419,5 +420,30 @@ func TestServerDropsConnectionsOfAJumpHost(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestBindAddress: the connection leaves from there, and whoever gives up does not wait for the name
+// server that is asked for it.
+func TestBindAddress(t *testing.T) {
+	listening := testenv.Listen(t, func(net.Conn) {})
+	address := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		address = "127.0.0.2"
+	}
+	d := &Dialer{s: &settings{network: "tcp4", bindAddress: address}, log: new(Config).logger()}
+	conn, err := d.connectTo(t.Context(), listening.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if from := conn.LocalAddr().(*net.TCPAddr).IP.String(); from != address {
+		t.Errorf("the connection comes from %s, want %s", from, address)
+	}
+	d.s.bindAddress = "no-such-host.invalid"
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.connectTo(ctx, listening.String()); !errors.Is(err, context.Canceled) {
+		t.Errorf("a name, when nobody waits any more: %v", err)
 	}
 }

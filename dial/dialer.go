@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -425,11 +427,13 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 		nd.KeepAlive = -1
 	}
 	if d.s.bindAddress != "" {
-		local, err := net.ResolveTCPAddr(d.s.network, net.JoinHostPort(d.s.bindAddress, "0"))
+		local, err := net.DefaultResolver.LookupNetIP(ctx, "ip"+d.s.network[len("tcp"):],
+			d.s.bindAddress)
 		if err != nil {
 			return nil, fmt.Errorf("BindAddress: %w", err)
 		}
-		nd.LocalAddr = local
+		four := max(0, slices.IndexFunc(local, netip.Addr.Is4)) // preferred, as for the host
+		nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local[four], 0))
 	}
 	for attempt := 1; ; attempt++ {
 		conn, err := nd.DialContext(ctx, d.s.network, address)
@@ -454,18 +458,12 @@ func (d *Dialer) connectJump(ctx context.Context, alone bool, sniff *sniffer) (*
 	if err != nil {
 		return nil, jumpError(d.hop.host(), causeOf(ctx, err))
 	}
-	within := cmp.Or(d.s.connectTimeout, jumpStall)
-	limit, cancel := context.WithTimeoutCause(ctx, within, &timeoutError{"connecting", within})
-	defer cancel()
-	conn, err := jump.transport.dial(limit, d.s.host, d.s.port)
+	conn, err := jump.reach(ctx, d.s.host, d.s.port, cmp.Or(d.s.connectTimeout, jumpStall))
 	if err != nil {
 		jump.Close()
 		if refused, ok := errors.AsType[*refusedError](err); ok {
 			err = fmt.Errorf("cannot reach %s: %w",
 				d.s.address(), refused)
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {
-			err = causeOf(limit, err)
 		}
 		return nil, jumpError(d.hop.host(), err)
 	}

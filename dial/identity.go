@@ -434,7 +434,11 @@ type certFile struct {
 func (k *keyring) certificates() []certFile {
 	var out []certFile
 	read := func(path string, explicit bool) {
-		key, err := readPublic(path)
+		text, _, err := k.readKey(path) // it may be in a pipe, like a key
+		var key ssh.PublicKey
+		if err == nil {
+			key, _, _, _, err = ssh.ParseAuthorizedKey(text)
+		}
 		cert, ok := key.(*ssh.Certificate)
 		switch {
 		case err == nil && ok && cert.CertType == ssh.UserCert:

@@ -68,11 +68,7 @@ func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Co
 		requests)}}
 	c := newConn(d, t, &route{conn: socket}, nil)
 	if session {
-		limit := time.AfterFunc(sessionLimit, func() { raw.Close() })
-		first, trip, err := t.first(ctx, d.config.sftp())
-		if !limit.Stop() && err == nil {
-			err = &timeoutError{"asking for sftp", sessionLimit}
-		}
+		first, trip, err := t.first(ctx, c, d.config.sftp())
 		if err != nil {
 			c.Close()
 			return nil, err
@@ -120,9 +116,16 @@ func (t *masterTransport) session(ctx context.Context) (channel, error) {
 	return c, nil
 }
 
-// first opens a session for a program, and returns an estimate of the round trip.
-func (t *masterTransport) first(ctx context.Context, p program) (*firstSession, time.Duration,
-	error) {
+// first opens a session for a program on c, the connection of t, and returns an estimate of the
+// round trip. A master that takes too long is given up.
+func (t *masterTransport) first(ctx context.Context, c *Conn, p program) (*firstSession,
+	time.Duration, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit,
+		&timeoutError{"asking for sftp", sessionLimit})
+	defer cancel()
+	ctx, stop := c.whileAlive(ctx)
+	defer stop()
+	giveUp := context.AfterFunc(ctx, func() { c.route.conn.Close() })
 	began := time.Now()
 	ch, err := t.session(ctx)
 	if err != nil {
@@ -131,6 +134,9 @@ func (t *masterTransport) first(ctx context.Context, p program) (*firstSession, 
 	trip := time.Since(began)
 	began = time.Now()
 	ok, err := ch.run(ctx, p)
+	if !giveUp() && err == nil {
+		err = context.Cause(ctx)
+	}
 	return &firstSession{ch: ch, ok: ok}, min(trip, time.Since(began)), err
 }
 

@@ -4,6 +4,7 @@ package dial
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // TestKeyInAPipe: a key that can be read only once, as `-i <(program)` gives it, serves for further
@@ -99,5 +102,46 @@ func TestKeyInAPipeOfSeveral(t *testing.T) {
 		if text := <-read; text != fmt.Sprint("key", nil) {
 			t.Errorf("a login has read %q", text)
 		}
+	}
+}
+
+// TestCertificateInAPipe: a certificate from `-o CertificateFile=<(program)` serves for further
+// logins, too, and a program that writes none does not keep a login for ever.
+func TestCertificateInAPipe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key, pipe := filepath.Join(dir, "key"), filepath.Join(dir, "pipe")
+	writeKey(t, key, "")
+	text, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.ParsePrivateKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &ssh.Certificate{Key: signer.PublicKey(), CertType: ssh.UserCert,
+		ValidPrincipals: []string{"me"}, ValidBefore: ssh.CertTimeInfinity}
+	err = cert.SignCert(rand.Reader, signer)
+	if err == nil {
+		err = syscall.Mkfifo(pipe, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := newTestServer(t)
+	takesKeys(srv, cert)
+	config := Config{Identities: []string{key}, Options: []string{"CertificateFile=" + pipe}}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	d := srv.dialer(t, &config)
+	if _, err := d.Dial(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a writer: %v", err)
+	}
+	written := make(chan error)
+	go func() { written <- os.WriteFile(pipe, ssh.MarshalAuthorizedKey(cert), 0) }()
+	dialTwice(t, d)
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }

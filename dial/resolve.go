@@ -164,6 +164,9 @@ func parseG(out []byte) (keywords, error) {
 		if key == "pubkeyacceptedkeytypes" { // before OpenSSH 8.5
 			key = "pubkeyacceptedalgorithms"
 		}
+		if key == "proxyjump" && inQuotes(value) { // which the shell removes that runs ssh's jump
+			value = value[1 : len(value)-1]
+		}
 		w[key] = append(w[key], value)
 	}
 	if w.get("hostname") == "" {

@@ -87,6 +87,7 @@ func TestParity(t *testing.T) {
 		{name: "known hosts", text: "UserKnownHostsFile ~/k1 /k2/%h\nGlobalKnownHostsFile /g\n"},
 		{name: "no known hosts", text: "UserKnownHostsFile none\nGlobalKnownHostsFile none\n"},
 		{name: "jump", text: "ProxyJump a@b:22,c\nProxyCommand nc %h %p\n"},
+		{name: "jump in quotes", text: "ProxyJump \"j\"\n"},
 		{name: "jump taken back", text: "Host h\n ProxyJump none\nHost *\n ProxyJump x\n"},
 		{name: "command first", text: "ProxyCommand nc\nProxyJump j\n"},
 		{name: "no command first", text: "Host h\n ProxyCommand none\nHost *\n ProxyJump j\n"},

@@ -14,14 +14,19 @@ import (
 // xcryptoTransport is a connection of x/crypto/ssh: the other stack, and OpenSSH's masters.
 type xcryptoTransport struct{ *ssh.Client }
 
-func (t xcryptoTransport) session(context.Context) (channel, error) {
-	ch, requests, err := t.OpenChannel("session", nil)
-	if err != nil {
-		return nil, xcryptoRefusal(err)
-	}
-	c := &xcryptoChannel{Channel: ch, requests: make(chan struct{})}
-	go c.serve(requests)
-	return c, nil
+// session ends with ctx. x/crypto/ssh waits for ever if the connection ends just before it asks for
+// the channel.
+func (t xcryptoTransport) session(ctx context.Context) (channel, error) {
+	inBackground := func(f func()) bool { go f(); return true }
+	return await(ctx, inBackground, func() (channel, error) {
+		ch, requests, err := t.OpenChannel("session", nil)
+		if err != nil {
+			return nil, xcryptoRefusal(err)
+		}
+		c := &xcryptoChannel{Channel: ch, requests: make(chan struct{})}
+		go c.serve(requests)
+		return c, nil
+	})
 }
 
 func xcryptoRefusal(err error) error {
@@ -89,7 +94,9 @@ func (c *xcryptoChannel) exitStatus() (int, bool) {
 
 func (c *xcryptoChannel) stderr() io.Reader { return c.Stderr() }
 
-func (c *xcryptoChannel) run(_ context.Context, p program) (bool, error) {
+// run closes the channel if ctx ends first, which a server confirms even if it answers nothing.
+func (c *xcryptoChannel) run(ctx context.Context, p program) (bool, error) {
+	defer context.AfterFunc(ctx, func() { c.Close() })()
 	return c.SendRequest(p.request, true, p.payload())
 }
 

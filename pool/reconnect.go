@@ -194,7 +194,7 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	for {
 		c.mu.Lock()
 		switch {
-		case c.host.Client != client:
+		case c.host.Client.Done() != client.Done(): // a view has the same
 			c.mu.Unlock()
 			return c.ctx.Err() == nil
 		case c.gaveUp != nil || c.ctx.Err() != nil || !c.renews():
