@@ -18,7 +18,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			defer r.Close()
 			sender := sending(t, pipeConn{w: w}, cipher)
 			c, k := benchKeys(cipher)
-			o, err := c.newOpener(k)
+			o, err := c.newCipher(k)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,7 +38,7 @@ func benchKeys(cipher string) (*cipherSpec, keys) {
 // sending returns a channel whose data is encrypted and sent to conn.
 func sending(tb testing.TB, conn net.Conn, cipher string) *Channel {
 	c, k := benchKeys(cipher)
-	s, err := c.newSealer(k)
+	s, err := c.newCipher(k)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func BenchmarkOpen(b *testing.B) {
 			b.ReportAllocs()
 			buffers := new(Buffers)
 			for b.Loop() {
-				o, err := c.newOpener(k)
+				o, err := c.newCipher(k)
 				if err != nil {
 					b.Fatal(err)
 				}

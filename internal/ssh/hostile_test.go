@@ -314,7 +314,7 @@ func TestQueueIsBounded(t *testing.T) {
 			sender.drain()
 		}
 		c, k := benchKeys("aes128-gcm@openssh.com")
-		opener, err := c.newOpener(k)
+		opener, err := c.newCipher(k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -364,7 +364,7 @@ func TestTinyPackets(t *testing.T) {
 	}
 	sender.drain()
 	c, k := benchKeys("aes128-gcm@openssh.com")
-	opener, err := c.newOpener(k)
+	opener, err := c.newCipher(k)
 	if err != nil {
 		t.Fatal(err)
 	}

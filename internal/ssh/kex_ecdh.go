@@ -10,8 +10,8 @@ import (
 )
 
 // valueExchange is a method with one message in each direction: INIT with the client's public
-// value, REPLY with the host key, the server's public value, and the signature. RFC 4253, section 8,
-// and RFC 5656, section 4.
+// value, REPLY with the host key, the server's public value, and the signature. RFC 4253, section
+// 8, and RFC 5656, section 4.
 type valueExchange struct {
 	begin       begin // the client
 	answer      func(client []byte) (public, secret []byte, err error)
