@@ -110,8 +110,7 @@ func TestHostKeys(t *testing.T) {
 					return nil
 				}
 				client, _ := connect(t, cc, sc)
-				if string(shown.Marshal()) != string(key.PublicKey().Marshal()) ||
-					string(client.HostKey().Marshal()) != string(shown.Marshal()) {
+				if string(shown.Marshal()) != string(key.PublicKey().Marshal()) {
 					t.Error("another key was shown")
 				}
 				must(t, client.Rekey())

@@ -143,7 +143,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add((&authFailure{[]string{"a", "b"}, true}).append(nil))
 	f.Add((&infoRequest{"n", "i", []string{"q"}, []bool{true}}).append(nil))
 	f.Add(appendInfoResponse(nil, []string{"a"}))
-	f.Add(appendDisconnect(nil, 2, "text"))
+	f.Add(disconnectMessage(2, "text"))
 	f.Add(appendExtInfo(nil, []string{"a"}))
 	f.Add((&channelOpen{"session", 1, 2, 3, nil}).append(nil))
 	f.Add((&channelConfirm{1, 2, 3, 4}).append(nil))

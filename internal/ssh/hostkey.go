@@ -138,14 +138,14 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string) error {
 	key, err := xssh.ParsePublicKey(reply.hostKey)
 	if err != nil {
-		return &HostKeyError{errors.New("cannot be read")}
+		return errors.New("ssh: the host key cannot be read")
 	}
 	if err := verify(key, algo, result.hash, reply.signature); err != nil {
-		return &HostKeyError{err}
+		return fmt.Errorf("ssh: host key: %w", err)
 	}
 	if t.hostKey != nil {
 		if !bytes.Equal(t.hostKey.Marshal(), reply.hostKey) {
-			return &HostKeyError{errors.New("the server's key has changed since the last key exchange")}
+			return errors.New("ssh: the host key has changed since the last key exchange")
 		}
 		return nil
 	}
