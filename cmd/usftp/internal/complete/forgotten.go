@@ -22,7 +22,7 @@ func ForgottenColon(target connect.Place, config string) string {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
-	if !strings.Contains(name, "@") && !slices.ContainsFunc(Hosts(config), func(known string) bool {
+	if !strings.Contains(name, "@") && !slices.ContainsFunc(hosts(config), func(known string) bool {
 		host, _ := cutPort(known)
 		return host == name
 	}) {

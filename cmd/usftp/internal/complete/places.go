@@ -125,7 +125,7 @@ func (p Places) hosts(word string) (words []string) {
 func matchHosts(config, word string) (words []string) {
 	at := strings.LastIndexByte(word, '@') + 1
 	user, host := word[:at], word[at:]
-	for _, name := range Hosts(config) {
+	for _, name := range hosts(config) {
 		if strings.HasPrefix(name, host) {
 			words = append(words, user+name)
 		}
