@@ -362,7 +362,7 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if err != nil {
 		return nil, errors.New("ssh: invalid public key"), nil
 	}
-	if key.Type() != keyTypeOf(k.algo) {
+	if key.Type() != KeyTypeOf(k.algo) {
 		return nil, fmt.Errorf("ssh: a key of type %.64q for the algorithm %s", key.Type(), k.algo),
 			nil
 	}

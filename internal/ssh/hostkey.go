@@ -44,8 +44,16 @@ func BaseAlgo(algo string) string {
 	return base
 }
 
-// keyTypeOf returns the key type for an algorithm: RFC 8332 for RSA.
-func keyTypeOf(algo string) string {
+// PlainKey returns the key within a certificate, or a key that is none.
+func PlainKey(key xssh.PublicKey) xssh.PublicKey {
+	if cert, ok := key.(*xssh.Certificate); ok {
+		return cert.Key
+	}
+	return key
+}
+
+// KeyTypeOf returns the key type for an algorithm: RFC 8332 for RSA.
+func KeyTypeOf(algo string) string {
 	switch algo {
 	case xssh.KeyAlgoRSASHA256, xssh.KeyAlgoRSASHA512:
 		return xssh.KeyAlgoRSA
@@ -71,7 +79,7 @@ func signatureAlgos(signer xssh.Signer) []string {
 		if strings.HasSuffix(key.Type(), certSuffix) {
 			algo = CertAlgo(base)
 		}
-		if keyTypeOf(algo) == key.Type() && (can == nil || slices.Contains(can, base)) {
+		if KeyTypeOf(algo) == key.Type() && (can == nil || slices.Contains(can, base)) {
 			algos = append(algos, algo)
 		}
 	}
@@ -119,7 +127,7 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 	if err != nil {
 		return err
 	}
-	if key.Type() != keyTypeOf(algo) {
+	if key.Type() != KeyTypeOf(algo) {
 		return fmt.Errorf("got a key of type %.64q, but %s was negotiated", key.Type(), algo)
 	}
 	if s.Format != BaseAlgo(algo) {
