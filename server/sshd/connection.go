@@ -21,7 +21,6 @@ var started = time.Now()
 // connection is an accepted connection.
 type connection struct {
 	net.Conn
-	server   *Server
 	secure   atomic.Pointer[transport.Conn] // set after the login
 	moved    atomic.Int64                   // last byte received or sent, in ns since started
 	heard    atomic.Bool                    // a byte has been received
@@ -107,7 +106,7 @@ func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) 
 
 // ServeConn serves one connection until it ends.
 func (s *Server) ServeConn(raw net.Conn) {
-	conn := &connection{Conn: raw, server: s}
+	conn := &connection{Conn: raw}
 	if !s.track(func() { s.conns[conn] = struct{}{} }) {
 		raw.Close()
 		return

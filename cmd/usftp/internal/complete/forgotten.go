@@ -13,7 +13,7 @@ import (
 
 // ForgottenColon returns a hint that a target was probably meant to be on a host, or "". That is so
 // if it has no colon and does not exist here, but has an @ or the name of a host that ssh knows.
-// For config see [Hosts].
+// For config see hosts.
 func ForgottenColon(target connect.Place, config string) string {
 	name := target.Typed
 	if target.Remote || target.Stream || strings.ContainsAny(name, `/\`) {
