@@ -354,7 +354,7 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if err := k.parse(a.rest); err != nil {
 		return nil, nil, err
 	}
-	if !slices.Contains(userKeyAlgos, BaseAlgo(k.algo)) {
+	if !slices.Contains(SignatureAlgos, BaseAlgo(k.algo)) {
 		return nil, fmt.Errorf("ssh: the algorithm %.64q is not accepted", k.algo), nil
 	}
 	// A key refers to the bytes from which it was parsed, and a callback may keep it.

@@ -146,7 +146,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	if c.t.client {
-		c.Disconnect(reasonByApplication, "disconnected by user")
+		c.Disconnect(ReasonByApplication, "disconnected by user")
 		return nil
 	}
 	c.t.out.close(nil, ErrClosed)

@@ -165,7 +165,7 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 	var follow [][]byte
 	switch {
 	case first && !t.client && t.wantsExtInfo:
-		follow = append(follow, appendExtInfo(nil, userKeyAlgos))
+		follow = append(follow, appendExtInfo(nil, SignatureAlgos))
 	case first && t.client && t.afterNewKeys != nil:
 		if follow, err = t.afterNewKeys(); err != nil {
 			return err

@@ -141,7 +141,7 @@ func ExchangeAndMore(c *Conn, public []byte, cipher, mac string, messages [][]by
 }
 
 // Goodbye is a message that ends a connection in order.
-func Goodbye() []byte { return disconnectMessage(reasonByApplication, "bye") }
+func Goodbye() []byte { return disconnectMessage(ReasonByApplication, "bye") }
 
 // The numbers of messages that a hostile peer may choose from, with a body that each may have.
 var messages = map[byte][]byte{

@@ -11,8 +11,9 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// plainAlgos are signature algorithms for host keys and users' keys, in OpenSSH's order.
-var plainAlgos = []string{
+// SignatureAlgos are signature algorithms for host keys, users' keys and certificates, in OpenSSH's
+// order.
+var SignatureAlgos = []string{
 	xssh.KeyAlgoED25519, xssh.KeyAlgoECDSA256, xssh.KeyAlgoECDSA384, xssh.KeyAlgoECDSA521,
 	xssh.KeyAlgoSKED25519, xssh.KeyAlgoSKECDSA256, xssh.KeyAlgoRSASHA512, xssh.KeyAlgoRSASHA256,
 }
@@ -20,10 +21,7 @@ var plainAlgos = []string{
 const certSuffix = "-cert-v01@openssh.com"
 
 // hostKeyAlgos are the algorithms for a host's proof: certificates first.
-var hostKeyAlgos = slices.Concat(certAlgosOf(plainAlgos), plainAlgos)
-
-// userKeyAlgos are the algorithms for users, announced in server-sig-algs.
-var userKeyAlgos = plainAlgos
+var hostKeyAlgos = slices.Concat(certAlgosOf(SignatureAlgos), SignatureAlgos)
 
 func certAlgosOf(plain []string) (certs []string) {
 	for _, algo := range plain {
@@ -74,7 +72,7 @@ func signatureAlgos(signer xssh.Signer) []string {
 		return nil // it signs only with SHA-1
 	}
 	var algos []string
-	for _, base := range plainAlgos {
+	for _, base := range SignatureAlgos {
 		algo := base
 		if strings.HasSuffix(key.Type(), certSuffix) {
 			algo = CertAlgo(base)

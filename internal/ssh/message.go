@@ -59,7 +59,8 @@ const (
 const (
 	reasonProtocolError       = 2
 	reasonServiceNotAvailable = 7
-	reasonByApplication       = 11
+	ReasonByApplication       = 11
+	ReasonTooManyConnections  = 12
 	reasonNoMoreAuthMethods   = 14
 )
 

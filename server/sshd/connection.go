@@ -142,7 +142,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 	usage := s.users.enter(secure.User(), l.access.mostConnections())
 	if usage == nil {
 		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
-		secure.Disconnect(tooManyConnections, errConnections.Error())
+		secure.Disconnect(transport.ReasonTooManyConnections, errConnections.Error())
 		return
 	}
 	defer s.users.leave(secure.User())
@@ -158,7 +158,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 		if errors.Is(err, ErrNotAdmitted) || errors.Is(err, errNoUser) {
 			said = ErrNotAdmitted
 		}
-		secure.Disconnect(byApplication, said.Error())
+		secure.Disconnect(transport.ReasonByApplication, said.Error())
 		return
 	}
 	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client, Method: by.method, Key: by.key})
@@ -168,12 +168,6 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.serve(secure, state.MaxSessions)
 	l.Report(server.Event{Kind: server.ConnectionClosed})
 }
-
-// Reasons of RFC 4253, section 11.1.
-const (
-	byApplication      = 11
-	tooManyConnections = 12
-)
 
 var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
 
