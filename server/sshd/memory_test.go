@@ -206,19 +206,7 @@ func overTCP(t *testing.T, s *Server) *transport.Conn {
 
 func tryOverTCP(t *testing.T, s *Server) (*transport.Conn, error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, theirs := testenv.TCPPair()
 	go s.ServeConn(theirs)
 	tries := 0
 	client, err := transport.Client(t.Context(), conn, &transport.ClientConfig{
