@@ -208,8 +208,17 @@ func tryOverTCP(t *testing.T, s *Server) (*transport.Conn, error) {
 	t.Helper()
 	conn, theirs := testenv.TCPPair()
 	go s.ServeConn(theirs)
+	client, err := logIn(t, conn)
+	if err == nil {
+		t.Cleanup(func() { client.Close() })
+	}
+	return client, err
+}
+
+// logIn logs in with the password that onlyPassword accepts.
+func logIn(t *testing.T, conn net.Conn) (*transport.Conn, error) {
 	tries := 0
-	client, err := transport.Client(t.Context(), conn, &transport.ClientConfig{
+	return transport.Client(t.Context(), conn, &transport.ClientConfig{
 		User: "u", Version: "SSH-2.0-x",
 		HostKey: func(net.Addr, ssh.PublicKey, string) error { return nil },
 		Auth: func(*transport.AuthContext) (transport.AuthMethod, error) {
@@ -219,8 +228,4 @@ func tryOverTCP(t *testing.T, s *Server) (*transport.Conn, error) {
 			return transport.Password(func() (string, error) { return "secret", nil }, nil), nil
 		},
 	})
-	if err == nil {
-		t.Cleanup(func() { client.Close() })
-	}
-	return client, err
 }
