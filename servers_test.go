@@ -143,23 +143,10 @@ func TestRoundTripThroughOpenSSH(t *testing.T) {
 
 func hash(p []byte) []byte { h := sha256.Sum256(p); return h[:] }
 
-// python returns an interpreter that has a module: the one named by USFTP_PYTHON, or the system's.
-func python(t *testing.T, module string) string {
-	t.Helper()
-	name := os.Getenv("USFTP_PYTHON")
-	if name == "" {
-		name = "python3"
-	}
-	if err := exec.Command(name, "-c", "import "+module).Run(); err != nil {
-		testenv.Unavailable(t, name+" has no module "+module)
-	}
-	return name
-}
-
 // startPython runs a server written in Python, which prints its port, and logs in.
 func startPython(t *testing.T, module, script string) *usftp.Client {
 	t.Helper()
-	interpreter := python(t, module)
+	interpreter := testenv.Python(t, module)
 	dir := t.TempDir()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	ok(t, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/usftp/usftp/bench/result"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/machine"
 )
 
 // copyDirs are where local copies are measured: tmpfs, the disk, and what USFTP_BENCH_DIRS lists
@@ -159,7 +160,7 @@ func (c *copyBench) run(b *testing.B, plan localfs.Plan, newHash func() hash.Has
 			h = newHash()
 			options.Hash = h
 		}
-		before, began := processorTime(b), time.Now()
+		before, began := machine.ProcessorTime(), time.Now()
 		dst, err := os.OpenFile(c.target, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			b.Fatal(err)
@@ -169,7 +170,7 @@ func (c *copyBench) run(b *testing.B, plan localfs.Plan, newHash func() hash.Has
 			err = closeErr
 		}
 		took := time.Since(began)
-		processor += processorTime(b) - before
+		processor += machine.ProcessorTime() - before
 		if err != nil || n != int64(len(c.content)) || h != nil && !bytes.Equal(h.Sum(nil), want) {
 			b.Fatalf("copied %d bytes: %v", n, err)
 		}
@@ -181,13 +182,4 @@ func (c *copyBench) run(b *testing.B, plan localfs.Plan, newHash func() hash.Has
 	b.ReportMetric(median, "ns/op")
 	b.ReportMetric(float64(processor)/float64(len(times)), "cpu-ns/op")
 	b.ReportMetric(float64(len(c.content))/median*1e3, "MB/s")
-}
-
-// processorTime returns the user and system time of this process.
-func processorTime(tb testing.TB) time.Duration {
-	var usage unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

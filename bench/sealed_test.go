@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/usftp/usftp/internal/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -128,7 +129,7 @@ func BenchmarkSealed(b *testing.B) {
 			batch := make([]byte, sealedBatch*sealedWhole)
 			parts := contents(batch)
 			b.SetBytes(sealedSize)
-			before := processorTime(b)
+			before := machine.ProcessorTime()
 			for b.Loop() {
 				if test.get {
 					getSealed(b, s, name, filepath.Join(dir, "copy"), batch, parts, test.aes,
@@ -137,7 +138,7 @@ func BenchmarkSealed(b *testing.B) {
 					putSealed(b, s, plain, batch, parts, test.aes, test.file)
 				}
 			}
-			used := (processorTime(b) - before).Seconds()
+			used := (machine.ProcessorTime() - before).Seconds()
 			b.ReportMetric(used/float64(b.N)*(1<<30)/sealedSize, "cpu-s/GiB")
 		})
 	}

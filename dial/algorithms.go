@@ -154,15 +154,8 @@ func unique(names []string) []string {
 
 func isCertAlgo(algo string) bool { return own.BaseAlgo(algo) != algo }
 
-// keyType returns the type of key that signs with algo.
-func keyType(algo string) string {
-	switch base := own.BaseAlgo(algo); base {
-	case ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512:
-		return ssh.KeyAlgoRSA
-	default:
-		return base
-	}
-}
+// keyType returns the type of key that signs with algo, also for a certificate.
+func keyType(algo string) string { return own.KeyTypeOf(own.BaseAlgo(algo)) }
 
 // withCerts adds the certificate forms of the algorithms.
 func withCerts(algos []string) []string {

@@ -63,7 +63,7 @@ type firstSession struct {
 }
 
 func newConn(d *Dialer, t transport, r *route, key ssh.PublicKey) *Conn {
-	c := &Conn{d: d, transport: t, route: r, key: plainKey(key)}
+	c := &Conn{d: d, transport: t, route: r, key: own.PlainKey(key)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
 		c.cancel(lost(t.wait()))

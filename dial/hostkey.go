@@ -72,11 +72,8 @@ func (h *hostKeyChecker) algorithms() []string {
 
 // check decides on a key. The transport calls it once the server has proved that it has the key.
 func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
-	plain := key
+	plain := own.PlainKey(key)
 	cert, isCert := key.(*ssh.Certificate)
-	if isCert {
-		plain = cert.Key
-	}
 	if err := h.revoked(plain, cert); err != nil {
 		return err
 	}
@@ -251,7 +248,7 @@ func isLoopback(a net.Addr) bool {
 
 // rsaBits returns the size of an RSA key, or of one in a certificate; 0 for other types.
 func rsaBits(key ssh.PublicKey) int {
-	if ck, ok := plainKey(key).(ssh.CryptoPublicKey); ok {
+	if ck, ok := own.PlainKey(key).(ssh.CryptoPublicKey); ok {
 		if k, ok := ck.CryptoPublicKey().(*rsa.PublicKey); ok {
 			return k.N.BitLen()
 		}

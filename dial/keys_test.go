@@ -28,22 +28,7 @@ func startAgent(t testing.TB, keys ...string) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	cmd := exec.Command(opensshd.Find(t, "ssh-agent"), "-D", "-a", socket)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	// It listens before it prints its variables.
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Serve(t, exec.Command(opensshd.Find(t, "ssh-agent"), "-D", "-a", socket), "unix", socket)
 	for _, key := range keys {
 		add := exec.Command(opensshd.Find(t, "ssh-add"), "-q", key)
 		add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)

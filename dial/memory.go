@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/localfs"
+	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // A memory is the file that remembers which key worked, and which servers do not support a login in
@@ -56,16 +57,8 @@ func newMemory(c *Config) *memory {
 func about(user string, port int, host ssh.PublicKey) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%q\x00%d\x00", memoryFormat, user, port)
-	h.Write(plainKey(host).Marshal())
+	h.Write(own.PlainKey(host).Marshal())
 	return base64.RawStdEncoding.EncodeToString(h.Sum(nil))
-}
-
-// plainKey returns the key that a certificate certifies.
-func plainKey(key ssh.PublicKey) ssh.PublicKey {
-	if cert, ok := key.(*ssh.Certificate); ok {
-		return cert.Key
-	}
-	return key
 }
 
 // key returns the fingerprint of the key that worked, or "" if none is known.

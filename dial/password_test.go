@@ -2,7 +2,6 @@ package dial
 
 import (
 	"bufio"
-	"cmp"
 	"os"
 	"os/exec"
 	"slices"
@@ -17,11 +16,7 @@ import (
 // first bad ones bad. got ends it, and returns what it was sent.
 func expiredServer(t *testing.T, bad int) (port int, got func() []string) {
 	t.Helper()
-	python := cmp.Or(os.Getenv("USFTP_PYTHON"), "/usr/bin/python3")
-	if exec.Command(python, "-c", "import asyncssh").Run() != nil {
-		testenv.Unavailable(t, "Python's asyncssh")
-	}
-	cmd := exec.Command(python, "-W", "ignore", "testdata/newpassword.py", "old", strconv.Itoa(bad))
+	cmd := exec.Command(testenv.Python(t, "asyncssh"), "-W", "ignore", "testdata/newpassword.py", "old", strconv.Itoa(bad))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

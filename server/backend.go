@@ -231,17 +231,11 @@ func end(file File, how Ending) error {
 
 // appears reports whether closing a file may make it appear, with what others have written to it.
 func appears(file File) bool {
-	for {
-		switch f := file.(type) {
-		case *quotedFile:
-			file = f.File
-		case *ruledFile:
-			file = f.File
-		default:
-			_, ok := file.(FileEnder)
-			return ok
-		}
+	for inner, ok := unwrap(file); ok; inner, ok = unwrap(file) {
+		file = inner
 	}
+	_, ok := file.(FileEnder)
+	return ok
 }
 
 // FileHasher is a file that knows hashes of itself, although it may not be readable. Hash returns

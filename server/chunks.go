@@ -22,17 +22,8 @@ const (
 var _ [chunkList - mostChunks*(4+wire.ChunkSumSize)]struct{}
 var _ [largeBuffer - chunkList - wire.LongestChunk*wire.MaxChunk]struct{}
 
-// chunks answers [wire.ExtChunks], which docs/chunks.md describes.
-func (w *worker) chunks(s *session, r *request) {
-	reply, err := s.listChunks(r)
-	if err != nil {
-		w.status(s, r, err)
-		return
-	}
-	w.send(s, r, reply.Append(r.reply.Bytes()[:0], r.id))
-}
-
-func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
+// chunks returns the reply to [wire.ExtChunks], which docs/chunks.md describes.
+func (s *session) chunks(r *request) (reply wire.ChunksReply, err error) {
 	name, h, err := chooseHash(r.text)
 	switch {
 	case err != nil:

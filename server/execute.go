@@ -157,6 +157,17 @@ func (w *worker) send(s *session, r *request, reply []byte) {
 	s.deliver(r, nil, b)
 }
 
+// reply queues a reply built in the buffer lent for it, or a STATUS.
+func (w *worker) reply(s *session, r *request, reply interface {
+	Append(b []byte, id uint32) []byte
+}, err error) {
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	w.send(s, r, reply.Append(r.reply.Bytes()[:0], r.id))
+}
+
 func (w *worker) attrs(s *session, r *request, info fs.FileInfo, err error) {
 	if err != nil {
 		w.status(s, r, err)
@@ -192,8 +203,7 @@ func (w *worker) name(s *session, r *request, name string, err error) {
 // may be short at the end of the file (draft-02, section 6.4); clients repeat any other short read.
 func (w *worker) read(s *session, r *request) {
 	if w.alone && r.handle.raw != nil && s.relay != nil && r.length >= relayLeast &&
-		s.view.downloads == nil &&
-		w.readRelayed(s, r) {
+		s.view.downloads == nil && w.readRelayed(s, r) {
 		return
 	}
 	n, err := s.readAt(r)
@@ -450,13 +460,16 @@ func (w *worker) extended(ctx context.Context, s *session, r *request) {
 		name, err := v.HomeDir(ctx, r.text)
 		w.name(s, r, name, err)
 	case opUsersGroups:
-		w.usersGroups(s, r)
+		reply, err := s.usersGroups(r)
+		w.reply(s, r, reply, err)
 	case opCopyData:
 		w.status(s, r, s.copyData(r))
 	case opCheckFileHandle, opCheckFileName:
-		w.checkFile(s, r)
+		reply, err := s.checkFile(r)
+		w.reply(s, r, reply, err)
 	case opChunks:
-		w.chunks(s, r)
+		reply, err := s.chunks(r)
+		w.reply(s, r, reply, err)
 	case opPutFiles:
 		w.putFiles(ctx, s, r)
 	case opGetFiles:
@@ -509,15 +522,14 @@ func (s *session) expandPath(name string) (string, error) {
 	return s.view.realPath(s.ctx, s.view.Path(name))
 }
 
-// usersGroups answers users-groups-by-id (OpenSSH PROTOCOL, section 4.12).
-func (w *worker) usersGroups(s *session, r *request) {
+// usersGroups returns the reply to users-groups-by-id (OpenSSH PROTOCOL, section 4.12).
+func (s *session) usersGroups(r *request) (reply wire.UsersGroupsReply, err error) {
 	users, groups, err := s.view.ownerNames(s.ctx, r.uids, r.gids)
 	if err == nil && (len(users) != len(r.uids) || len(groups) != len(r.gids)) {
 		err = &StatusError{Code: wire.Failure, Message: "the backend returned the wrong number of names"}
 	}
 	if err != nil {
-		w.status(s, r, err)
-		return
+		return reply, err
 	}
 	room := wire.MaxPacket - 1024 - 4*(len(users)+len(groups))
 	for _, list := range [...][]string{users, groups} {
@@ -527,8 +539,7 @@ func (w *worker) usersGroups(s *session, r *request) {
 			}
 		}
 	}
-	reply := wire.UsersGroupsReply{Users: users, Groups: groups}
-	w.send(s, r, reply.Append(r.reply.Bytes()[:0], r.id))
+	return wire.UsersGroupsReply{Users: users, Groups: groups}, nil
 }
 
 // copyData answers copy-data (draft-ietf-secsh-filexfer-extensions-00, section 7).

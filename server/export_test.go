@@ -17,3 +17,9 @@ func (w *Work) Occupy(ctx context.Context, left int) (release func()) {
 		}
 	}
 }
+
+// Out returns the number of bytes lent.
+func (p *Pool) Out() int64 { return p.blocks.Out() }
+
+// Kept returns the number of bytes that are free but not released.
+func (p *Pool) Kept() int64 { return p.blocks.Kept() }

@@ -58,17 +58,8 @@ func chooseHash(list string) (name string, h hash.Hash, err error) {
 // 3).
 const minHashBlock = 256
 
-// checkFile answers check-file-handle and check-file-name.
-func (w *worker) checkFile(s *session, r *request) {
-	reply, err := s.hashRange(r)
-	if err != nil {
-		w.status(s, r, err)
-		return
-	}
-	w.send(s, r, reply.Append(r.reply.Bytes()[:0], r.id))
-}
-
-func (s *session) hashRange(r *request) (reply wire.CheckFileReply, err error) {
+// checkFile returns the reply to check-file-handle and check-file-name.
+func (s *session) checkFile(r *request) (reply wire.CheckFileReply, err error) {
 	name, h, err := chooseHash(r.text)
 	switch {
 	case err != nil:

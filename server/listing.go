@@ -174,39 +174,24 @@ func appendPadded(b []byte, s string, width int) []byte {
 
 // appendMode appends the ten letters of ls -l for POSIX mode bits.
 func appendMode(b []byte, permissions uint32) []byte {
-	const types = "?pc?d?b?-?l?s???" // by the upper four bits of st_mode
-	letter := types[permissions>>12&0xf]
-	if permissions>>12&0xf == 0 {
-		letter = '-'
-	}
-	b = append(b, letter)
-	for shift, special := range [...]uint32{0o4000, 0o2000, 0o1000} {
-		bits := permissions >> (6 - 3*shift) & 7
-		b = append(b, pick(bits&4 != 0, 'r'), pick(bits&2 != 0, 'w'))
-		execute := pick(bits&1 != 0, 'x')
-		if permissions&special != 0 {
-			execute = specialLetter(shift == 2, bits&1 != 0)
+	const types = "-pc?d?b?-?l?s???" // by the upper four bits of st_mode
+	b = append(b, types[permissions>>12&0xf])
+	letters := len(b)
+	b = append(b, "rwxrwxrwx"...)
+	for i := range 9 {
+		if permissions&(0o400>>i) == 0 {
+			b[letters+i] = '-'
 		}
-		b = append(b, execute)
+	}
+	for i, special := range [...]byte{'s', 's', 't'} {
+		x := &b[letters+3*i+2]
+		switch {
+		case permissions&(0o4000>>i) == 0:
+		case *x == '-':
+			*x = special - 'a' + 'A'
+		default:
+			*x = special
+		}
 	}
 	return b
-}
-
-func pick(set bool, letter byte) byte {
-	if set {
-		return letter
-	}
-	return '-'
-}
-
-func specialLetter(sticky, execute bool) byte {
-	switch {
-	case sticky && execute:
-		return 't'
-	case sticky:
-		return 'T'
-	case execute:
-		return 's'
-	}
-	return 'S'
 }

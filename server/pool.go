@@ -23,12 +23,6 @@ var _ [largeBuffer - wire.LengthSize - wire.MaxPacket - lookahead]struct{}
 // frees after a while without use. The zero Pool is ready for use.
 type Pool struct{ blocks buffer.Pool }
 
-// Out returns the number of bytes lent.
-func (p *Pool) Out() int64 { return p.blocks.Out() }
-
-// Kept returns the number of bytes that are free but not released.
-func (p *Pool) Kept() int64 { return p.blocks.Kept() }
-
 // lease lends a buffer of at least n bytes; n is at most largeBuffer.
 func (p *Pool) lease(n int) *buffer.Block { return p.blocks.Get(bufferSize(n)) }
 

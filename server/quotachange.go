@@ -533,7 +533,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 		f.size = now
 	}
 	f.handles, f.opened = f.handles+1, true
-	return &quotedFile{File: file, ctx: ctx, v: v, f: f, name: name,
+	return &quotedFile{wrappedFile: wrappedFile{file}, ctx: ctx, v: v, f: f, name: name,
 		append: flags&wire.OpenAppend != 0}, nil
 }
 

@@ -153,7 +153,7 @@ func (v *View) openCounted(ctx context.Context, name string, flags uint32,
 			Counted(ctx, bytes, files)
 			return err
 		}
-		file = &quotedFile{File: file, ctx: ctx, v: v, f: f, name: name,
+		file = &quotedFile{wrappedFile: wrappedFile{file}, ctx: ctx, v: v, f: f, name: name,
 			append: flags&wire.OpenAppend != 0}
 		return nil
 	}, name)

@@ -13,20 +13,13 @@ import (
 
 // quotedFile is a File under a quota. It has every method that a File may have.
 type quotedFile struct {
-	File
+	wrappedFile
 	ctx    context.Context // of the session
 	v      *View
 	f      *quotaFile
 	name   string
 	append bool
 	once   sync.Once
-}
-
-func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
-	if reader, ok := f.File.(io.ReaderAt); ok {
-		return reader.ReadAt(p, offset)
-	}
-	return 0, errUnsupported
 }
 
 // reserve reserves space for length bytes at offset or, for a file opened for appending, at the end
@@ -101,13 +94,6 @@ func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
 	return copier.CopyFrom(ctx, source, from, length, to)
 }
 
-func (f *quotedFile) Stat() (fs.FileInfo, error) {
-	if stater, ok := f.File.(FileStater); ok {
-		return stater.Stat()
-	}
-	return nil, errUnsupported
-}
-
 func (f *quotedFile) Setstat(attrs wire.Attrs) error {
 	setstater, ok := f.File.(FileSetstater)
 	if !ok {
@@ -120,27 +106,6 @@ func (f *quotedFile) Setstat(attrs wire.Attrs) error {
 	defer f.f.mu.Unlock()
 	set := func() error { return setstater.Setstat(attrs) }
 	return f.v.quota.resize(f.ctx, f.f, attrs.Size, set, f.Stat)
-}
-
-func (f *quotedFile) Hash(algorithm string, offset, length int64) ([]byte, error) {
-	if hasher, ok := f.File.(FileHasher); ok {
-		return hasher.Hash(algorithm, offset, length)
-	}
-	return nil, errors.ErrUnsupported
-}
-
-func (f *quotedFile) Sync() error {
-	if syncer, ok := f.File.(FileSyncer); ok {
-		return syncer.Sync()
-	}
-	return errUnsupported
-}
-
-func (f *quotedFile) StatVFS() (wire.StatVFSReply, error) {
-	if stater, ok := f.File.(FileStatVFSer); ok {
-		return stater.StatVFS()
-	}
-	return wire.StatVFSReply{}, errUnsupported
 }
 
 // Close corrects the count to the file's actual size, if the backend can report it.

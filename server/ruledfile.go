@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"math"
 	"reflect"
 	"sync"
@@ -19,7 +18,7 @@ var ErrTooLarge = &StatusError{Code: wire.Failure,
 // ruledFile is a File with the rules of its view: it enforces the view's limits, and the handle's
 // owner asks permitOn which operations are allowed. It has every method that a File may have.
 type ruledFile struct {
-	File
+	wrappedFile
 	v      *View
 	append bool
 	most   int64   // the size that the file may have, or 0
@@ -32,7 +31,8 @@ func (v *View) ruled(file File, name string, flags uint32) File {
 	if file == nil || !v.inner && v.maxFileSize == 0 {
 		return file
 	}
-	f := &ruledFile{File: file, v: v, append: flags&wire.OpenAppend != 0, most: v.maxFileSize}
+	f := &ruledFile{wrappedFile: wrappedFile{file}, v: v, append: flags&wire.OpenAppend != 0,
+		most: v.maxFileSize}
 	switch within := limitedWithin(file); {
 	case f.most == 0 || flags&wire.OpenWrite == 0:
 	case within != nil:
@@ -47,19 +47,12 @@ func (v *View) ruled(file File, name string, flags uint32) File {
 
 // limitedWithin returns the file within that has a limit of its own, if any.
 func limitedWithin(file File) *ruledFile {
-	for {
-		switch f := file.(type) {
-		case *quotedFile:
-			file = f.File
-		case *ruledFile:
-			if f.growth != nil {
-				return f
-			}
-			file = f.File
-		default:
-			return nil
+	for ok := true; ok; file, ok = unwrap(file) {
+		if f, ruled := file.(*ruledFile); ruled && f.growth != nil {
+			return f
 		}
 	}
+	return nil
 }
 
 // fits returns an error if a file may not have that size.
@@ -97,13 +90,6 @@ func (f *ruledFile) fits(offset, length int64) error {
 		return ErrTooLarge
 	}
 	return nil
-}
-
-func (f *ruledFile) ReadAt(p []byte, offset int64) (int, error) {
-	if reader, ok := f.File.(io.ReaderAt); ok {
-		return reader.ReadAt(p, offset)
-	}
-	return 0, errUnsupported
 }
 
 func (f *ruledFile) WriteAt(p []byte, offset int64) (int, error) {
@@ -146,13 +132,6 @@ func sameFS(a, b FS) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-func (f *ruledFile) Stat() (fs.FileInfo, error) {
-	if stater, ok := f.File.(FileStater); ok {
-		return stater.Stat()
-	}
-	return nil, errUnsupported
-}
-
 func (f *ruledFile) Setstat(attrs wire.Attrs) error {
 	setstater, ok := f.File.(FileSetstater)
 	if !ok {
@@ -167,26 +146,8 @@ func (f *ruledFile) Setstat(attrs wire.Attrs) error {
 	return setstater.Setstat(attrs)
 }
 
-func (f *ruledFile) Hash(algorithm string, offset, length int64) ([]byte, error) {
-	if hasher, ok := f.File.(FileHasher); ok {
-		return hasher.Hash(algorithm, offset, length)
-	}
-	return nil, errors.ErrUnsupported
-}
-
-func (f *ruledFile) Sync() error {
-	if syncer, ok := f.File.(FileSyncer); ok {
-		return syncer.Sync()
-	}
-	return errUnsupported
-}
-
-func (f *ruledFile) StatVFS() (reply wire.StatVFSReply, err error) {
-	stater, ok := f.File.(FileStatVFSer)
-	if !ok {
-		return reply, errUnsupported
-	}
-	reply, err = stater.StatVFS()
+func (f *ruledFile) StatVFS() (wire.StatVFSReply, error) {
+	reply, err := f.wrappedFile.StatVFS()
 	return f.v.limitStatVFS(reply), err
 }
 

@@ -29,9 +29,6 @@ type Options struct {
 	// default, at least 1 MiB. A session that reaches all its other limits needs about 1 MiB more.
 	MaxMemory int
 
-	// MaxConcurrent limits the requests that run at once: 64 by default.
-	MaxConcurrent int
-
 	// Pool lends buffers. Sessions of one server should share one; nil gives the session its own.
 	Pool *Pool
 
@@ -65,6 +62,7 @@ const (
 	maxPending      = 4096      // requests that have arrived and are not done
 	maxPendingPaths = 256       // of these, requests that name paths
 	maxShort        = 256 << 10 // bytes of short replies that the client has not taken
+	maxRunning      = 64        // requests that run at once
 	maxSpares       = 128       // requests kept for reuse
 	maxIdlers       = 4         // workers kept for reuse, see session.idlers
 )
@@ -92,7 +90,6 @@ type session struct {
 	cancel  context.CancelFunc
 	limits  wire.LimitsReply
 	maxOpen int
-	maxRun  int
 	maxMem  int
 
 	parallel bool // there is more than one processor
@@ -161,7 +158,6 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		pool:    cmp.Or(opts.Pool, &Pool{}),
 		costly:  cmp.Or(opts.Work, &Work{}),
 		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
-		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),
 		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
 	}
 	if p, ok := stream.(*pipes); ok {
@@ -350,7 +346,7 @@ func (s *session) releasePacket(b *buffer.Block) {
 
 // addWorker starts a worker if there is something to do; the caller holds the lock.
 func (s *session) addWorker() {
-	if s.idle || s.closed || s.schedule.waiting == 0 || s.workers >= s.maxRun {
+	if s.idle || s.closed || s.schedule.waiting == 0 || s.workers >= maxRunning {
 		return
 	}
 	s.workers++

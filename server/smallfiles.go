@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path"
@@ -208,8 +209,11 @@ type step struct {
 	request
 }
 
-// open opens the file.
+// open opens the file, unless the session has ended.
 func (t *step) open(ctx context.Context) error {
+	if err := t.s.ctx.Err(); err != nil {
+		return err
+	}
 	if err := t.s.reserveHandle(); err != nil {
 		return err
 	}
@@ -249,39 +253,42 @@ func (t *step) may(o operation) error {
 	return permitOn(t.handle.file, o, t.does())
 }
 
-// putFile writes one file under its temporary name, if it has one, and renames it. A failure leaves
-// nothing behind, or nothing visible.
+// putFile writes one file.
 func (s *session) putFile(ctx context.Context, f *wire.PutFile) error {
-	v, renamed := s.view, f.Temporary != ""
-	t := &step{s, request{op: opOpen, path: v.Path(f.Path), attrs: f.Created,
+	t := &step{s, request{op: opOpen, path: s.view.Path(f.Path), attrs: f.Created,
 		flags: wire.OpenWrite | wire.OpenCreate | wire.OpenExclusive}}
-	if renamed {
-		t.path = v.Path(beside(f.Path, f.Temporary))
-	}
-	err := s.ctx.Err()
-	if err == nil {
-		err = t.open(ctx)
-	}
-	if err == nil {
-		if err = t.fill(f); err != nil {
-			t.handle.failWrites(err)
-		}
-		if failed := t.close(nil); err == nil {
-			err = failed
-		}
-		if err == nil && renamed {
-			err = s.ctx.Err() // nobody waits for it, and it may have been sent again
-		}
-		if err == nil && renamed {
-			t.op, t.path2 = opPosixRename, v.Path(f.Path)
-			err = v.PosixRename(ctx, t.path, t.path2)
-		}
-		if err != nil && renamed {
-			t.remove(context.WithoutCancel(ctx))
-		}
-	}
+	err := t.put(ctx, f)
 	if err != nil {
 		s.refused(&t.request, err)
+	}
+	return err
+}
+
+// put writes the file under its temporary name, if it has one, and renames it. A failure leaves
+// nothing behind, or nothing visible.
+func (t *step) put(ctx context.Context, f *wire.PutFile) error {
+	v, name := t.s.view, t.path
+	if f.Temporary != "" {
+		t.path = v.Path(beside(f.Path, f.Temporary))
+	}
+	if err := t.open(ctx); err != nil {
+		return err
+	}
+	err := t.fill(f)
+	if err != nil {
+		t.handle.failWrites(err)
+	}
+	err = cmp.Or(err, t.close(nil))
+	if f.Temporary == "" {
+		return err
+	}
+	err = cmp.Or(err, t.s.ctx.Err()) // nobody waits for it, and it may have been sent again
+	if err == nil {
+		t.op, t.path2 = opPosixRename, name
+		err = v.PosixRename(ctx, t.path, t.path2)
+	}
+	if err != nil {
+		t.remove(context.WithoutCancel(ctx))
 	}
 	return err
 }
@@ -329,10 +336,7 @@ func (t *step) remove(ctx context.Context) {
 // getFile reads one file, if it is regular and leaves the last byte of memory free.
 func (s *session) getFile(ctx context.Context, name string, memory []byte) (answer wire.GotFile) {
 	t := &step{s, request{op: opOpen, path: s.view.Path(name), flags: wire.OpenRead}}
-	err := s.ctx.Err()
-	if err == nil {
-		err = t.open(ctx)
-	}
+	err := t.open(ctx)
 	if err == nil {
 		answer.Data, err = t.readWhole(memory)
 		if err == nil {

@@ -301,8 +301,8 @@ func (d *direction) runOut() {
 	})
 }
 
-// closeWrite sends the end of the stream. It returns its arrival, or false if it never arrives.
-func (d *direction) closeWrite() (time.Time, bool) {
+// closeWrite sends the end of the stream. It returns when that arrives; zero means never.
+func (d *direction) closeWrite() time.Time {
 	if !d.writeClosed {
 		d.writeClosed = true
 		if !d.link.cut && !d.readClosed && d.left != 0 {
@@ -310,7 +310,10 @@ func (d *direction) closeWrite() (time.Time, bool) {
 		}
 		d.cond.Broadcast()
 	}
-	return d.endDue(), d.left != 0
+	if d.left == 0 {
+		return time.Time{}
+	}
+	return d.endDue()
 }
 
 // endDue returns when the end of the stream would arrive, after all bytes sent so far.
@@ -322,16 +325,13 @@ func (d *direction) endDue() time.Time {
 	return due
 }
 
-// closeRead drops undelivered bytes. The writer learns about that at the given time, if ok is set.
-func (d *direction) closeRead(known time.Time, ok bool) {
+// closeRead drops undelivered bytes. goneAt is when the writer learns about that.
+func (d *direction) closeRead(goneAt time.Time) {
 	if d.readClosed {
 		return
 	}
-	d.readClosed = true
+	d.readClosed, d.goneAt = true, goneAt
 	d.queue, d.queued, d.credits, d.spare = nil, 0, nil, nil
-	if ok {
-		d.goneAt = known
-	}
 	d.cond.Broadcast()
 }
 

@@ -131,8 +131,7 @@ func (e *End) CloseWrite() error {
 func (e *End) Close() error {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
-	known, ok := e.out.closeWrite()
-	e.in.closeRead(known, ok)
+	e.in.closeRead(e.out.closeWrite())
 	return nil
 }
 

@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -49,16 +49,10 @@ func realStreams(t *testing.T, small bool, test func(t *testing.T, c *conn.Conn,
 		test(t, shake(t, r, w, p), p)
 	})
 	t.Run("TCP", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer l.Close()
-		client, err := net.Dial("tcp", l.Addr().String())
-		must(t, err)
-		server, err := l.Accept()
-		must(t, err)
+		client, server := testenv.TCPPair()
 		if small {
-			must(t, client.(*net.TCPConn).SetWriteBuffer(16<<10))
-			must(t, server.(*net.TCPConn).SetReadBuffer(16<<10))
+			must(t, client.SetWriteBuffer(16<<10))
+			must(t, server.SetReadBuffer(16<<10))
 		}
 		t.Cleanup(func() { server.Close() })
 		p := &wirePeer{t, server, server}

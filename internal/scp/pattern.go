@@ -1,5 +1,7 @@
 package scp
 
+import "strings"
+
 // PathPattern returns a shell's pattern for [path.Match], where a set that begins with "[!" begins
 // with "[^".
 func PathPattern(pattern string) string {
@@ -17,4 +19,16 @@ func PathPattern(pattern string) string {
 		}
 	}
 	return string(b)
+}
+
+// Unquote removes the backslashes that quote characters of a pattern.
+func Unquote(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
 }

@@ -17,25 +17,13 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			r, w := io.Pipe()
 			defer r.Close()
 			sender := sending(t, pipeConn{w: w}, cipher)
-			c, k := benchKeys(cipher)
-			o, err := c.newOpener(k)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tr := newTransport(capture{}, nil, Supported(), 1<<50)
-			tr.in.source = r
-			tr.in.setOpener(o)
-			m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
-			ch := newChannel(m)
+			m := deafMux(nil)
+			m.receives(t, r, cipher)
+			ch := m.openChannel()
 			ch.window = window{size: 1 << 50, left: 1 << 50}
-			close(ch.opened)
-			m.add(ch)
-			tr.login, tr.in.batch, tr.in.limit, tr.in.idle = false, true, maxPacketLength,
-				m.wakeReaders
-			tr.in.maxKept.Store(1 << 20)
 			go func() {
 				for {
-					p, err := tr.read()
+					p, err := m.t.read()
 					if err != nil {
 						return
 					}

@@ -45,13 +45,7 @@ func (k *keyRequest) parse(rest []byte) error {
 	if k.signed {
 		k.signature = r.Bytes()
 	}
-	if err := r.parsed(); err != nil {
-		return err
-	}
-	if r.Len() > 0 {
-		return &ProtocolError{"USERAUTH_REQUEST has data after the signature"}
-	}
-	return nil
+	return r.whole()
 }
 
 // signedData returns the data that a user signs: RFC 4252, section 7.

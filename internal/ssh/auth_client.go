@@ -110,18 +110,14 @@ func (l *clientLogin) request(method string, rest []byte) []byte {
 // has sent a list (RFC 8308, section 3.1).
 func (l *clientLogin) algos(signer xssh.Signer) []string {
 	algos := signatureAlgos(signer)
-	if l.ext.serverSigAlgs == nil {
-		return algos
+	unknown := func(algo string) bool {
+		return !slices.Contains(l.serverSigAlgs, algo) &&
+			!slices.Contains(l.serverSigAlgs, BaseAlgo(algo))
 	}
-	known := func(algo string) bool {
-		return slices.Contains(l.ext.serverSigAlgs, algo) ||
-			slices.Contains(l.ext.serverSigAlgs, BaseAlgo(algo))
-	}
-	if some := slices.DeleteFunc(slices.Clone(algos),
-		func(a string) bool { return !known(a) }); len(some) > 0 {
+	if some := slices.DeleteFunc(slices.Clone(algos), unknown); len(some) > 0 {
 		return some
 	}
-	return algos // the server's list may be incomplete
+	return algos // the server has sent no list, or an incomplete one
 }
 
 // signed returns a request with a signature.
@@ -196,8 +192,7 @@ func (l *clientLogin) run() error {
 }
 
 func (l *clientLogin) refused(err error) error {
-	return &AuthError{Allowed: l.context.Allowed, Tried: l.context.Tried,
-		Partial: l.context.Partial, Err: err}
+	return &AuthError{Allowed: l.context.Allowed, Tried: l.context.Tried, Err: err}
 }
 
 // maxAttempts limits how often a login may fail: the server decides, but not forever.

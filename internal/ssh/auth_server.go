@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,26 +16,6 @@ import (
 // ErrNoAuth is passed to [ServerConfig].AuthLog for the method "none", which clients try first to
 // learn which methods exist.
 var ErrNoAuth = errors.New("ssh: no method of authentication was tried")
-
-// A ServerAuthError reports that a client did not log in. Errs are the results of its attempts.
-type ServerAuthError struct {
-	Errs []error
-	Err  error // how the connection ended; may be nil
-}
-
-func (e *ServerAuthError) Error() string {
-	var texts []string
-	for _, err := range e.Errs {
-		texts = append(texts, err.Error())
-	}
-	s := "ssh: no login: [" + strings.Join(texts, ", ") + "]"
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s
-}
-
-func (e *ServerAuthError) Unwrap() error { return e.Err }
 
 // A PasswordChangeError reports that a password is right but must be changed, or that a new one
 // will not do. The client is asked for a new one: RFC 4252, section 8.
@@ -99,7 +80,7 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 			// reveals nothing.
 			waits, began := !l.in.ready(), time.Now()
 			if p, err = l.read(); err != nil {
-				return nil, &ServerAuthError{l.errs, err}
+				return nil, l.failed(err)
 			}
 			if waits {
 				l.recordRoundTrip(time.Since(began))
@@ -154,11 +135,16 @@ func (l *serverLogin) notImplemented() error {
 }
 
 func (l *serverLogin) disconnect(reason uint32, text string) error {
-	err := &ServerAuthError{Errs: append(l.errs, errors.New(text))}
-	if e := l.send(appendDisconnect(nil, reason, text)); e != nil {
-		err.Err = e
+	return l.failed(cmp.Or(l.send(disconnectMessage(reason, text)), errors.New(text)))
+}
+
+// failed says that the client did not log in: the results of its attempts, and how it ended.
+func (l *serverLogin) failed(end error) error {
+	var texts []string
+	for _, err := range l.errs {
+		texts = append(texts, err.Error())
 	}
-	return err
+	return fmt.Errorf("ssh: no login: [%s]: %w", strings.Join(texts, ", "), end)
 }
 
 // attempt handles one request; done reports whether the client is logged in. An error ends the
@@ -368,7 +354,7 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if err := k.parse(a.rest); err != nil {
 		return nil, nil, err
 	}
-	if !slices.Contains(userKeyAlgos, BaseAlgo(k.algo)) {
+	if !slices.Contains(SignatureAlgos, BaseAlgo(k.algo)) {
 		return nil, fmt.Errorf("ssh: the algorithm %.64q is not accepted", k.algo), nil
 	}
 	// A key refers to the bytes from which it was parsed, and a callback may keep it.
@@ -376,7 +362,7 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	if err != nil {
 		return nil, errors.New("ssh: invalid public key"), nil
 	}
-	if key.Type() != keyTypeOf(k.algo) {
+	if key.Type() != KeyTypeOf(k.algo) {
 		return nil, fmt.Errorf("ssh: a key of type %.64q for the algorithm %s", key.Type(), k.algo),
 			nil
 	}

@@ -15,6 +15,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 var errWrong = errors.New("wrong")
@@ -110,8 +111,7 @@ func TestHostKeys(t *testing.T) {
 					return nil
 				}
 				client, _ := connect(t, cc, sc)
-				if string(shown.Marshal()) != string(key.PublicKey().Marshal()) ||
-					string(client.HostKey().Marshal()) != string(shown.Marshal()) {
+				if string(shown.Marshal()) != string(key.PublicKey().Marshal()) {
 					t.Error("another key was shown")
 				}
 				must(t, client.Rekey())
@@ -188,7 +188,7 @@ func TestFlightToAServerThatHangsUp(t *testing.T) {
 		return nil, errWrong
 	}
 	cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: right, Subsystem: "sftp"} }
-	near, far := tcpPair()
+	near, far := testenv.TCPPair()
 	server = far
 	go ssh.Server(far, sc)
 	_, err := ssh.Client(context.Background(), near, cc)

@@ -38,7 +38,7 @@ func benchKeys(cipher string) (*cipherSpec, keys) {
 // sending returns a channel whose data is encrypted and sent to conn.
 func sending(tb testing.TB, conn net.Conn, cipher string) *Channel {
 	c, k := benchKeys(cipher)
-	s, err := c.newSealer(k)
+	s, err := c.newCipher(k)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -50,6 +50,34 @@ func sending(tb testing.TB, conn net.Conn, cipher string) *Channel {
 	ch := newChannel(newMux(t, &Conn{t: t}, 0))
 	ch.peerWindow, ch.peerMax = 1<<60, maxData
 	return ch
+}
+
+// deafMux returns the mux of a connection whose messages nobody gets.
+func deafMux(buffers *Buffers) *mux {
+	t := newTransport(capture{}, buffers, Supported(), 1<<50)
+	return newMux(t, &Conn{t: t, done: make(chan struct{})}, 0)
+}
+
+// openChannel adds a channel that both sides have opened.
+func (m *mux) openChannel() *Channel {
+	ch := newChannel(m)
+	close(ch.opened)
+	m.add(ch)
+	return ch
+}
+
+// receives lets the connection read packets from source, encrypted with benchKeys.
+func (m *mux) receives(tb testing.TB, source io.Reader, cipher string) {
+	c, k := benchKeys(cipher)
+	o, err := c.newCipher(k)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	in := m.t.in
+	in.source = source
+	in.setOpener(o)
+	m.t.login, in.batch, in.limit, in.idle = false, true, maxPacketLength, m.wakeReaders
+	in.maxKept.Store(1 << 20)
 }
 
 // waiting returns how much has been received but not read.
@@ -99,26 +127,14 @@ func BenchmarkOpen(b *testing.B) {
 				ch.Write(p)
 			}
 			ch.drain()
-			c, k := benchKeys(cipher)
 			b.SetBytes(benchSize)
 			b.ReportAllocs()
 			buffers := new(Buffers)
 			for b.Loop() {
-				o, err := c.newOpener(k)
-				if err != nil {
-					b.Fatal(err)
-				}
-				t := newTransport(capture{}, buffers, Supported(), 1<<50)
-				t.in.source = bytes.NewReader(sealed.Bytes())
-				t.in.setOpener(o)
-				m := newMux(t, &Conn{t: t, done: make(chan struct{})}, 0)
-				ch := newChannel(m)
+				m := deafMux(buffers)
+				m.receives(b, bytes.NewReader(sealed.Bytes()), cipher)
+				ch := m.openChannel()
 				ch.window = window{size: 1 << 50, left: 1 << 50}
-				close(ch.opened)
-				m.add(ch)
-				t.login, t.in.batch, t.in.limit, t.in.idle = false, true, maxPacketLength,
-					m.wakeReaders
-				t.in.maxKept.Store(1 << 20)
 				done := make(chan int)
 				go func() {
 					p, n := make([]byte, 256<<10), 0
@@ -132,7 +148,7 @@ func BenchmarkOpen(b *testing.B) {
 					done <- n
 				}()
 				for {
-					p, err := t.read()
+					p, err := m.t.read()
 					if err != nil {
 						break
 					}
@@ -148,7 +164,7 @@ func BenchmarkOpen(b *testing.B) {
 				if n := <-done; n != benchSize {
 					b.Fatalf("%d bytes came", n)
 				}
-				close(t.ended)
+				close(m.t.ended)
 			}
 		})
 	}

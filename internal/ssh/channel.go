@@ -91,9 +91,6 @@ func (c *Channel) openWindow() int64 {
 	return firstWindow
 }
 
-// Conn returns the channel's connection.
-func (c *Channel) Conn() *Conn { return c.mux.conn }
-
 // Done returns a channel closed when the peer closes this one or the connection ends.
 func (c *Channel) Done() <-chan struct{} { return c.done }
 
@@ -405,28 +402,19 @@ func (r *Request) Reply(ok bool) error {
 		return nil
 	}
 	r.replied = true
-	if ok && r.forProgram() {
-		if err := r.channel.grantWindow(); err != nil {
-			return err
+	c := r.channel
+	// RFC 4254, section 6.5
+	if ok && (r.Type == "shell" || r.Type == "exec" || r.Type == "subsystem") {
+		if n := c.openWindow(); n > 0 {
+			if err := c.control(appendAdjust(nil, c.peer, n)); err != nil {
+				return err
+			}
 		}
 	}
 	if !r.WantReply {
 		return nil
 	}
-	return r.channel.answer(ok)
-}
-
-// forProgram reports whether the peer asks for a program: RFC 4254, section 6.5.
-func (r *Request) forProgram() bool {
-	return r.Type == "shell" || r.Type == "exec" || r.Type == "subsystem"
-}
-
-// grantWindow gives the peer a window if it has none.
-func (c *Channel) grantWindow() error {
-	if n := c.openWindow(); n > 0 {
-		return c.control(appendAdjust(nil, c.peer, n))
-	}
-	return nil
+	return c.answer(ok)
 }
 
 func (c *Channel) answer(ok bool) error {

@@ -102,8 +102,13 @@ type cipherSpec struct {
 	name      string
 	key, iv   int
 	aead      bool
-	newSealer func(k keys) (sealer, error)
-	newOpener func(k keys) (opener, error)
+	newCipher func(k keys) (packetCipher, error)
+}
+
+// A packetCipher can be either end, but only one of them.
+type packetCipher interface {
+	sealer
+	opener
 }
 
 // keys are the keys of one direction: RFC 4253, section 7.2.
@@ -113,12 +118,12 @@ type keys struct {
 }
 
 var cipherSpecs = []cipherSpec{
-	{"aes128-gcm@openssh.com", 16, 12, true, newGCMSealer, newGCMOpener},
-	{"aes256-gcm@openssh.com", 32, 12, true, newGCMSealer, newGCMOpener},
-	{"chacha20-poly1305@openssh.com", 64, 0, true, newChaChaSealer, newChaChaOpener},
-	{"aes128-ctr", 16, 16, false, newCTRSealer, newCTROpener},
-	{"aes192-ctr", 24, 16, false, newCTRSealer, newCTROpener},
-	{"aes256-ctr", 32, 16, false, newCTRSealer, newCTROpener},
+	{"aes128-gcm@openssh.com", 16, 12, true, newGCM},
+	{"aes256-gcm@openssh.com", 32, 12, true, newGCM},
+	{"chacha20-poly1305@openssh.com", 64, 0, true, newChaCha},
+	{"aes128-ctr", 16, 16, false, newCTR},
+	{"aes192-ctr", 24, 16, false, newCTR},
+	{"aes256-ctr", 32, 16, false, newCTR},
 }
 
 func cipherNamed(name string) *cipherSpec {

@@ -16,7 +16,7 @@ type chacha struct {
 	own             scratch // for size
 }
 
-func newChaCha(k keys) (*chacha, error) {
+func newChaCha(k keys) (packetCipher, error) {
 	if len(k.key) != 64 {
 		return nil, errKeySize
 	}
@@ -25,9 +25,6 @@ func newChaCha(k keys) (*chacha, error) {
 	copy(c.length[:], k.key[32:])
 	return c, nil
 }
-
-func newChaChaSealer(k keys) (sealer, error) { return newChaCha(k) }
-func newChaChaOpener(k keys) (opener, error) { return newChaCha(k) }
 
 func (c *chacha) form() form {
 	return form{block: 8, tag: poly1305.TagSize, head: lengthSize, outside: true, parallel: true}

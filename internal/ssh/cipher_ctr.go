@@ -39,7 +39,7 @@ type ctr struct {
 	number [4]byte
 }
 
-func newCTR(k keys) (*ctr, error) {
+func newCTR(k keys) (packetCipher, error) {
 	block, err := aes.NewCipher(k.key)
 	if err != nil {
 		return nil, err
@@ -52,9 +52,6 @@ func newCTR(k keys) (*ctr, error) {
 	c.tag = c.mac.Size()
 	return c, nil
 }
-
-func newCTRSealer(k keys) (sealer, error) { return newCTR(k) }
-func newCTROpener(k keys) (opener, error) { return newCTR(k) }
 
 func (c *ctr) form() form {
 	f := form{block: aes.BlockSize, tag: c.tag, head: aes.BlockSize}

@@ -17,7 +17,7 @@ type gcm struct {
 
 const gcmTag = 16
 
-func newGCM(k keys) (*gcm, error) {
+func newGCM(k keys) (packetCipher, error) {
 	if len(k.iv) != 12 {
 		return nil, errKeySize
 	}
@@ -30,9 +30,6 @@ func newGCM(k keys) (*gcm, error) {
 	g.aead, err = cipher.NewGCM(block)
 	return g, err
 }
-
-func newGCMSealer(k keys) (sealer, error) { return newGCM(k) }
-func newGCMOpener(k keys) (opener, error) { return newGCM(k) }
 
 func (g *gcm) form() form {
 	return form{block: aes.BlockSize, tag: gcmTag, head: lengthSize, outside: true, parallel: true}

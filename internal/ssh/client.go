@@ -35,7 +35,7 @@ type ClientConfig struct {
 	// Banner is called with the server's messages before the login. May be nil.
 	Banner func(text string) error
 	// Flight, if not nil, is called after the host key is accepted, and decides whether to log in
-	// with one flight; nil means to log in as ssh does. conn has the server's version and key.
+	// with one flight; nil means to log in as ssh does. conn has the server's version.
 	Flight func(conn *Conn) *Flight
 	// Auth chooses the next method, after "none" or the flight was refused, and after each further
 	// refusal or partial success. Returning nil or an error gives up; the [*AuthError] wraps the
@@ -67,7 +67,6 @@ func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, er
 	c := newConn(t, config.Window)
 	c.user = config.User
 	t.acceptHostKey = func(key xssh.PublicKey, algo string) error {
-		t.hostKey = key // for Flight
 		return config.HostKey(conn.RemoteAddr(), key, algo)
 	}
 	l := &clientLogin{transport: t, conn: c, config: config}
@@ -105,7 +104,7 @@ func (t *transport) handshake(version string, login func() error) error {
 	err = cmp.Or(t.endReason(), err) // why the connection was closed, rather than that it was
 	if protocol, ok := errors.AsType[*ProtocolError](err); ok {
 		t.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
-		t.out.urgent(appendDisconnect(nil, reasonProtocolError, protocol.Text))
+		t.out.urgent(disconnectMessage(reasonProtocolError, protocol.Text))
 	}
 	t.end(err)
 	t.in.close()

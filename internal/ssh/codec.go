@@ -83,8 +83,8 @@ func (r *fieldReader) parsed() error {
 	return r.err
 }
 
-// whole ends parsing like parsed, for messages before the first keys: no hash covers bytes after
-// the last field, so an attacker could have put them there.
+// whole ends parsing like parsed, for messages that a hash or a signature proves: neither covers
+// bytes after the last field, so an attacker could have put them there.
 func (r *fieldReader) whole() error {
 	if err := r.parsed(); err != nil {
 		return err

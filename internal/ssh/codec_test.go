@@ -41,7 +41,7 @@ func TestPadding(t *testing.T) {
 			if !c.aead {
 				k.spec, k.mac = &m, make([]byte, m.key)
 			}
-			s, err := c.newSealer(k)
+			s, err := c.newCipher(k)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,9 +65,6 @@ func (c *Conn) LocalAddr() net.Addr { return c.t.conn.LocalAddr() }
 // RemoteAddr returns the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.t.conn.RemoteAddr() }
 
-// HostKey returns the server's key, as accepted by the client; nil on the server.
-func (c *Conn) HostKey() xssh.PublicKey { return c.t.hostKey }
-
 // Algorithms returns the result of the latest key exchange.
 func (c *Conn) Algorithms() Negotiated {
 	c.t.out.mu.Lock()
@@ -75,12 +72,9 @@ func (c *Conn) Algorithms() Negotiated {
 	return c.t.negotiated
 }
 
-// Strict reports whether strict key exchange, the defence against Terrapin, is in effect.
-func (c *Conn) Strict() bool { return c.t.strict }
-
 // SigAlgs returns the server's server-sig-algs (RFC 8308), nil if it has sent none. It is for the
 // callbacks of the login.
-func (c *Conn) SigAlgs() []string { return c.t.ext.serverSigAlgs }
+func (c *Conn) SigAlgs() []string { return c.t.serverSigAlgs }
 
 // RoundTrip returns the shortest time in which the peer answered during key exchange and login.
 func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.t.roundTrip.Load()) }
@@ -126,9 +120,6 @@ func (c *Conn) SendRequest(ctx context.Context, kind string, wantReply bool,
 	return c.mux.request(ctx, kind, wantReply, payload)
 }
 
-// Rekey starts a key exchange unless one is in progress. It does not wait for the end.
-func (c *Conn) Rekey() error { return c.t.rekey() }
-
 // Exchanges returns how many key exchanges there have been.
 func (c *Conn) Exchanges() int {
 	c.t.out.mu.Lock()
@@ -155,7 +146,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	if c.t.client {
-		c.Disconnect(reasonByApplication, "disconnected by user")
+		c.Disconnect(ReasonByApplication, "disconnected by user")
 		return nil
 	}
 	c.t.out.close(nil, ErrClosed)
@@ -165,7 +156,7 @@ func (c *Conn) Close() error {
 
 // Disconnect closes like [Conn.Close], with a reason for the peer: RFC 4253, section 11.1.
 func (c *Conn) Disconnect(reason uint32, text string) {
-	c.t.out.close(appendDisconnect(nil, reason, text), ErrClosed)
+	c.t.out.close(disconnectMessage(reason, text), ErrClosed)
 	c.t.end(ErrClosed)
 }
 

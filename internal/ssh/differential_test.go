@@ -16,6 +16,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // A transcript is what one side has seen, in order.
@@ -481,7 +482,7 @@ func TestDifferential(t *testing.T) {
 				for j, server := range []string{"our server", "x/crypto's server"} {
 					// Each side's view is ordered; between the two sides there is no order.
 					near, far := &transcript{}, &transcript{}
-					a, b := tcpPair()
+					a, b := testenv.TCPPair()
 					a.SetDeadline(time.Now().Add(30 * time.Second))
 					auth := diffAuth(key.PublicKey(), second.PublicKey(), far)
 					ended := make(chan struct{})

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
-	"time"
 
 	xssh "golang.org/x/crypto/ssh"
 )
@@ -53,7 +51,6 @@ func (e *OpenChannelError) Error() string {
 type AuthError struct {
 	Allowed []string // methods the server would still accept
 	Tried   []string // methods that failed, in order
-	Partial []string // methods that succeeded but did not suffice
 	Err     error    // the error of the callback or the connection; may be nil
 }
 
@@ -79,39 +76,17 @@ type FlightError struct {
 func (e *FlightError) Error() string { return "ssh: the short login failed: " + e.Err.Error() }
 func (e *FlightError) Unwrap() error { return e.Err }
 
-// A HostKeyError reports that the server could not prove that it holds its key, or showed a
-// different one than before on the same connection.
-type HostKeyError struct{ Err error }
-
-func (e *HostKeyError) Error() string { return "ssh: host key: " + e.Err.Error() }
-func (e *HostKeyError) Unwrap() error { return e.Err }
-
-// A NotSSHError reports that the peer does not speak SSH.
-type NotSSHError struct{ Text []byte } // the first 512 bytes at most, unfiltered
-
-func (e *NotSSHError) Error() string { return "ssh: the peer does not speak SSH" }
-
 var (
 	// ErrClosed is returned by calls on a closed connection or channel. It matches net.ErrClosed.
 	ErrClosed error = closedError{}
 
 	// ErrChannelClosed reports that the peer has closed the channel.
 	ErrChannelClosed = errors.New("ssh: the peer closed the channel")
+
+	errNotSSH = errors.New("ssh: the peer does not speak SSH")
 )
 
 type closedError struct{}
 
 func (closedError) Error() string { return "ssh: the connection is closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
-
-// A TimeoutError reports that one of our time limits expired. It matches os.ErrDeadlineExceeded.
-type TimeoutError struct {
-	Doing string
-	After time.Duration
-}
-
-func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("ssh: %s took longer than %v", e.Doing, e.After)
-}
-func (e *TimeoutError) Timeout() bool        { return true }
-func (e *TimeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// firstExchange sends our KEXINIT unless that was done, reads the peer's, and exchanges keys.
+// firstExchange exchanges keys after our version and KEXINIT have been sent.
 func (t *transport) firstExchange() error {
-	t.rekey()
 	p, err := t.firstKexInit()
 	if err != nil {
 		return err
@@ -146,22 +145,16 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 	if first {
 		t.session = result.hash
 	}
-	send, receive := clientToServer, serverToClient
-	if !t.client {
-		send, receive = receive, send
-	}
 	hash := kexNamed(n.KeyExchange).hash
-	ways := func(way int) (*cipherSpec, keys) {
+	newCipher := func(way int) (packetCipher, error) {
 		c := cipherNamed(n.Ciphers[way])
-		return c, result.keys(hash, t.session, c, macNamed(n.MACs[way]), way)
+		return c.newCipher(result.keys(hash, t.session, c, macNamed(n.MACs[way]), way))
 	}
-	c, k := ways(send)
-	sealer, err := c.newSealer(k)
+	sealer, err := newCipher(t.way())
 	if err != nil {
 		return err
 	}
-	c, k = ways(receive)
-	opener, err := c.newOpener(k)
+	opener, err := newCipher(1 - t.way())
 	if err != nil {
 		return err
 	}
@@ -172,7 +165,7 @@ func (t *transport) changeKeys(n Negotiated, result *kexResult) error {
 	var follow [][]byte
 	switch {
 	case first && !t.client && t.wantsExtInfo:
-		follow = append(follow, appendExtInfo(nil, userKeyAlgos))
+		follow = append(follow, appendExtInfo(nil, SignatureAlgos))
 	case first && t.client && t.afterNewKeys != nil:
 		if follow, err = t.afterNewKeys(); err != nil {
 			return err

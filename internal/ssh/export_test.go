@@ -17,6 +17,12 @@ func Grown(c *Conn) int64 {
 	return c.mux.growth.taken
 }
 
+// Rekey starts a key exchange unless one is in progress. It does not wait for the end.
+func (c *Conn) Rekey() error { return c.t.rekey() }
+
+// Strict reports whether strict key exchange, the defence against Terrapin, is in effect.
+func (c *Conn) Strict() bool { return c.t.strict }
+
 // RekeyAndGoOn starts a key exchange and lets data follow our KEXINIT under the old keys, which RFC
 // 4253, section 7.1, forbids but asyncssh did.
 func RekeyAndGoOn(c *Conn) error {
@@ -135,7 +141,7 @@ func ExchangeAndMore(c *Conn, public []byte, cipher, mac string, messages [][]by
 }
 
 // Goodbye is a message that ends a connection in order.
-func Goodbye() []byte { return appendDisconnect(nil, reasonByApplication, "bye") }
+func Goodbye() []byte { return disconnectMessage(ReasonByApplication, "bye") }
 
 // The numbers of messages that a hostile peer may choose from, with a body that each may have.
 var messages = map[byte][]byte{

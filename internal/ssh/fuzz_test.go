@@ -42,7 +42,7 @@ func FuzzPacket(f *testing.F) {
 		defer close(tr.ended)
 		if which > 0 {
 			c, k := benchKeys(cipherSpecs[int(which-1)%len(cipherSpecs)].name)
-			o, err := c.newOpener(k)
+			o, err := c.newCipher(k)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func FuzzSealed(f *testing.F) {
 		open := func(p []byte) (got []byte, err error) {
 			tr := newTransport(feedOf(p), nil, Supported(), 0)
 			defer close(tr.ended)
-			o, _ := c.newOpener(k)
+			o, _ := c.newCipher(k)
 			tr.in.setOpener(o)
 			tr.in.batch, tr.in.limit = true, maxPacketLength
 			defer tr.in.close()
@@ -143,7 +143,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add((&authFailure{[]string{"a", "b"}, true}).append(nil))
 	f.Add((&infoRequest{"n", "i", []string{"q"}, []bool{true}}).append(nil))
 	f.Add(appendInfoResponse(nil, []string{"a"}))
-	f.Add(appendDisconnect(nil, 2, "text"))
+	f.Add(disconnectMessage(2, "text"))
 	f.Add(appendExtInfo(nil, []string{"a"}))
 	f.Add((&channelOpen{"session", 1, 2, 3, nil}).append(nil))
 	f.Add((&channelConfirm{1, 2, 3, 4}).append(nil))

@@ -17,6 +17,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 func must(t testing.TB, err error) {
@@ -125,7 +126,8 @@ func connect(t testing.TB, cc *ssh.ClientConfig, sc *ssh.ServerConfig) (client, 
 
 func tryConnect(cc *ssh.ClientConfig, sc *ssh.ServerConfig,
 	wrap func(net.Conn) net.Conn) (client, server *ssh.Conn, clientErr, serverErr error) {
-	a, b := tcpPair()
+	near, b := testenv.TCPPair()
+	a := net.Conn(near)
 	if wrap != nil {
 		a = wrap(a)
 	}
@@ -134,21 +136,6 @@ func tryConnect(cc *ssh.ClientConfig, sc *ssh.ServerConfig,
 	client, clientErr = ssh.Client(context.Background(), a, cc)
 	wait.Wait()
 	return client, server, clientErr, serverErr
-}
-
-func tcpPair() (a, b net.Conn) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer l.Close()
-	if a, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		panic(err)
-	}
-	if b, err = l.Accept(); err != nil {
-		panic(err)
-	}
-	return a, b
 }
 
 // echo serves a connection's sessions: "echo" returns what arrives, "sink" counts it, "source"

@@ -156,11 +156,8 @@ func TestChannelViolations(t *testing.T) {
 			"hostkeys-00@openssh.com", false, make([]byte, 1000)}).append(nil)}, 10_000), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tr := newTransport(capture{}, nil, Supported(), 1<<50)
-			m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
-			ch := newChannel(m)
-			close(ch.opened)
-			m.add(ch)
+			m := deafMux(nil)
+			ch := m.openChannel()
 			var err error
 			for i, p := range c.messages {
 				if err = m.handle(p); err != nil && i < len(c.messages)-1 {
@@ -185,7 +182,7 @@ func TestLateForTheNext(t *testing.T) {
 	status := (&channelRequest{0, "exit-status", false, []byte{0, 0, 0, 1}}).append(nil)
 	for _, p := range [][]byte{status, {msgChannelWindowAdjust, 0, 0, 0, 0, 0, 0, 0, 1},
 		{msgChannelSuccess, 0, 0, 0, 0}} {
-		m := newMux(newTransport(capture{}, nil, Supported(), 1<<50), nil, 0)
+		m := deafMux(nil)
 		ch := newChannel(m)
 		m.add(ch)
 		if err := m.handle(p); err != nil || ch.peerWindow != 0 {
@@ -216,8 +213,7 @@ func TestNoWindowWithoutAProgram(t *testing.T) {
 		{"on a tunnel", "direct-tcpip", true, nil, firstWindow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tr := newTransport(capture{}, nil, Supported(), 1<<50)
-			m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
+			m := deafMux(nil)
 			m.accepts = true
 			opens := (&channelOpen{c.kind, 7, 1 << 20, maxPacket, make([]byte, 3000)}).append(nil)
 			if err := m.handle(opens); err != nil {
@@ -264,8 +260,7 @@ func TestLongRequestForAChannel(t *testing.T) {
 		{"direct-tcpip", 7, 1 << 20, maxPacket, make([]byte, maxOpenExtra)},
 		{strings.Repeat("x", maxOpenExtra+1), 7, 1 << 20, maxPacket, nil},
 	} {
-		tr := newTransport(capture{}, nil, Supported(), 1<<50)
-		m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
+		m := deafMux(nil)
 		m.accepts = true
 		if err := m.handle(open.append(nil)); err != nil || len(m.incoming) > 0 || m.count > 0 {
 			t.Errorf("%d channels wait: %v", len(m.incoming), err)
@@ -277,11 +272,8 @@ func TestLongRequestForAChannel(t *testing.T) {
 func TestRequestsAreBounded(t *testing.T) {
 	for _, c := range []struct{ size, kept int }{{10, maxRequests}, {100_000, 2},
 		{200_000, 1}} {
-		tr := newTransport(capture{}, nil, Supported(), 1<<50)
-		m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
-		ch := newChannel(m)
-		close(ch.opened)
-		m.add(ch)
+		m := deafMux(nil)
+		ch := m.openChannel()
 		request := (&channelRequest{ch.id, "env", false, make([]byte, c.size)}).append(nil)
 		for range 100 {
 			if err := m.handle(request); err != nil {
@@ -313,22 +305,12 @@ func TestQueueIsBounded(t *testing.T) {
 			}
 			sender.drain()
 		}
-		c, k := benchKeys("aes128-gcm@openssh.com")
-		opener, err := c.newOpener(k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr := newTransport(capture{}, nil, Supported(), 1<<50)
-		tr.in.source = bytes.NewReader(wire.Bytes())
-		tr.in.setOpener(opener)
-		m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
-		ch := newChannel(m)
-		close(ch.opened)
-		m.add(ch)
-		tr.login, tr.in.batch, tr.in.limit = false, true, maxPacketLength
-		tr.in.maxKept.Store(keptBlocks + 2*(firstWindow/blockSize))
+		m := deafMux(nil)
+		m.receives(t, bytes.NewReader(wire.Bytes()), "aes128-gcm@openssh.com")
+		ch, in := m.openChannel(), m.t.in
+		in.maxKept.Store(keptBlocks + 2*(firstWindow/blockSize))
 		for {
-			p, err := tr.read()
+			p, err := m.t.read()
 			if err != nil {
 				break
 			}
@@ -336,7 +318,7 @@ func TestQueueIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		kept := int(tr.in.kept.Load()) * blockSize
+		kept := int(in.kept.Load()) * blockSize
 		for _, p := range ch.data.pieces {
 			if p.block == nil {
 				kept += cap(p.data)
@@ -364,7 +346,7 @@ func TestTinyPackets(t *testing.T) {
 	}
 	sender.drain()
 	c, k := benchKeys("aes128-gcm@openssh.com")
-	opener, err := c.newOpener(k)
+	opener, err := c.newCipher(k)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,9 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// plainAlgos are signature algorithms for host keys and users' keys, in OpenSSH's order.
-var plainAlgos = []string{
+// SignatureAlgos are signature algorithms for host keys, users' keys and certificates, in OpenSSH's
+// order.
+var SignatureAlgos = []string{
 	xssh.KeyAlgoED25519, xssh.KeyAlgoECDSA256, xssh.KeyAlgoECDSA384, xssh.KeyAlgoECDSA521,
 	xssh.KeyAlgoSKED25519, xssh.KeyAlgoSKECDSA256, xssh.KeyAlgoRSASHA512, xssh.KeyAlgoRSASHA256,
 }
@@ -20,10 +21,7 @@ var plainAlgos = []string{
 const certSuffix = "-cert-v01@openssh.com"
 
 // hostKeyAlgos are the algorithms for a host's proof: certificates first.
-var hostKeyAlgos = slices.Concat(certAlgosOf(plainAlgos), plainAlgos)
-
-// userKeyAlgos are the algorithms for users, announced in server-sig-algs.
-var userKeyAlgos = plainAlgos
+var hostKeyAlgos = slices.Concat(certAlgosOf(SignatureAlgos), SignatureAlgos)
 
 func certAlgosOf(plain []string) (certs []string) {
 	for _, algo := range plain {
@@ -44,8 +42,16 @@ func BaseAlgo(algo string) string {
 	return base
 }
 
-// keyTypeOf returns the key type for an algorithm: RFC 8332 for RSA.
-func keyTypeOf(algo string) string {
+// PlainKey returns the key within a certificate, or a key that is none.
+func PlainKey(key xssh.PublicKey) xssh.PublicKey {
+	if cert, ok := key.(*xssh.Certificate); ok {
+		return cert.Key
+	}
+	return key
+}
+
+// KeyTypeOf returns the key type for an algorithm: RFC 8332 for RSA.
+func KeyTypeOf(algo string) string {
 	switch algo {
 	case xssh.KeyAlgoRSASHA256, xssh.KeyAlgoRSASHA512:
 		return xssh.KeyAlgoRSA
@@ -66,12 +72,12 @@ func signatureAlgos(signer xssh.Signer) []string {
 		return nil // it signs only with SHA-1
 	}
 	var algos []string
-	for _, base := range plainAlgos {
+	for _, base := range SignatureAlgos {
 		algo := base
 		if strings.HasSuffix(key.Type(), certSuffix) {
 			algo = CertAlgo(base)
 		}
-		if keyTypeOf(algo) == key.Type() && (can == nil || slices.Contains(can, base)) {
+		if KeyTypeOf(algo) == key.Type() && (can == nil || slices.Contains(can, base)) {
 			algos = append(algos, algo)
 		}
 	}
@@ -119,7 +125,7 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 	if err != nil {
 		return err
 	}
-	if key.Type() != keyTypeOf(algo) {
+	if key.Type() != KeyTypeOf(algo) {
 		return fmt.Errorf("got a key of type %.64q, but %s was negotiated", key.Type(), algo)
 	}
 	if s.Format != BaseAlgo(algo) {
@@ -138,14 +144,14 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string) error {
 	key, err := xssh.ParsePublicKey(reply.hostKey)
 	if err != nil {
-		return &HostKeyError{errors.New("cannot be read")}
+		return errors.New("ssh: the host key cannot be read")
 	}
 	if err := verify(key, algo, result.hash, reply.signature); err != nil {
-		return &HostKeyError{err}
+		return fmt.Errorf("ssh: host key: %w", err)
 	}
 	if t.hostKey != nil {
 		if !bytes.Equal(t.hostKey.Marshal(), reply.hostKey) {
-			return &HostKeyError{errors.New("the server's key has changed since the last key exchange")}
+			return errors.New("ssh: the host key has changed since the last key exchange")
 		}
 		return nil
 	}

@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -280,7 +279,7 @@ func (in *input) line(most int) ([]byte, error) {
 				return line, nil
 			}
 			if at-in.start >= most {
-				return nil, &NotSSHError{Text: bytes.Clone(cut(in.mem[in.start:in.end], 512))}
+				return nil, errNotSSH
 			}
 		}
 		offset := at - in.start

@@ -22,100 +22,43 @@ func prime(hex string) *big.Int {
 	return p
 }
 
-// fieldExchange is Diffie-Hellman over a finite field: RFC 4253, section 8, and RFC 8268.
-type fieldExchange struct {
-	p, g   *big.Int
-	init   byte // numbers of the two messages
-	reply  byte
-	before []byte // precedes e and f in the exchange hash: RFC 4419, section 3
-}
+func newGroup14() kexMethod { return symmetric(field(prime(group14Prime), two)) }
+func newGroup16() kexMethod { return symmetric(field(prime(group16Prime), two)) }
 
-func newGroup14() kexMethod { return newGroup(group14Prime) }
-func newGroup16() kexMethod { return newGroup(group16Prime) }
-
-func newGroup(hex string) kexMethod {
-	return &fieldExchange{p: prime(hex), g: two, init: msgKexInitial, reply: msgKexReply}
-}
-
-// exponent makes x half as long as the prime, which exceeds the strength that the group needs.
-func (f *fieldExchange) exponent() (x, public *big.Int, err error) {
-	most := new(big.Int).Rsh(f.p, uint(f.p.BitLen()/2)-1)
-	for {
-		if x, err = rand.Int(rand.Reader, most); err != nil {
+// field is Diffie-Hellman over a finite field: RFC 4253, section 8, and RFC 8268.
+func field(p, g *big.Int) begin {
+	// Values outside 2 to p-2 are refused: RFC 4253, section 8.
+	last := new(big.Int).Sub(p, big.NewInt(1))
+	valid := func(n *big.Int) bool { return n.Cmp(two) >= 0 && n.Cmp(last) < 0 }
+	return func() ([]byte, func([]byte) ([]byte, error), error) {
+		x, err := exponent(p)
+		if err != nil {
 			return nil, nil, err
 		}
-		if x.BitLen() > f.p.BitLen()/4 {
-			break
+		public := appendMPInt(nil, new(big.Int).Exp(g, x, p).Bytes())[lengthSize:]
+		return public, func(peer []byte) ([]byte, error) {
+			y := new(big.Int).SetBytes(peer)
+			if len(peer) > 0 && peer[0]&0x80 != 0 || !valid(y) {
+				return nil, errKexValue
+			}
+			secret := new(big.Int).Exp(y, x, p)
+			if !valid(secret) {
+				return nil, errKexValue
+			}
+			return secret.Bytes(), nil
+		}, nil
+	}
+}
+
+// exponent returns a number half as long as p, which exceeds the strength that the group needs.
+func exponent(p *big.Int) (*big.Int, error) {
+	most := new(big.Int).Rsh(p, uint(p.BitLen()/2)-1)
+	for {
+		x, err := rand.Int(rand.Reader, most)
+		if err != nil || x.BitLen() > p.BitLen()/4 {
+			return x, err
 		}
 	}
-	return x, new(big.Int).Exp(f.g, x, f.p), nil
-}
-
-// agree refuses values outside 2 to p-2: RFC 4253, section 8.
-func (f *fieldExchange) agree(x *big.Int, peer []byte) ([]byte, error) {
-	y := new(big.Int).SetBytes(peer)
-	last := new(big.Int).Sub(f.p, big.NewInt(1))
-	if len(peer) > 0 && peer[0]&0x80 != 0 || y.Cmp(two) < 0 || y.Cmp(last) >= 0 {
-		return nil, errKexValue
-	}
-	secret := new(big.Int).Exp(y, x, f.p)
-	if secret.Cmp(two) < 0 || secret.Cmp(last) >= 0 {
-		return nil, errKexValue
-	}
-	return appendMPInt(nil, secret.Bytes()), nil
-}
-
-func (f *fieldExchange) client(t *transport) (*kexReply, *kexResult, error) {
-	x, e, err := f.exponent()
-	if err != nil {
-		return nil, nil, err
-	}
-	public := appendMPInt(nil, e.Bytes())
-	if err := t.out.urgent(append([]byte{f.init}, public...)); err != nil {
-		return nil, nil, err
-	}
-	payload, err := t.kexMessage(f.reply)
-	if err != nil {
-		return nil, nil, err
-	}
-	reply, server, err := parseKexReply(payload, f.reply)
-	if err != nil {
-		return nil, nil, err
-	}
-	secret, err := f.agree(x, server)
-	if err != nil {
-		return nil, nil, err
-	}
-	public = appendString(append(f.before, public...), server)
-	return reply, &kexResult{secret: secret, public: public}, nil
-}
-
-func (f *fieldExchange) server(t *transport,
-	sign func(*kexResult) (*kexReply, error)) (*kexResult, error) {
-	payload, err := t.kexMessage(f.init)
-	if err != nil {
-		return nil, err
-	}
-	client, err := parseKexValue(payload, f.init)
-	if err != nil {
-		return nil, err
-	}
-	y, public, err := f.exponent()
-	if err != nil {
-		return nil, err
-	}
-	secret, err := f.agree(y, client)
-	if err != nil {
-		return nil, err
-	}
-	ours := appendMPInt(nil, public.Bytes())
-	result := &kexResult{secret: secret,
-		public: append(appendString(f.before, client), ours...)}
-	reply, err := sign(result)
-	if err != nil {
-		return nil, err
-	}
-	return result, t.out.stageOnly(appendKexReply(nil, f.reply, reply, ours[lengthSize:]))
 }
 
 // groupExchange lets the server choose the group: RFC 4419.
@@ -143,15 +86,14 @@ func (groupExchange) client(t *transport) (*kexReply, *kexResult, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f := groupOf(p, g, request)
-	return f.client(t)
+	return groupOf(p, g, request).client(t)
 }
 
-func groupOf(p, g *big.Int, request []byte) *fieldExchange {
-	before := appendMPInt(bytes.Clone(request), p.Bytes())
-	before = appendMPInt(before, g.Bytes())
-	return &fieldExchange{p: p, g: g, init: msgKexGEXInit, reply: msgKexGEXReply,
-		before: before[:len(before):len(before)]}
+func groupOf(p, g *big.Int, request []byte) *valueExchange {
+	x := symmetric(field(p, g))
+	x.init, x.reply = msgKexGEXInit, msgKexGEXReply
+	x.before = appendMPInt(appendMPInt(bytes.Clone(request), p.Bytes()), g.Bytes())
+	return x
 }
 
 // parseGroup refuses useless generators, and groups that are too small, or so large that they only

@@ -9,30 +9,53 @@ import (
 	"slices"
 )
 
-// pointExchange is a method with one message in each direction: INIT with the client's public
-// value, REPLY with the host key, the server's public value, and the signature. RFC 5656, section
-// 4.
-type pointExchange struct {
-	// begin makes the client's public value; finish derives the secret from the server's.
-	begin  func() (public []byte, finish func(server []byte) (secret []byte, err error), err error)
-	answer func(client []byte) (public, secret []byte, err error)
+// valueExchange is a method with one message in each direction: INIT with the client's public
+// value, REPLY with the host key, the server's public value, and the signature. RFC 4253, section
+// 8, and RFC 5656, section 4.
+type valueExchange struct {
+	begin       begin // the client
+	answer      func(client []byte) (public, secret []byte, err error)
+	init, reply byte   // numbers of the two messages
+	before      []byte // precedes both values in the exchange hash: RFC 4419, section 3
 }
+
+// begin makes one side's public value; finish derives the secret from the other side's.
+type begin func() (public []byte, finish func(peer []byte) (secret []byte, err error), err error)
 
 var errKexValue = &ProtocolError{"invalid public value in the key exchange"}
 
-func (x *pointExchange) client(t *transport) (*kexReply, *kexResult, error) {
+// symmetric returns a method whose sides do the same. Its secret is a number.
+func symmetric(number begin) *valueExchange {
+	own := func() ([]byte, func([]byte) ([]byte, error), error) {
+		public, finish, err := number()
+		return public, func(peer []byte) ([]byte, error) {
+			secret, err := finish(peer)
+			return appendMPInt(nil, secret), err
+		}, err
+	}
+	return &valueExchange{init: msgKexInitial, reply: msgKexReply, begin: own,
+		answer: func(client []byte) (public, secret []byte, err error) {
+			public, finish, err := own()
+			if err == nil {
+				secret, err = finish(client)
+			}
+			return public, secret, err
+		}}
+}
+
+func (x *valueExchange) client(t *transport) (*kexReply, *kexResult, error) {
 	public, finish, err := x.begin()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := t.out.urgent(appendString([]byte{msgKexInitial}, public)); err != nil {
+	if err := t.out.urgent(appendString([]byte{x.init}, public)); err != nil {
 		return nil, nil, err
 	}
-	payload, err := t.kexMessage(msgKexReply)
+	payload, err := t.kexMessage(x.reply)
 	if err != nil {
 		return nil, nil, err
 	}
-	reply, server, err := parseKexReply(payload, msgKexReply)
+	reply, server, err := parseKexReply(payload, x.reply)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,17 +63,16 @@ func (x *pointExchange) client(t *transport) (*kexReply, *kexResult, error) {
 	if err != nil {
 		return nil, nil, errKexValue
 	}
-	return reply, &kexResult{secret: secret,
-		public: appendString(appendString(nil, public), server)}, nil
+	return reply, x.result(public, server, secret), nil
 }
 
-func (x *pointExchange) server(t *transport,
+func (x *valueExchange) server(t *transport,
 	sign func(*kexResult) (*kexReply, error)) (*kexResult, error) {
-	payload, err := t.kexMessage(msgKexInitial)
+	payload, err := t.kexMessage(x.init)
 	if err != nil {
 		return nil, err
 	}
-	client, err := parseKexValue(payload, msgKexInitial)
+	client, err := parseKexValue(payload, x.init)
 	if err != nil {
 		return nil, err
 	}
@@ -58,12 +80,17 @@ func (x *pointExchange) server(t *transport,
 	if err != nil {
 		return nil, errKexValue
 	}
-	result := &kexResult{secret: secret, public: appendString(appendString(nil, client), public)}
+	result := x.result(client, public, secret)
 	reply, err := sign(result)
 	if err != nil {
 		return nil, err
 	}
-	return result, t.out.stageOnly(appendKexReply(nil, msgKexReply, reply, public))
+	return result, t.out.stageOnly(appendKexReply(nil, x.reply, reply, public))
+}
+
+func (x *valueExchange) result(client, server, secret []byte) *kexResult {
+	public := appendString(appendString(bytes.Clone(x.before), client), server)
+	return &kexResult{secret: secret, public: public}
 }
 
 func appendKexReply(p []byte, number byte, reply *kexReply, public []byte) []byte {
@@ -88,85 +115,62 @@ func parseKexValue(payload []byte, number byte) ([]byte, error) {
 	return value, r.whole()
 }
 
-// newCurve uses crypto/ecdh, which checks that points lie on the curve, and that X25519's result is
+// curve uses crypto/ecdh, which checks that points lie on the curve, and that X25519's result is
 // not zero (RFC 8731, section 3).
-func newCurve(curve ecdh.Curve) kexMethod {
-	agree := func(private *ecdh.PrivateKey, peer []byte) ([]byte, error) {
-		public, err := curve.NewPublicKey(peer)
+func curve(c ecdh.Curve) begin {
+	return func() ([]byte, func([]byte) ([]byte, error), error) {
+		private, err := c.GenerateKey(rand.Reader)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		secret, err := private.ECDH(public)
-		if err != nil {
-			return nil, err
-		}
-		return appendMPInt(nil, secret), nil
-	}
-	return &pointExchange{
-		begin: func() ([]byte, func([]byte) ([]byte, error), error) {
-			private, err := curve.GenerateKey(rand.Reader)
+		return private.PublicKey().Bytes(), func(peer []byte) ([]byte, error) {
+			public, err := c.NewPublicKey(peer)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			return private.PublicKey().Bytes(),
-				func(server []byte) ([]byte, error) { return agree(private, server) }, nil
-		},
-		answer: func(client []byte) ([]byte, []byte, error) {
-			private, err := curve.GenerateKey(rand.Reader)
-			if err != nil {
-				return nil, nil, err
-			}
-			secret, err := agree(private, client)
-			return private.PublicKey().Bytes(), secret, err
-		},
+			return private.ECDH(public)
+		}, nil
 	}
 }
 
-func newX25519() kexMethod { return newCurve(ecdh.X25519()) }
-func newP256() kexMethod   { return newCurve(ecdh.P256()) }
-func newP384() kexMethod   { return newCurve(ecdh.P384()) }
-func newP521() kexMethod   { return newCurve(ecdh.P521()) }
+func newX25519() kexMethod { return symmetric(curve(ecdh.X25519())) }
+func newP256() kexMethod   { return symmetric(curve(ecdh.P256())) }
+func newP384() kexMethod   { return symmetric(curve(ecdh.P384())) }
+func newP521() kexMethod   { return symmetric(curve(ecdh.P521())) }
 
 const x25519Size = 32
 
 // newMLKEM returns the method of draft-ietf-sshm-mlkem-hybrid-kex: each message has ML-KEM's value
 // followed by X25519's, and the secret is a hash of both, encoded as a string.
 func newMLKEM() kexMethod {
-	x := ecdh.X25519()
+	x25519 := curve(ecdh.X25519())
 	join := func(pq, classic []byte) []byte {
 		sum := sha256.Sum256(slices.Concat(pq, classic))
 		return appendString(nil, sum[:])
 	}
-	return &pointExchange{
+	return &valueExchange{
+		init: msgKexInitial, reply: msgKexReply,
 		begin: func() ([]byte, func([]byte) ([]byte, error), error) {
 			decapsulate, err := mlkem.GenerateKey768()
 			if err != nil {
 				return nil, nil, err
 			}
-			private, err := x.GenerateKey(rand.Reader)
+			public, finish, err := x25519()
 			if err != nil {
 				return nil, nil, err
 			}
-			public := append(decapsulate.EncapsulationKey().Bytes(),
-				private.PublicKey().Bytes()...)
-			return public, func(server []byte) ([]byte, error) {
-				if len(server) != mlkem.CiphertextSize768+x25519Size {
-					return nil, errKexValue
-				}
-				pq, err := decapsulate.Decapsulate(server[:mlkem.CiphertextSize768])
-				if err != nil {
-					return nil, err
-				}
-				peer, err := x.NewPublicKey(server[mlkem.CiphertextSize768:])
-				if err != nil {
-					return nil, err
-				}
-				classic, err := private.ECDH(peer)
-				if err != nil {
-					return nil, err
-				}
-				return join(pq, classic), nil
-			}, nil
+			return append(decapsulate.EncapsulationKey().Bytes(), public...),
+				func(server []byte) ([]byte, error) {
+					if len(server) != mlkem.CiphertextSize768+x25519Size {
+						return nil, errKexValue
+					}
+					pq, err := decapsulate.Decapsulate(server[:mlkem.CiphertextSize768])
+					if err != nil {
+						return nil, err
+					}
+					classic, err := finish(server[mlkem.CiphertextSize768:])
+					return join(pq, classic), err
+				}, nil
 		},
 		answer: func(client []byte) ([]byte, []byte, error) {
 			if len(client) != mlkem.EncapsulationKeySize768+x25519Size {
@@ -177,19 +181,12 @@ func newMLKEM() kexMethod {
 				return nil, nil, err
 			}
 			pq, ciphertext := encapsulate.Encapsulate()
-			private, err := x.GenerateKey(rand.Reader)
+			public, finish, err := x25519()
 			if err != nil {
 				return nil, nil, err
 			}
-			peer, err := x.NewPublicKey(client[mlkem.EncapsulationKeySize768:])
-			if err != nil {
-				return nil, nil, err
-			}
-			classic, err := private.ECDH(peer)
-			if err != nil {
-				return nil, nil, err
-			}
-			return append(ciphertext, private.PublicKey().Bytes()...), join(pq, classic), nil
+			classic, err := finish(client[mlkem.EncapsulationKeySize768:])
+			return append(ciphertext, public...), join(pq, classic), err
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/testenv"
 	xssh "golang.org/x/crypto/ssh"
 )
 
@@ -197,19 +198,7 @@ func TestBoundsOfClient(t *testing.T) {
 func TestExchangesBeforeLogin(t *testing.T) {
 	for _, hostile := range []string{"client", "server"} {
 		t.Run(hostile, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			a, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			a, b := testenv.TCPPair()
 			algorithms := Supported()
 			algorithms.HostKeys = []string{xssh.KeyAlgoED25519}
 			tr := newTransport(a, nil, algorithms, 0)
@@ -238,6 +227,7 @@ func TestExchangesBeforeLogin(t *testing.T) {
 					return errors.New("it goes on and on")
 				})
 			}()
+			var err error
 			if hostile == "client" {
 				_, err = Server(b, &ServerConfig{Version: "SSH-2.0-s", HostKeys: []xssh.Signer{fuzzKey},
 					NoAuth: func(xssh.ConnMetadata) (*xssh.Permissions, error) {

@@ -35,7 +35,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 		ended := make(chan bool)
 		before := testenv.MemoryInUse()
 		for range clients {
-			a, b := tcpPair()
+			a, b := testenv.TCPPair()
 			go func() {
 				ssh.Server(b, sc)
 				ended <- true
@@ -68,7 +68,7 @@ func TestMemoryBeforeLogin(t *testing.T) {
 		ended := make(chan bool)
 		var all []net.Conn
 		for range clients {
-			a, b := tcpPair()
+			a, b := testenv.TCPPair()
 			all = append(all, a)
 			go func() {
 				ssh.Server(b, sc)

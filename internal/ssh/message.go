@@ -59,12 +59,13 @@ const (
 const (
 	reasonProtocolError       = 2
 	reasonServiceNotAvailable = 7
-	reasonByApplication       = 11
+	ReasonByApplication       = 11
+	ReasonTooManyConnections  = 12
 	reasonNoMoreAuthMethods   = 14
 )
 
-func appendDisconnect(p []byte, reason uint32, text string) []byte {
-	p = appendUint32(append(p, msgDisconnect), reason)
+func disconnectMessage(reason uint32, text string) []byte {
+	p := appendUint32([]byte{msgDisconnect}, reason)
 	return appendString(appendString(p, text), "")
 }
 
@@ -77,40 +78,24 @@ func parseDisconnect(payload []byte) (*DisconnectError, error) {
 // cut shortens data that a peer may make long and we keep.
 func cut(p []byte, most int) []byte { return p[:min(len(p), most)] }
 
-// extensions are the known entries of EXT_INFO: RFC 8308, section 3, and OpenSSH's.
-type extensions struct {
-	serverSigAlgs []string // nil if the server sent none
-	ping          bool
-}
-
 // maxExtensions limits the entries of one EXT_INFO.
 const maxExtensions = 1024
 
-func parseExtInfo(payload []byte) (extensions, error) {
-	var e extensions
+// parseExtInfo returns the one extension that matters to us: server-sig-algs.
+func parseExtInfo(payload []byte) (sigAlgs []string, err error) {
 	r := body(payload, msgExtInfo)
 	n := r.Uint32()
 	if n > maxExtensions {
-		return e, &ProtocolError{"EXT_INFO has too many extensions"}
+		return nil, &ProtocolError{"EXT_INFO has too many extensions"}
 	}
 	for range n {
-		switch name := r.String(); name {
-		case "server-sig-algs":
-			e.serverSigAlgs = r.Names()
-			if e.serverSigAlgs == nil {
-				e.serverSigAlgs = []string{}
-			}
-		case "ping@openssh.com":
+		if r.String() == "server-sig-algs" {
+			sigAlgs = r.Names()
+		} else {
 			r.Bytes()
-			e.ping = true
-		default:
-			r.Bytes()
-		}
-		if r.Err() != nil {
-			break
 		}
 	}
-	return e, r.parsed()
+	return sigAlgs, r.parsed()
 }
 
 // appendExtInfo appends the server's EXT_INFO.

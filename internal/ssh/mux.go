@@ -99,7 +99,7 @@ func (m *mux) run() {
 		}
 	}
 	if protocol, ok := errors.AsType[*ProtocolError](err); ok {
-		m.t.out.close(appendDisconnect(nil, reasonProtocolError, protocol.Text), err)
+		m.t.out.close(disconnectMessage(reasonProtocolError, protocol.Text), err)
 	}
 	m.t.end(err)
 	m.t.in.close()

@@ -6,22 +6,13 @@ import (
 	"context"
 	"io"
 	"net"
-	"syscall"
 	"testing"
-	"time"
 
 	xssh "golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/machine"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
-
-func processorTime(b *testing.B) time.Duration {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-}
 
 // BenchmarkWithOpenSSH transfers data from and to a real sshd, over this transport and over
 // x/crypto/ssh. Only our own processor time per GiB counts, as the machine may be busy.
@@ -36,7 +27,7 @@ func BenchmarkWithOpenSSH(b *testing.B) {
 	move := func(b *testing.B, way string, open func() channel) {
 		p := make([]byte, 256<<10)
 		b.SetBytes(size)
-		before := processorTime(b)
+		before := machine.ProcessorTime()
 		n := 0
 		for b.Loop() {
 			n++
@@ -61,7 +52,7 @@ func BenchmarkWithOpenSSH(b *testing.B) {
 				b.Fatalf("%d bytes came", total)
 			}
 		}
-		b.ReportMetric((processorTime(b)-before).Seconds()/float64(n)*(1<<30)/size, "cpu-s/GiB")
+		b.ReportMetric((machine.ProcessorTime()-before).Seconds()/float64(n)*(1<<30)/size, "cpu-s/GiB")
 	}
 	for _, way := range []string{"get", "put"} {
 		b.Run("ours/"+way, func(b *testing.B) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -402,7 +403,7 @@ func (o *output) writeOnce() {
 	}
 	n, err := o.conn.Write(b.mem[:b.size])
 	if err == nil && n != b.size {
-		err = errShortWrite
+		err = io.ErrShortWrite
 	}
 	b.reset()
 
@@ -561,8 +562,7 @@ func (o *output) abort(err error) {
 }
 
 var (
-	errShortWrite = &ProtocolError{"short write to the stream"}
-	errDuringKex  = &ProtocolError{"a message during a key exchange"}
+	errDuringKex = &ProtocolError{"a message during a key exchange"}
 )
 
 // limits determine when keys are exchanged.

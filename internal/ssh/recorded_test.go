@@ -27,6 +27,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -376,19 +377,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 // openssh10 puts OpenSSH 10's programs first in PATH, and returns the options that its sshd needs.
 func openssh10(t *testing.T, kex string) (config []string) {
 	t.Helper()
-	root, dir := os.Getenv("USFTP_OPENSSH10"), t.TempDir()
-	if root == "" {
-		t.Fatal("USFTP_OPENSSH10 is not set")
-	}
-	wrapper := func(program string) string {
-		file := filepath.Join(dir, filepath.Base(program))
-		text := fmt.Sprintf("#!/bin/sh\nexec %[1]s/usr/lib64/ld-linux-x86-64.so.2 "+
-			"--library-path %[1]s/usr/lib/x86_64-linux-gnu --argv0 %[2]s %[1]s/%[2]s \"$@\"\n",
-			root,
-			program)
-		must(t, os.WriteFile(file, []byte(text), 0o755))
-		return file
-	}
+	t.Setenv("USFTP_REQUIRE", "1") // who records wants to know why it cannot be
+	dir := t.TempDir()
+	wrapper := testenv.OpenSSH10(t, dir)
 	wrapper("/usr/sbin/sshd")
 	wrapper("/usr/bin/ssh")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

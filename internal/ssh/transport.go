@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -38,8 +40,8 @@ type transport struct {
 	hostKey       xssh.PublicKey
 	negotiated    Negotiated
 	exchanges     int
-	ext           extensions
-	wantsExtInfo  bool // from the client's first KEXINIT
+	serverSigAlgs []string // from EXT_INFO: RFC 8308, section 3.1; nil if the server sent none
+	wantsExtInfo  bool     // from the client's first KEXINIT
 	kexLimit      time.Duration
 	timer         *time.Timer // of an exchange
 	rekeyAfter    time.Duration
@@ -128,16 +130,16 @@ func (t *transport) readVersion() error {
 			if len(line) > maxVersion || bytes.IndexByte(line, 0) >= 0 ||
 				!bytes.HasPrefix(line, []byte("SSH-2.0-")) &&
 					!bytes.HasPrefix(line, []byte("SSH-1.99-")) {
-				return &NotSSHError{Text: slices.Clone(cut(line, 512))}
+				return errNotSSH
 			}
 			t.theirs = slices.Clone(line)
 			return nil
 		}
 		if !t.client || t.in.total > loginBytes {
-			return &NotSSHError{Text: slices.Clone(cut(line, 512))}
+			return errNotSSH
 		}
 	}
-	return &NotSSHError{}
+	return errNotSSH
 }
 
 // proposal returns our KEXINIT, and starts the exchange's timer. The output calls it, holding its
@@ -150,7 +152,8 @@ func (t *transport) proposal() []byte {
 			slices.DeleteFunc(slices.Clone(a.HostKeys),
 				func(n string) bool { return n == t.negotiated.HostKey })...)
 		t.timer = time.AfterFunc(t.kexLimit, func() {
-			t.end(&TimeoutError{"an exchange of keys", t.kexLimit})
+			t.end(fmt.Errorf("ssh: an exchange of keys took longer than %v: %w", t.kexLimit,
+				os.ErrDeadlineExceeded))
 		})
 	}
 	k := a.kexInit(t.client, t.exchanges == 0)
@@ -238,7 +241,7 @@ func (t *transport) read() ([]byte, error) {
 			if !t.client {
 				continue
 			}
-			if t.ext, err = parseExtInfo(p); err != nil {
+			if t.serverSigAlgs, err = parseExtInfo(p); err != nil {
 				return nil, err
 			}
 		case msgPing:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestWithXCrypto: each side talks to x/crypto/ssh, with each algorithm that both know, and new
@@ -51,7 +52,7 @@ func TestWithXCrypto(t *testing.T) {
 			}
 		}
 		t.Run("client/"+name, func(t *testing.T) {
-			near, far := tcpPair()
+			near, far := testenv.TCPPair()
 			sc := &xssh.ServerConfig{PublicKeyCallback: letIn(user.PublicKey())}
 			sc.RekeyThreshold, sc.KeyExchanges = 256<<10, a.KeyExchanges
 			sc.AddHostKey(host)
@@ -71,7 +72,7 @@ func TestWithXCrypto(t *testing.T) {
 			}
 		})
 		t.Run("server/"+name, func(t *testing.T) {
-			near, far := tcpPair()
+			near, far := testenv.TCPPair()
 			sc := serverConfig(t, user.PublicKey())
 			sc.HostKeys, sc.Algorithms, sc.RekeyBytes = []xssh.Signer{host}, a, 256<<10
 			go func() {

@@ -6,6 +6,22 @@ import (
 	"testing"
 )
 
+// TCPPair returns both ends of a new connection of this machine, which the caller closes.
+func TCPPair() (near, far *net.TCPConn) {
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+	if near, err = net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr)); err != nil {
+		panic(err)
+	}
+	if far, err = l.AcceptTCP(); err != nil {
+		panic(err)
+	}
+	return near, far
+}
+
 // Listen serves connections to a port of 127.0.0.1 as Accept does.
 func Listen(tb testing.TB, serve func(net.Conn)) *net.TCPAddr {
 	tb.Helper()

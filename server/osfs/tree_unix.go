@@ -177,12 +177,14 @@ func (t tree) openPath(ctx context.Context, name string, flag int, perm uint32) 
 		exclusive := unix.O_CREAT | unix.O_EXCL
 		return w.lookUp(flag&exclusive != exclusive, func(dir int, base string) (err error) {
 			fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, perm)
-			if err == unix.ENOENT && t.uploads != nil && !existsAt(dir, hiddenName(base)) {
-				// An upload may have got its name in the meantime.
-				fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, perm)
-			} else if err == unix.ENOENT && t.uploads != nil {
-				if err = t.uploads.unfinished(dir, base); flag&(unix.O_ACCMODE|unix.O_CREAT) == unix.O_WRONLY {
-					fd, err = openAt(dir, hiddenName(base), flag|unix.O_NOFOLLOW, 0) // to cut it
+			if err == unix.ENOENT && t.uploads != nil {
+				switch hidden := hiddenName(base); {
+				case !existsAt(dir, hidden): // an upload may have got its name in the meantime
+					fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, perm)
+				case flag&(unix.O_ACCMODE|unix.O_CREAT) == unix.O_WRONLY: // to cut it
+					fd, err = openAt(dir, hidden, flag|unix.O_NOFOLLOW, 0)
+				default:
+					err = t.uploads.unfinished(dir, base)
 				}
 			}
 			if err == nil && base == "." && len(w.names) == 0 && t.root.isGone() {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	protocol "github.com/usftp/usftp/internal/scp"
 )
 
 // Command is a client's command line in the old protocol: the arguments of the scp that it expects
@@ -26,16 +28,7 @@ type Word struct {
 }
 
 // Literal returns the word without special characters.
-func (w Word) Literal() string {
-	var b strings.Builder
-	for i := 0; i < len(w.Pattern); i++ {
-		if w.Pattern[i] == '\\' && i+1 < len(w.Pattern) {
-			i++
-		}
-		b.WriteByte(w.Pattern[i])
-	}
-	return b.String()
-}
+func (w Word) Literal() string { return protocol.Unquote(w.Pattern) }
 
 // ErrNotSCP means that a command is not scp.
 var ErrNotSCP = errors.New("not an scp command")

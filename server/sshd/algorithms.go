@@ -39,18 +39,6 @@ var (
 		ssh.HMACSHA256,
 		ssh.HMACSHA512,
 	}
-
-	// signatures are those accepted on certificates.
-	signatures = []string{
-		ssh.KeyAlgoED25519,
-		ssh.KeyAlgoECDSA256,
-		ssh.KeyAlgoECDSA384,
-		ssh.KeyAlgoECDSA521,
-		ssh.KeyAlgoSKED25519,
-		ssh.KeyAlgoSKECDSA256,
-		ssh.KeyAlgoRSASHA512,
-		ssh.KeyAlgoRSASHA256,
-	}
 )
 
 // legacyKeyExchanges are weaker or slower. They are offered after the others, in this order.

@@ -31,10 +31,7 @@ type proof struct{ method, key string }
 
 // proofBy returns the proof by a key, or by the key within a certificate.
 func proofBy(key ssh.PublicKey) proof {
-	if certificate, ok := key.(*ssh.Certificate); ok {
-		key = certificate.Key
-	}
-	return proof{"publickey", ssh.FingerprintSHA256(key)}
+	return proof{"publickey", ssh.FingerprintSHA256(transport.PlainKey(key))}
 }
 
 var errNoAccess = errors.New("sshd: access denied")

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	transport "github.com/usftp/usftp/internal/ssh"
 )
 
 // Authorities are keys whose certificates let users in (OpenSSH PROTOCOL.certkeys; sshd_config(5),
@@ -48,7 +50,7 @@ func verifyCertificate(certificate *ssh.Certificate) error {
 	s := certificate.Signature
 	// As with OpenSSH's CASignatureAlgorithms: anyone who can find SHA-1 collisions can forge
 	// certificates.
-	if !slices.Contains(signatures, s.Format) {
+	if !slices.Contains(transport.SignatureAlgos, s.Format) {
 		return fmt.Errorf("the certificate is signed with %.64q, which is too weak", s.Format)
 	}
 	if len(s.Rest) > 0 && !strings.HasPrefix(s.Format, "sk-") {

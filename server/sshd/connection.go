@@ -21,7 +21,6 @@ var started = time.Now()
 // connection is an accepted connection.
 type connection struct {
 	net.Conn
-	server   *Server
 	secure   atomic.Pointer[transport.Conn] // set after the login
 	moved    atomic.Int64                   // last byte received or sent, in ns since started
 	heard    atomic.Bool                    // a byte has been received
@@ -107,7 +106,7 @@ func (c *connection) watchIdle(timeout time.Duration, reports *server.Reporter) 
 
 // ServeConn serves one connection until it ends.
 func (s *Server) ServeConn(raw net.Conn) {
-	conn := &connection{Conn: raw, server: s}
+	conn := &connection{Conn: raw}
 	if !s.track(func() { s.conns[conn] = struct{}{} }) {
 		raw.Close()
 		return
@@ -143,7 +142,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 	usage := s.users.enter(secure.User(), l.access.mostConnections())
 	if usage == nil {
 		l.Report(server.Event{Kind: server.SessionRefused, Err: errConnections})
-		secure.Disconnect(tooManyConnections, errConnections.Error())
+		secure.Disconnect(transport.ReasonTooManyConnections, errConnections.Error())
 		return
 	}
 	defer s.users.leave(secure.User())
@@ -159,7 +158,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 		if errors.Is(err, ErrNotAdmitted) || errors.Is(err, errNoUser) {
 			said = ErrNotAdmitted
 		}
-		secure.Disconnect(byApplication, said.Error())
+		secure.Disconnect(transport.ReasonByApplication, said.Error())
 		return
 	}
 	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client, Method: by.method, Key: by.key})
@@ -169,12 +168,6 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.serve(secure, state.MaxSessions)
 	l.Report(server.Event{Kind: server.ConnectionClosed})
 }
-
-// Reasons of RFC 4253, section 11.1.
-const (
-	byApplication      = 11
-	tooManyConnections = 12
-)
 
 var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
 

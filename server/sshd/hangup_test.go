@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	transport "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -40,14 +39,7 @@ func TestClientsThatHangUp(t *testing.T) {
 					s.ServeConn(address{far})
 					close(served)
 				}()
-				c, err := transport.Client(t.Context(), conn, &transport.ClientConfig{
-					User: "u", Version: "SSH-2.0-test",
-					HostKey: func(net.Addr, ssh.PublicKey, string) error { return nil },
-					Auth: func(*transport.AuthContext) (transport.AuthMethod, error) {
-						return transport.Password(func() (string, error) {
-							return "secret", nil
-						}, nil), nil
-					}})
+				c, err := logIn(t, conn)
 				if err != nil {
 					t.Fatal(err)
 				}

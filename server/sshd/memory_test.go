@@ -206,22 +206,19 @@ func overTCP(t *testing.T, s *Server) *transport.Conn {
 
 func tryOverTCP(t *testing.T, s *Server) (*transport.Conn, error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, theirs := testenv.TCPPair()
 	go s.ServeConn(theirs)
+	client, err := logIn(t, conn)
+	if err == nil {
+		t.Cleanup(func() { client.Close() })
+	}
+	return client, err
+}
+
+// logIn logs in with the password that onlyPassword accepts.
+func logIn(t *testing.T, conn net.Conn) (*transport.Conn, error) {
 	tries := 0
-	client, err := transport.Client(t.Context(), conn, &transport.ClientConfig{
+	return transport.Client(t.Context(), conn, &transport.ClientConfig{
 		User: "u", Version: "SSH-2.0-x",
 		HostKey: func(net.Addr, ssh.PublicKey, string) error { return nil },
 		Auth: func(*transport.AuthContext) (transport.AuthMethod, error) {
@@ -231,8 +228,4 @@ func tryOverTCP(t *testing.T, s *Server) (*transport.Conn, error) {
 			return transport.Password(func() (string, error) { return "secret", nil }, nil), nil
 		},
 	})
-	if err == nil {
-		t.Cleanup(func() { client.Close() })
-	}
-	return client, err
 }

@@ -9,35 +9,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// tcpPair makes a loopback connection with small buffers, which fill up soon if the far end does
-// not read.
-func tcpPair(t *testing.T) (near, far net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if near, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { near.Close() })
-	if far, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { far.Close() })
-	if err := far.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
-		t.Fatal(err)
-	}
-	return near, far
-}
+	"github.com/usftp/usftp/internal/testenv"
+)
 
 // TestSlowLinkIsNoIdleOne: while a client still takes what was written long ago, however slowly,
 // its connection is not idle; once it takes nothing any more, it is.
 func TestSlowLinkIsNoIdleOne(t *testing.T) {
-	near, far := tcpPair(t)
+	near, far := testenv.TCPPair()
+	t.Cleanup(func() { near.Close(); far.Close() })
+	far.SetReadBuffer(64 << 10) // soon full, when nobody reads
 	if _, waiting := acknowledged(near); waiting {
 		t.Error("bytes are waiting on a new connection")
 	}

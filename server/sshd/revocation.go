@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	transport "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -118,7 +119,7 @@ func (l *RevocationList) parseText(data []byte) error {
 		if err != nil {
 			return fmt.Errorf("line %d: no key", number)
 		}
-		l.keys[string(plainKey(key).Marshal())] = true
+		l.keys[string(transport.PlainKey(key).Marshal())] = true
 	}
 	return nil
 }
@@ -214,20 +215,12 @@ func (c *revokedCertificates) bitmap(offset uint64, number []byte) {
 	}
 }
 
-// plainKey returns the key within a certificate.
-func plainKey(key ssh.PublicKey) ssh.PublicKey {
-	if certificate, ok := key.(*ssh.Certificate); ok {
-		return certificate.Key
-	}
-	return key
-}
-
 // KeyRevoked reports whether a key has been revoked. For certificates see CertificateRevoked.
 func (l *RevocationList) KeyRevoked(key ssh.PublicKey) bool {
 	if l == nil {
 		return false
 	}
-	blob := plainKey(key).Marshal()
+	blob := transport.PlainKey(key).Marshal()
 	short, long := sha1.Sum(blob), sha256.Sum256(blob)
 	return l.keys[string(blob)] || l.sha1[string(short[:])] || l.sha256[string(long[:])]
 }

@@ -126,7 +126,7 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 func hungUp(err error) bool {
 	var said *transport.DisconnectError
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &said) && said.Reason == byApplication
+		errors.As(err, &said) && said.Reason == transport.ReasonByApplication
 }
 
 func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp.Command) {

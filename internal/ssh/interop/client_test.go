@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,11 +40,11 @@ var serverPeers = []serverPeer{
 	{"dropbear", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, dropbear, 15, false},
 	{"paramiko", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, largeMiB,
 		scriptedServer(func(t testing.TB) []string {
-			return []string{interpreter(t, "paramiko"), scripted("paramiko_peer.py")}
+			return []string{testenv.Python(t, "paramiko"), scripted("paramiko_peer.py")}
 		}), 18, false},
 	{"asyncssh", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, largeMiB,
 		scriptedServer(func(t testing.TB) []string {
-			return []string{interpreter(t, "asyncssh"), scripted("asyncssh_peer.py")}
+			return []string{testenv.Python(t, "asyncssh"), scripted("asyncssh_peer.py")}
 		}), 25, false},
 	{"ssh2", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, 16, scriptedServer(node),
 		20,
@@ -221,35 +220,12 @@ func scriptedServer(argv func(t testing.TB) []string) func(*testing.T, *site) st
 	}
 }
 
-// accounts returns an environment in which the C library knows the user and the password, with
-// Debian's libnss-wrapper.
+// accounts returns an environment in which the C library knows the user and the password.
 func (s *site) accounts(t *testing.T) []string {
 	t.Helper()
-	const library = "libnss_wrapper.so"
-	found, _ := filepath.Glob("/usr/lib/*/" + library)
-	if len(found) == 0 {
-		testenv.Unavailable(t, "libnss-wrapper")
-	}
-	// sshd drops its privileges to "sshd". The hash is of "secret".
-	const hash = "$6$usftpusftp$" +
+	const hash = "$6$usftpusftp$" + // of "secret"
 		"OyJJqSVGkBdZ4XY8CmOMcQihQEJjQWjLLXFD7K1hGIBnWZDkPcNsZOxrFr7GRqI9WBAGtdyLVhOKaaAM/Nc1F/"
-	must(t, os.WriteFile(s.file("passwd"), fmt.Appendf(nil, "%s:x:%d:%d::%s:/bin/sh\n"+
-		"sshd:x:%d:65534::/run/sshd:/usr/sbin/nologin\n", user, os.Getuid(), os.Getgid(), s.dir,
-		65533), 0o644))
-	must(t, os.WriteFile(s.file("shadow"), []byte(user+":"+hash+":19000:0:99999:7:::\n"), 0o600))
-	must(t, os.WriteFile(s.file("group"), fmt.Appendf(nil, "%s:x:%d:\n", user, os.Getgid()), 0o644))
-	return []string{"LD_PRELOAD=" + found[0], "NSS_WRAPPER_PASSWD=" + s.file("passwd"),
-		"NSS_WRAPPER_SHADOW=" + s.file("shadow"), "NSS_WRAPPER_GROUP=" + s.file("group")}
-}
-
-// daemon runs a server on a free port until the test ends, and waits until it answers.
-func daemon(t *testing.T, argv, env []string, port int) string {
-	t.Helper()
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), env...)
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	testenv.Serve(t, cmd, "tcp", addr)
-	return addr
+	return testenv.Accounts(t, s.dir, user, hash)
 }
 
 // openssh is the installed sshd.
@@ -271,25 +247,12 @@ func (s *site) sshd(t *testing.T, argv []string, options ...string) string {
 		"RekeyLimit 1M", "KexAlgorithms +diffie-hellman-group-exchange-sha256")
 	file := s.file("sshd_config")
 	must(t, os.WriteFile(file, []byte(strings.Join(options, "\n")+"\n"), 0o600))
-	return daemon(t, append(argv, "-D", "-e", "-f", file), s.accounts(t), port)
+	return testenv.Daemon(t, port, s.accounts(t), append(argv, "-D", "-e", "-f", file)...)
 }
 
-// openssh10 is a newer sshd than the installed one: USFTP_OPENSSH10 names the directory where
-// .ci/openssh10 has unpacked it, with the libraries that it needs.
+// openssh10 is a newer sshd than the installed one.
 func openssh10(t *testing.T, s *site) string {
-	root := os.Getenv("USFTP_OPENSSH10")
-	if root == "" {
-		testenv.Unavailable(t, "OpenSSH 10 ($USFTP_OPENSSH10)")
-	}
-	wrapper := func(program string) string {
-		file := s.file(filepath.Base(program))
-		text := fmt.Sprintf("#!/bin/sh\nexec %[1]s/usr/lib64/ld-linux-x86-64.so.2 "+
-			"--library-path %[1]s/usr/lib/x86_64-linux-gnu --argv0 %[2]s %[1]s/%[2]s \"$@\"\n",
-			root,
-			program)
-		must(t, os.WriteFile(file, []byte(text), 0o755))
-		return file
-	}
+	wrapper := testenv.OpenSSH10(t, s.dir)
 	sshd := wrapper("/usr/sbin/sshd")
 	return s.sshd(t, []string{sshd}, "SshdSessionPath "+wrapper("/usr/lib/openssh/sshd-session"),
 		"SshdAuthPath "+wrapper("/usr/lib/openssh/sshd-auth"))
@@ -311,7 +274,7 @@ func dropbear(t *testing.T, s *site) string {
 	must(t, os.Chmod(s.dir, 0o700))
 	must(t, os.Mkdir(s.file(".ssh"), 0o700))
 	must(t, os.Link(s.file("authorized_keys"), s.file(".ssh/authorized_keys")))
-	return daemon(t, argv, s.accounts(t), port)
+	return testenv.Daemon(t, port, s.accounts(t), argv...)
 }
 
 // libssh is libssh's example server, which USFTP_LIBSSH names: see .ci/libssh. It accepts only the
@@ -322,6 +285,7 @@ func libssh(t *testing.T, s *site) string {
 		testenv.Unavailable(t, "libssh's example server ($USFTP_LIBSSH)")
 	}
 	port := testenv.FreePort(t)
-	return daemon(t, []string{program, "-p", fmt.Sprint(port), "-k", s.file("host_ed25519"),
-		"-a", s.file("authorized_keys"), "-u", user, "-P", secret, "127.0.0.1"}, nil, port)
+	return testenv.Daemon(t, port, nil, program, "-p", fmt.Sprint(port), "-k",
+		s.file("host_ed25519"), "-a", s.file("authorized_keys"), "-u", user, "-P", secret,
+		"127.0.0.1")
 }

@@ -374,11 +374,11 @@ var clientPeers = []clientPeer{
 		large: largeMiB, least: 20, run: plink},
 	{name: "paramiko", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
 		large: largeMiB, least: 18, run: script(func(t testing.TB) []string {
-			return []string{interpreter(t, "paramiko"), scripted("paramiko_peer.py")}
+			return []string{testenv.Python(t, "paramiko"), scripted("paramiko_peer.py")}
 		})},
 	{name: "asyncssh", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
 		large: largeMiB, least: 25, run: script(func(t testing.TB) []string {
-			return []string{interpreter(t, "asyncssh"), scripted("asyncssh_peer.py")}
+			return []string{testenv.Python(t, "asyncssh"), scripted("asyncssh_peer.py")}
 		})},
 	{name: "ssh2", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
 		large: largeMiB,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -104,27 +103,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// interpreter returns the Python that has a library: USFTP_PYTHON names one, as in server/clients.
-func interpreter(t testing.TB, library string) string {
-	t.Helper()
-	python := os.Getenv("USFTP_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
-	if exec.Command(python, "-c", "import "+library).Run() != nil {
-		testenv.Unavailable(t, "Python's "+library)
-	}
-	return python
-}
-
-// node returns npm's ssh2: NODE_PATH names its directory.
+// node returns npm's ssh2.
 func node(t testing.TB) []string {
 	t.Helper()
-	program := opensshd.Find(t, "node")
-	if exec.Command(program, "-e", "require('ssh2')").Run() != nil {
-		testenv.Unavailable(t, "npm's ssh2 ($NODE_PATH)")
-	}
-	return []string{program, scripted("ssh2_peer.js")}
+	return []string{testenv.NodeSSH2(t), scripted("ssh2_peer.js")}
 }
 
 // java returns a library's program in testdata/java.

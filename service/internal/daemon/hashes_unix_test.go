@@ -11,8 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -90,13 +88,7 @@ func testHashes(t *testing.T, home, key, file string, heard func() map[string]st
 	if err != nil {
 		t.Fatal(err)
 	}
-	python := os.Getenv("USFTP_PYTHON")
-	if python == "" {
-		python = "python3"
-	}
-	if exec.Command(python, "-c", "import paramiko").Run() != nil {
-		testenv.Unavailable(t, "paramiko")
-	}
+	python := testenv.Python(t, "paramiko")
 	script, err := filepath.Abs("../../../server/clients/testdata/paramiko_client.py")
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func commandLine(a *ui.App) *cobra.Command {
 	}
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))
 	root.AddCommand(files.Commands(a)...)
-	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
+	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(), serve.Command(a),
 		demo.Command(a), history.Command(a), cmdline.Version(), cmdline.Completion(completionLong),
 		manCommand(root),
 		opt.Topic())

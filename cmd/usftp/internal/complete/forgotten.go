@@ -13,7 +13,7 @@ import (
 
 // ForgottenColon returns a hint that a target was probably meant to be on a host, or "". That is so
 // if it has no colon and does not exist here, but has an @ or the name of a host that ssh knows.
-// For config see [Hosts].
+// For config see hosts.
 func ForgottenColon(target connect.Place, config string) string {
 	name := target.Typed
 	if target.Remote || target.Stream || strings.ContainsAny(name, `/\`) {
@@ -22,7 +22,7 @@ func ForgottenColon(target connect.Place, config string) string {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
-	if !strings.Contains(name, "@") && !slices.ContainsFunc(Hosts(config), func(known string) bool {
+	if !strings.Contains(name, "@") && !slices.ContainsFunc(hosts(config), func(known string) bool {
 		host, _ := cutPort(known)
 		return host == name
 	}) {

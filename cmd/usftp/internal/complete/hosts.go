@@ -25,10 +25,10 @@ type hostReader struct {
 	read  map[string]bool // files, each read once: they may include one another
 }
 
-// Hosts returns the hosts that ssh knows by name, sorted: from Host lines in config or, if that is
+// hosts returns the hosts that ssh knows by name, sorted: from Host lines in config or, if that is
 // empty, in the user's and the system's ssh_config, with the files they include, and from
 // known_hosts files unless hashed. A host with a port there is returned as "host:2222".
-func Hosts(config string) []string {
+func hosts(config string) []string {
 	home, _ := os.UserHomeDir()
 	r := &hostReader{home: home, names: make(map[string]bool), read: make(map[string]bool)}
 	switch {

@@ -20,6 +20,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
+	"github.com/usftp/usftp/internal/scp"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/pool"
 )
@@ -125,7 +126,7 @@ func (p Places) hosts(word string) (words []string) {
 func matchHosts(config, word string) (words []string) {
 	at := strings.LastIndexByte(word, '@') + 1
 	user, host := word[:at], word[at:]
-	for _, name := range Hosts(config) {
+	for _, name := range hosts(config) {
 		if strings.HasPrefix(name, host) {
 			words = append(words, user+name)
 		}
@@ -195,8 +196,8 @@ func (p Places) remote(ctx context.Context, place connect.Place) (words []string
 		}
 		at = path.Join(home, below)
 	}
-	prefix = pattern.Unquote(prefix)
-	for _, e := range List(client, pattern.Unquote(at), func(name string) bool {
+	prefix = scp.Unquote(prefix)
+	for _, e := range List(client, scp.Unquote(at), func(name string) bool {
 		return strings.HasPrefix(name, prefix) && fit(name) &&
 			(prefix != "" || !strings.HasPrefix(name, "."))
 	}) {

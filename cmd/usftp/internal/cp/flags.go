@@ -98,12 +98,11 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"use scp's old protocol, for a device that has no SFTP")
 	// No effect here: -s requests the default.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
-	f.Lookup("sftp").Hidden = true
 	// Habits of users of cp and rsync.
 	f.BoolVarP(&c.archive, "archive", "a", false, "")
 	f.BoolVarP(&c.ignore, "force", "f", false, "")
 	f.BoolVar(&c.ignore, "progress", false, "")
-	for _, name := range []string{"archive", "force", "progress"} {
+	for _, name := range []string{"sftp", "archive", "force", "progress"} {
 		f.Lookup(name).Hidden = true
 	}
 }

@@ -211,7 +211,7 @@ func wanted(typed, target string, several bool) (w scpclient.Want, err error) {
 	w.Contents = trimmed == "" || base == "." || base == ".." ||
 		strings.HasPrefix(trimmed, "~") && !strings.Contains(trimmed, "/")
 	if w.Pattern = scp.PathPattern(base); !w.Several {
-		w.Pattern = usftp.QuotePattern(pattern.Unquote(base))
+		w.Pattern = usftp.QuotePattern(scp.Unquote(base))
 	}
 	info, err := os.Stat(target)
 	isDir := err == nil && info.IsDir()

@@ -185,7 +185,7 @@ func fsOptions(flags *flags, from connect.Place, logger *slog.Logger) sftpfs.Opt
 	o := &flags.options
 	return sftpfs.Options{
 		Root: from.Path(), Timeout: flags.timeout, Cache: flags.cache, Buffer: buffer,
-		ReadOnly: o.readOnly, MapUser: o.mapUser, MapIfKnown: o.mapsIfKnown(os.Geteuid()),
+		ReadOnly: o.readOnly, MapUser: o.idmap == "user", MapIfKnown: o.mapsIfKnown(os.Geteuid()),
 		UID: o.uid, GID: o.gid, Umask: o.umask,
 		FollowSymlinks: o.follow, TransformSymlinks: o.transform,
 		FreeSymlinks: o.free,

@@ -45,7 +45,7 @@ func TestOptions(t *testing.T) {
 		"identityfile=f"}; err != nil || !slices.Equal(ssh, want) {
 		t.Errorf("%q, %v", ssh, err)
 	}
-	if !o.readOnly || !o.mapUser || *o.umask != 0o022 || !o.allowOther || *o.uid != 7 ||
+	if !o.readOnly || o.idmap != "user" || *o.umask != 0o022 || !o.allowOther || *o.uid != 7 ||
 		o.port != "8" || o.server != "sudo /x" {
 		t.Errorf("%+v", o)
 	}
@@ -77,8 +77,9 @@ func TestWhoseFiles(t *testing.T) {
 		if _, err := o.parse([]string{test.option}); err != nil {
 			t.Fatal(err)
 		}
-		if got := o.mapsIfKnown(test.user); got != test.known || o.mapUser != test.always {
-			t.Errorf("-o %s as %d: %t, %t", test.option, test.user, got, o.mapUser)
+		if got := o.mapsIfKnown(test.user); got != test.known ||
+			(o.idmap == "user") != test.always {
+			t.Errorf("-o %s as %d: %t, %q", test.option, test.user, got, o.idmap)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func parsePlaces(args []string) (from connect.Place, err error) {
 }
 
 // UmountCommand returns the verb umount.
-func UmountCommand(a *ui.App) *cobra.Command {
+func UmountCommand() *cobra.Command {
 	var lazy bool
 	cmd := &cobra.Command{
 		Use:         "umount [-z] MOUNTPOINT...",

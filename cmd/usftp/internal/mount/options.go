@@ -16,7 +16,6 @@ import (
 // options are the mount options of -o.
 type options struct {
 	readOnly           bool
-	mapUser            bool
 	allowOther         bool
 	defaultPermissions bool
 	idmap              string // "" if it was not given
@@ -127,12 +126,7 @@ func (o *options) set(option string) error {
 	case "transform_symlinks":
 		o.transform = true
 	case "idmap":
-		switch o.idmap = value; value {
-		case "user":
-			o.mapUser = true
-		case "none":
-			o.mapUser = false
-		default:
+		if o.idmap = value; value != "user" && value != "none" {
 			return fmt.Errorf("-o %s: only idmap=user and idmap=none are known; for others use uid= or gid=", option)
 		}
 	case "uid":

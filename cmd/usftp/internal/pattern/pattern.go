@@ -20,18 +20,6 @@ var ErrNoMatch = errors.New("no match on the host")
 // Has reports whether a path as typed is a pattern.
 func Has(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// Unquote removes the backslashes that quote characters.
-func Unquote(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+1 < len(text) {
-			i++
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
-}
-
 // Unescape returns the path of a file whose name was typed with backslashes, as for the shell that
 // scp once ran on the host: 'host:sp\ ace'. If a file has exactly the typed name, that file is
 // meant. The first from bytes were not typed.
@@ -39,7 +27,7 @@ func Unescape(client *usftp.Client, name string, from int) string {
 	if _, err := client.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return name
 	}
-	plain := name[:from] + Unquote(name[from:])
+	plain := name[:from] + scp.Unquote(name[from:])
 	if _, err := client.Lstat(plain); err != nil {
 		return name
 	}

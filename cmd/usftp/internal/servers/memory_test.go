@@ -116,7 +116,7 @@ func played(banner string, script func(files func() *sftptest.Files) sftptest.Sc
 			h := s.host(t, "")
 			port := testenv.FreePort(t)
 			args, env := argv(s, h, port)
-			h.addr = daemon(t, port, env, append([]string{program}, args...)...)
+			h.addr = testenv.Daemon(t, port, env, append([]string{program}, args...)...)
 			return h
 		}
 		var server *sftptest.Scripted

@@ -58,12 +58,11 @@ func openSSH(t *testing.T, s *site) *host {
 		"ListenAddress 127.0.0.1:%d\nPidFile none\nAuthorizedKeysFile %s\nStrictModes no\n"+
 		"UsePAM no\nPermitRootLogin yes\nSetEnv SHLVL=1\nSubsystem sftp %s\n", s.file("host"), port,
 		s.file("authorized_keys"), opensshd.Find(t, "sftp-server")), 0o600))
-	return s.host(t, daemon(t, port, nil, opensshd.Find(t, "sshd"), "-D", "-e", "-f",
+	return s.host(t, testenv.Daemon(t, port, nil, opensshd.Find(t, "sshd"), "-D", "-e", "-f",
 		s.file("sshd_config")))
 }
 
-// dropbear has no SFTP of its own, and starts OpenSSH's. It finds the user's keys by the C library,
-// which libnss-wrapper answers for.
+// dropbear has no SFTP of its own, and starts OpenSSH's. It finds the user's keys by the C library.
 func dropbear(t *testing.T, s *site) *host {
 	out, err := exec.Command(testenv.Program(t, "dropbearconvert"), "openssh", "dropbear",
 		s.file("host"), s.file("dropbear_key")).CombinedOutput()
@@ -71,21 +70,11 @@ func dropbear(t *testing.T, s *site) *host {
 		t.Fatalf("dropbearconvert: %v: %s", err, out)
 	}
 	h := s.host(t, "")
-	wrapper, _ := filepath.Glob("/usr/lib/*/libnss_wrapper.so")
-	if len(wrapper) == 0 {
-		testenv.Unavailable(t, "libnss-wrapper")
-	}
-	must(t, os.WriteFile(s.file("passwd"), fmt.Appendf(nil, "%s:x:%d:%d::%s:/bin/sh\n", h.user,
-		os.Getuid(), os.Getgid(), s.dir), 0o644))
-	must(t, os.WriteFile(s.file("group"), fmt.Appendf(nil, "%s:x:%d:\n", h.user, os.Getgid()),
-		0o644))
 	must(t, os.Chmod(s.dir, 0o700))
 	must(t, os.Mkdir(s.file(".ssh"), 0o700))
 	must(t, os.Link(s.file("authorized_keys"), s.file(".ssh/authorized_keys")))
 	port := testenv.FreePort(t)
-	h.addr = daemon(t, port, []string{"LD_PRELOAD=" + wrapper[0],
-		"NSS_WRAPPER_PASSWD=" + s.file("passwd"), "NSS_WRAPPER_GROUP=" + s.file("group")},
-		opensshd.Find(t, "dropbear"), "-F", "-E", "-p", fmt.Sprintf("127.0.0.1:%d", port), "-r",
+	h.addr = testenv.Daemon(t, port, testenv.Accounts(t, s.dir, h.user, ""), opensshd.Find(t, "dropbear"), "-F", "-E", "-p", fmt.Sprintf("127.0.0.1:%d", port), "-r",
 		s.file("dropbear_key"))
 	return h
 }
@@ -134,7 +123,7 @@ SFTPLog %s
 			t.Logf("%s", text[max(0, len(text)-2000):])
 		}
 	})
-	h.addr = daemon(t, port, nil, program, "-n", "-q", "-c", s.file("proftpd.conf"))
+	h.addr = testenv.Daemon(t, port, nil, program, "-n", "-q", "-c", s.file("proftpd.conf"))
 	return h
 }
 
@@ -182,27 +171,17 @@ func (s *site) scripted(t *testing.T, argv []string) *scripted {
 	return &scripted{port, bufio.NewWriter(in), out}
 }
 
-// python runs a script with a library of Debian's Python: USFTP_PYTHON names it.
+// python runs a script with a library.
 func python(library string) func(t *testing.T) []string {
 	return func(t *testing.T) []string {
-		program := os.Getenv("USFTP_PYTHON")
-		if program == "" {
-			program = "/usr/bin/python3"
-		}
-		if exec.Command(program, "-c", "import "+library).Run() != nil {
-			testenv.Unavailable(t, "Python's "+library)
-		}
-		return []string{program, "-W", "ignore", testdata(t, library+"_server.py")}
+		return []string{testenv.Python(t, library), "-W", "ignore",
+			testdata(t, library+"_server.py")}
 	}
 }
 
-// node runs a script with npm's ssh2: NODE_PATH names its directory.
+// node runs a script with npm's ssh2.
 func node(t *testing.T) []string {
-	program := testenv.Program(t, "node")
-	if exec.Command(program, "-e", "require('ssh2')").Run() != nil {
-		testenv.Unavailable(t, "npm's ssh2 ($NODE_PATH)")
-	}
-	return []string{program, testdata(t, "ssh2_server.js")}
+	return []string{testenv.NodeSSH2(t), testdata(t, "ssh2_server.js")}
 }
 
 // erlang runs OTP's ssh_sftpd.
@@ -232,14 +211,4 @@ func testdata(t *testing.T, name string) string {
 	file, err := filepath.Abs(filepath.Join("testdata", name))
 	must(t, err)
 	return file
-}
-
-// daemon runs a server on a free port until the test ends, and waits until it answers.
-func daemon(t *testing.T, port int, env []string, argv ...string) string {
-	t.Helper()
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), env...)
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	testenv.Serve(t, cmd, "tcp", addr)
-	return addr
 }

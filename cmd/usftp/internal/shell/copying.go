@@ -27,20 +27,21 @@ type job struct {
 	again     string // the command that continues it, "" for the same one with --resume
 }
 
-// job reads the flags. -P and -R are sftp's older forms.
+// job reads the flags. -P and -R are sftp's older forms; reget and reput have -a.
 func (s *shell) job(r *request) job {
 	o := s.flags.TransferOptions()
 	o.Journal = opt.Journal()
-	o.Resume = r.has('a') || s.flags.resume
+	name, resumes := strings.CutPrefix(r.command.names[0], "re")
+	o.Resume = resumes || r.has('a') || s.flags.resume
 	o.Sync = r.has('f') || s.flags.fsync
 	o.Preserve = r.has('p') || r.has('P') || s.flags.preserve
 	again := ""
-	switch name := r.command.names[0]; {
+	switch {
 	case s.single:
 	case name == "cp":
 		again = "cp in usftp shell --resume"
 	default:
-		again = "re" + strings.TrimPrefix(name, "re")
+		again = "re" + name
 	}
 	return job{options: o, recursive: r.has('r') || r.has('R') || s.flags.recursive, again: again}
 }
@@ -52,16 +53,6 @@ func (j job) into(source string) job {
 		j.options.NoTargetDirectory = true
 	}
 	return j
-}
-
-func (s *shell) reget(ctx context.Context, r *request) error {
-	r.flags['a'] = true
-	return s.get(ctx, r)
-}
-
-func (s *shell) reput(ctx context.Context, r *request) error {
-	r.flags['a'] = true
-	return s.put(ctx, r)
 }
 
 // operands splits the operands of a copy: the last of several is the target, unless it is a

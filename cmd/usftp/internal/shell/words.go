@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
 	"github.com/usftp/usftp/internal/scp"
 )
 
@@ -218,7 +217,7 @@ func (w word) isPattern() bool {
 }
 
 // name returns the name that a word stands for if it is not a pattern.
-func (w word) name() string { return pattern.Unquote(w.pattern) }
+func (w word) name() string { return scp.Unquote(w.pattern) }
 
 // quote quotes a name so that split with shQuoting returns it unchanged. It continues the open
 // quotes, and does not close them.

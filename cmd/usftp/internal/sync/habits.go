@@ -13,30 +13,26 @@ import (
 // registerHabits adds the flags of rsync that ask for sync's defaults. Help does not show them:
 // users who type them by habit need not know.
 func (c *flags) registerHabits(f *pflag.FlagSet) {
+	f.Bool("help", false, "print help") // -h is human-readable
+	var habits pflag.FlagSet
 	for _, flag := range []struct{ name, letter string }{{"archive", "a"}, {"recursive", "r"},
-		{"times", "t"}, {"perms", "p"}, {"partial", ""}, {"progress", ""}, {"stats", ""}} {
-		f.BoolP(flag.name, flag.letter, false, "")
-		f.Lookup(flag.name).Hidden = true
+		{"times", "t"}, {"perms", "p"}, {"partial", ""}, {"progress", ""}, {"stats", ""},
+		{"no-owner", ""}, {"no-group", ""}, {"no-o", ""}, {"no-g", ""}, {"human-readable", "h"}} {
+		habits.BoolP(flag.name, flag.letter, false, "")
 	}
-	for _, name := range []string{"no-owner", "no-group", "no-o", "no-g"} {
-		f.Bool(name, false, "")
-		f.Lookup(name).Hidden = true
-	}
-	f.BoolVar(&c.noTimes, "no-t", false, "")
-	f.Lookup("no-t").Hidden = true
-	f.BoolVar(&c.noPerms, "no-p", false, "")
-	f.Lookup("no-p").Hidden = true
-	f.BoolP("human-readable", "h", false, "")
-	f.Lookup("human-readable").Hidden = true
-	f.Bool("help", false, "print help")
-	f.Func("bwlimit", "", func(text string) error {
+	habits.BoolVar(&c.noTimes, "no-t", false, "")
+	habits.BoolVar(&c.noPerms, "no-p", false, "")
+	habits.Func("bwlimit", "", func(text string) error {
 		rate, err := rsyncRate(text)
 		if err == nil {
 			c.Limit = rate
 		}
 		return err
 	})
-	f.Lookup("bwlimit").Hidden = true
+	habits.VisitAll(func(flag *pflag.Flag) {
+		flag.Hidden = true
+		f.AddFlag(flag)
+	})
 }
 
 // rsyncUnits are the units of rsync's sizes, in lower case. Without one, rates are in KiB/s.
