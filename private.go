@@ -43,6 +43,11 @@ func (c privateClient) Touches() bool {
 	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-rclone/")
 }
 
+// EmptiesToCut implements private.Client. paramiko's SFTPServer.set_file_attr does it.
+func (c privateClient) EmptiesToCut() bool {
+	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-paramiko")
+}
+
 // Heard implements private.Client.
 func (c privateClient) Heard() time.Time { return c.conn.Heard() }
 

@@ -93,7 +93,7 @@ func (b *backups) keep(how func(name, to string) error, d *directory,
 		case errors.Is(err, fs.ErrExist):
 			err = nil
 		case errors.Is(err, fs.ErrNotExist):
-			if err = b.again(d, name, in, err); err == nil {
+			if in, err = b.again(d, name, err); err == nil {
 				n-- // the name may be free now
 			}
 		default:
@@ -106,18 +106,18 @@ func (b *backups) keep(how func(name, to string) error, d *directory,
 // again makes a missing backup directory again: another program may have moved it away. Without it
 // no file would be kept, and the file to be replaced would seem to be missing, too. missing is the
 // error so far, which again returns if the file is gone.
-func (b *backups) again(d *directory, name, in string, missing error) error {
-	into := &b.sync.tree.into
-	_, err := into.Lstat(path.Join(d.rel, name))
+func (b *backups) again(d *directory, name string, missing error) (in string, err error) {
+	_, err = b.sync.tree.into.Lstat(path.Join(d.rel, name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return missing
+		return "", missing
 	case err != nil:
-		return err
+		return "", err
 	case b.remade.Add(1) > mostRemade:
-		return fmt.Errorf("the backup directory %s is removed again and again", b.dir)
+		return "", fmt.Errorf("the backup directory %s is removed again and again", b.dir)
 	}
-	return endpoint.MkdirAll(into, in)
+	b.made.Clear()
+	return b.of(d.rel)
 }
 
 // aside frees an entry's name before a write in place, if the target entry is kept or is a link: it
@@ -188,22 +188,33 @@ func (b *backups) of(rel string) (string, error) {
 }
 
 // make makes the directory that of returns. It neither follows nor replaces another entry of that
-// name, such as a link that an earlier run moved there: the directory gets another name.
+// name, such as a link that an earlier run moved there: the directory gets another name. Who could
+// not reach the files in their old place does not reach them here either.
 func (b *backups) make(rel string) (string, error) {
+	into := &b.sync.tree.into
 	if rel == "." {
-		return b.dir, endpoint.MkdirAll(&b.sync.tree.into, b.dir)
+		return b.dir, endpoint.MkdirAll(into, b.dir, 0o777)
 	}
 	in, err := b.of(path.Dir(rel))
 	if err != nil {
 		return "", err
 	}
+	perm := fs.FileMode(0o777)
+	switch of, err := into.Lstat(rel); {
+	case err != nil && !endpoint.Refused(err):
+		return "", err
+	case of.HasMode && of.Mode.IsDir():
+		perm = of.Mode.Perm() | 0o700
+	case of.HasMode: // a link that is kept
+		perm = 0o700
+	}
 	for n := 0; ; n++ {
 		name := backupName(path.Base(rel), n)
 		to := path.Join(in, name)
-		found, err := b.sync.tree.into.Lstat(to)
+		found, err := into.Lstat(to)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return to, endpoint.MkdirAll(&b.sync.tree.into, to)
+			return to, endpoint.MkdirAll(into, to, perm)
 		case err != nil, found.Mode.IsDir():
 			return to, err
 		case n == mostBackups:

@@ -112,24 +112,45 @@ func (e *Error) cause() string {
 	}
 	switch err := e.Err.(type) {
 	case *fs.PathError:
+		op, rooted := ofRoot(err.Op)
 		// About a file to be created, "no such file" would mislead users to look at the source.
 		if !e.ofSource && e.op != opCheck && errors.Is(err, fs.ErrNotExist) {
-			switch err.Op {
-			case "open", "openat", "stat", "mkdir", "mkdirat":
+			switch op {
+			case "open", "stat", "mkdir":
 				return endpoint.NoDirectory(endpoint.Shown(e.TargetHost, e.above())).Error()
 			}
 		}
-		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
+		if e.names(err.Path, rooted) {
 			if silent(err.Err) {
 				return fmt.Sprintf("the server refused the request to %s and gave no reason (failure)", err.Op)
 			}
 			return e.plain(err.Err)
 		}
-		return fmt.Sprintf("cannot %s %s: %s", err.Op, err.Path, endpoint.Plain(err.Err))
+		return fmt.Sprintf("cannot %s %s: %s", op, err.Path, endpoint.Plain(err.Err))
 	case *os.LinkError:
-		return fmt.Sprintf("cannot %s %s to %s: %s", err.Op, err.Old, err.New, endpoint.Plain(err.Err))
+		op, _ := ofRoot(err.Op)
+		return fmt.Sprintf("cannot %s %s to %s: %s", op, err.Old, err.New, endpoint.Plain(err.Err))
 	}
 	return e.plain(e.Err)
+}
+
+// ofRoot returns the operation of an error as people know it. rooted is set for those of os.Root,
+// which it calls openat and so on, with a name in an open directory for a path.
+func ofRoot(op string) (plain string, rooted bool) {
+	if op == "stat" || op == "lstat" {
+		return op, false
+	}
+	return strings.CutSuffix(op, "at")
+}
+
+// names reports whether the path of an error is one that the sentence names.
+func (e *Error) names(of string, rooted bool) bool {
+	for _, name := range []string{e.Source, e.Target, e.temporary} {
+		if of == name || of == name+"/." || rooted && of == path.Base(filepath.ToSlash(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // above returns the directory of the target.

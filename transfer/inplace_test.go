@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -91,7 +93,54 @@ func TestOverAnOldFile(t *testing.T) {
 	}
 }
 
-// TestTreeOverOldFiles is the same for the files of trees, small ones among them.
+// TestCutThatEmpties: paramiko's SFTPServer.set_file_attr empties a file to cut it, and fills it with
+// zeros up to its size. So a file there that is written in place is emptied first, and what is kept
+// of an upload is not cut.
+func TestCutThatEmpties(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var files *sftptest.Files
+		b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeFsetstat && r.Attrs.Has(wire.AttrSize) {
+				files.WriteFile(r.Path, nil)
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		files = b.server.Files
+		end := b.server.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(end, end,
+			usftp.WithServerVersion("SSH-2.0-paramiko_2.12.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		b.host.Client = client
+		data := random(12 << 20)
+		source := b.local("source", data)
+		files.WriteFile("/target", random(13<<20))
+		if _, err := b.job(upload, source, "/target", func(j *copyJob) {
+			j.Options.Placement = transfer.PlaceDirect
+		}); err != nil || !bytes.Equal(b.remote("/target"), data) {
+			t.Errorf("in place: %v, %d bytes are there", err, len(b.remote("/target")))
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		slowly := func(j *copyJob) {
+			j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true
+			j.Options.RateLimit = 4 << 20
+		}
+		if first, err := b.jobContext(ctx, upload, source, "/new", slowly); err == nil ||
+			first.LeftBehind == "" {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		result, err := b.job(upload, source, "/new", slowly)
+		if err != nil || result.Resumed == 0 || !bytes.Equal(b.remote("/new"), data) {
+			t.Errorf("resumed: %+v, %v", result, err)
+		}
+	})
+}
+
+// TestTreeOverOldFiles is TestOverAnOldFile for the files of trees, small ones among them.
 func TestTreeOverOldFiles(t *testing.T) {
 	t.Parallel()
 	for _, direction := range []way{upload, download, relay} {

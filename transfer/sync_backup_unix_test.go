@@ -36,9 +36,13 @@ func replacements(t *testing.T, src, dst string) {
 	}
 	for _, dir := range []string{src, dst} {
 		if err := errors.Join(os.MkdirAll(dir+"/below", 0o755),
-			os.WriteFile(dir+"/kept", nil, 0o644)); err != nil {
+			os.WriteFile(dir+"/kept", nil, 0o644), os.MkdirAll(dir+"/private/deep", 0o700),
+			os.Chmod(dir+"/private/deep", 0o750)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(dst+"/private/deep/extra", nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	for old, makeOld := range makers {
 		for _, in := range []string{"", "below"} {

@@ -162,12 +162,12 @@ const CleanupTime = 5 * time.Second
 // Create is for FS.WriteSmall.
 func Create() {}
 
-// MkdirAll makes a directory and those above it.
-func MkdirAll(in Root, dir string) error {
-	_, err := in.Mkdir(dir, 0o777)
+// MkdirAll makes a directory and those above it that are missing.
+func MkdirAll(in Root, dir string, perm fs.FileMode) error {
+	_, err := in.Mkdir(dir, perm)
 	if above := path.Dir(dir); errors.Is(err, fs.ErrNotExist) && above != "." {
-		if err = MkdirAll(in, above); err == nil {
-			_, err = in.Mkdir(dir, 0o777)
+		if err = MkdirAll(in, above, perm); err == nil {
+			_, err = in.Mkdir(dir, perm)
 		}
 	}
 	return err

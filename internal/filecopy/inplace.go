@@ -137,14 +137,15 @@ func (o onHost) overwriteThere(c *Copy, source *endpoint.Info, old fs.FileInfo, 
 
 // openOver opens an existing file to write over it. It does not empty the file, which may be the
 // source: the host may be this machine, and a file can have several names. finalize truncates it to
-// its new size. On hosts that take only whole files, it is emptied if it is certainly not the
-// source: an attempt that wrote to it would have changed that. old is nil if the host does not
-// tell.
+// its new size. On hosts that take only whole files, or empty them to cut them, it is emptied if it
+// is certainly not the source: an attempt that wrote to it would have changed that. old is nil if the
+// host does not tell.
 func (o onHost) openOver(c *Copy, source *endpoint.Info, old fs.FileInfo,
 	perm fs.FileMode) (err error) {
 	// a source that can be read only once is not a file
 	other := c.known.spent || c.known.tried[emptied] > 0 || old != nil && isOther(source, old)
-	if !other || old != nil && !o.quirks.WholeFiles.Load() {
+	whole := o.quirks.WholeFiles.Load() || private.OfClient(c.to.client).EmptiesToCut()
+	if !other || old != nil && !whole {
 		if err = o.open(c, o.name, os.O_WRONLY|os.O_CREATE, perm); err == nil {
 			o.over = sizeOf(old)
 		}

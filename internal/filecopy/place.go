@@ -107,7 +107,7 @@ func (r *Run) MakePath(target string, itself bool) error {
 		return err
 	}
 	defer root.Close()
-	return endpoint.MkdirAll(root, missing)
+	return endpoint.MkdirAll(root, missing, 0o777)
 }
 
 // Above returns the directory that holds a name.

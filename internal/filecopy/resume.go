@@ -20,6 +20,7 @@ import (
 	"github.com/usftp/usftp/internal/journal"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/pace"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
 )
@@ -515,6 +516,8 @@ func proveRemote(c *Copy, f *usftp.File, in *input, m *journal.Mark) (size int64
 		m.Bytes = size
 	case size < m.Bytes:
 		why = errors.New("shorter than it was")
+	case size > m.Bytes && size <= in.info().Size && private.OfClient(c.to.client).EmptiesToCut():
+		// the rest will be written over
 	case size > m.Bytes:
 		if err := f.Truncate(m.Bytes); err != nil {
 			why = fmt.Errorf("cannot be truncated to what is known to be good: %w", err)
