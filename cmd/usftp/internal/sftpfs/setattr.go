@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"syscall"
 	"time"
 
@@ -292,6 +293,11 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := f.truncate(ctx, n, file, h, size); err != nil {
 			return err
 		}
+		if now.complete && size != now.size {
+			if err := f.verifySize(ctx, n, now.size, size); err != nil {
+				return err
+			}
+		}
 	}
 	set, err := f.newAttrs(now, in)
 	if err != nil || !set.SetMode && !set.SetTimes && !set.SetOwner {
@@ -417,11 +423,9 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 		}
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
-	truncate := func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-			if !byHandle {
-				return c.Truncate(path, int64(size))
-			}
+	var err error
+	if byHandle {
+		err = f.link.do(ctx, func(*usftp.Client, bool) error {
 			remote, done, err := h.use(ctx)
 			if err != nil {
 				return err
@@ -430,11 +434,11 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 			return remote.WithContext(ctx).Truncate(int64(size))
 		})
 	}
-	var err error
-	if byHandle {
-		err = truncate("")
-	} else {
-		err = f.withPath(ctx, n, truncate)
+	// Apache MINA looks for the name under which the file was opened.
+	if !byHandle || errors.Is(err, fs.ErrNotExist) {
+		err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+			return c.Truncate(path, int64(size))
+		})
 	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		err = syscall.EFBIG // or the disk is full
@@ -462,4 +466,26 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	}
 	f.outdated(n)
 	return nil
+}
+
+// verifySize makes sure that a file's size was set. Apache MINA and Maverick, which use Java's
+// channels, succeed without making a file longer; the byte at its end does.
+func (f *FS) verifySize(ctx context.Context, n *node, before, size uint64) error {
+	a, _, err := f.stat(ctx, n)
+	switch {
+	case err != nil || !a.complete || a.size != before:
+		return err
+	case a.size > size:
+		return syscall.ENOTSUP
+	}
+	err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+		remote, err := c.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = remote.WriteAt([]byte{0}, int64(size)-1)
+		return errors.Join(err, remote.Close())
+	})
+	f.outdated(n)
+	return err
 }

@@ -282,3 +282,59 @@ func TestTimesOfReplaced(t *testing.T) {
 		t.Errorf("the other file's time is %d, %v", is.MTime, err)
 	}
 }
+
+// Servers in Java succeed without making a file longer, and others may do nothing at all.
+func TestSizeThatTheHostDoesNotSet(t *testing.T) {
+	nothing := sftptest.Refuse(wire.OK, "")
+	s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
+		{On: wire.TypeFsetstat, Do: nothing}, {On: wire.TypeSetstat, Do: nothing}}})
+	s.server.Files.WriteFile("/file", []byte("12345"))
+	o := s.open(t, "file")
+	resize := func(size uint64) fuse.Status {
+		return o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: size})
+	}
+	if status := resize(8); status != fuse.OK {
+		t.Error(status)
+	}
+	if got, err := s.server.Files.ReadFile("/file"); string(got) != "12345\x00\x00\x00" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if status := resize(3); status != fuse.Status(syscall.ENOTSUP) {
+		t.Error(status)
+	}
+}
+
+// Apache MINA changes the file that has the name under which a handle was opened.
+func TestSizeAfterRename(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
+		{On: wire.TypeFsetstat, Do: sftptest.Refuse(wire.NoSuchFile, "")}}})
+	s.server.Files.WriteFile("/file", []byte("12345"))
+	o := s.open(t, "file")
+	if status := s.Unlink(nil, root(), "file"); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 3}); status != fuse.OK {
+		t.Error(status)
+	}
+	if got, status := o.read(10); got != "123" {
+		t.Errorf("%q, %v", got, status)
+	}
+}
+
+// What codes of later drafts mean.
+func TestRichCodes(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{RichCodes: true})
+	s.server.Files.Mkdir("/dir")
+	s.server.Files.WriteFile("/dir/file", nil)
+	o := s.openIn(t, s.lookup(t, root(), "dir").NodeId, "file")
+	if status := s.Rmdir(nil, root(), "dir"); status != fuse.Status(syscall.ENOTEMPTY) {
+		t.Errorf("rmdir of a directory with a file: %v", status)
+	}
+	if status := s.Unlink(nil, s.lookup(t, root(), "dir"), "file"); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if status := s.Rmdir(nil, root(), "dir"); status != fuse.OK {
+		t.Errorf("rmdir of a directory whose removed file is open: %v", status)
+	}
+	o.Release(nil, &fuse.ReleaseIn{Fh: o.fh})
+}
