@@ -290,13 +290,8 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		file.mu.Unlock()
 	}
 	if size, ok := in.GetSize(); ok {
-		if err := f.truncate(ctx, n, file, h, size); err != nil {
+		if err := f.truncate(ctx, n, file, h, now, size); err != nil {
 			return err
-		}
-		if now.complete && size != now.size {
-			if err := f.verifySize(ctx, n, now.size, size); err != nil {
-				return err
-			}
 		}
 	}
 	set, err := f.newAttrs(now, in)
@@ -415,8 +410,9 @@ func (f *file) beforeChange(ctx context.Context) error {
 	return nil
 }
 
-// truncate sets a file's size.
-func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size uint64) error {
+// truncate sets the size of a file that had other attributes before.
+func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, before attrs,
+	size uint64) error {
 	if file != nil {
 		if err := file.beforeChange(ctx); err != nil {
 			return err
@@ -443,6 +439,11 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		err = syscall.EFBIG // or the disk is full
 	}
+	refused := errors.Is(err, errors.ErrUnsupported)
+	if before.complete && (refused || err == nil && size != before.size) {
+		f.outdated(n)
+		err = f.verifySize(ctx, n, before.size, size, refused)
+	}
 	if err != nil {
 		return err
 	}
@@ -468,24 +469,32 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	return nil
 }
 
-// verifySize makes sure that a file's size was set. Apache MINA and Maverick, which use Java's
-// channels, succeed without making a file longer; the byte at its end does.
-func (f *FS) verifySize(ctx context.Context, n *node, before, size uint64) error {
+// verifySize makes sure that a file has the size that was to be set. Apache MINA and Maverick use
+// Java's channels, and succeed without making a file longer; Twisted refuses to set sizes. The byte
+// at its end makes a file longer there, and opening it can empty it.
+func (f *FS) verifySize(ctx context.Context, n *node, before, size uint64, refused bool) error {
 	a, _, err := f.stat(ctx, n)
-	switch {
-	case err != nil || !a.complete || a.size != before:
+	if err != nil {
 		return err
-	case a.size > size:
+	}
+	changed := !a.complete || a.size != before // perhaps by another program
+	flags := os.O_WRONLY
+	switch {
+	case a.complete && a.size == size, changed && !refused:
+		return nil
+	case size == 0:
+		flags |= os.O_TRUNC
+	case changed, size < before:
 		return syscall.ENOTSUP
 	}
-	err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
-		remote, err := c.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			return err
+	return f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+		remote, err := c.OpenFile(path, flags, 0)
+		if err == nil && size > 0 {
+			_, err = remote.WriteAt([]byte{0}, int64(size)-1)
 		}
-		_, err = remote.WriteAt([]byte{0}, int64(size)-1)
-		return errors.Join(err, remote.Close())
+		if remote != nil {
+			err = errors.Join(err, remote.Close())
+		}
+		return err
 	})
-	f.outdated(n)
-	return err
 }

@@ -283,24 +283,35 @@ func TestTimesOfReplaced(t *testing.T) {
 	}
 }
 
-// Servers in Java succeed without making a file longer, and others may do nothing at all.
+// Servers in Java succeed without making a file longer, and Twisted's sets no sizes.
 func TestSizeThatTheHostDoesNotSet(t *testing.T) {
-	nothing := sftptest.Refuse(wire.OK, "")
-	s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
-		{On: wire.TypeFsetstat, Do: nothing}, {On: wire.TypeSetstat, Do: nothing}}})
-	s.server.Files.WriteFile("/file", []byte("12345"))
-	o := s.open(t, "file")
-	resize := func(size uint64) fuse.Status {
-		return o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: size})
-	}
-	if status := resize(8); status != fuse.OK {
-		t.Error(status)
-	}
-	if got, err := s.server.Files.ReadFile("/file"); string(got) != "12345\x00\x00\x00" {
-		t.Errorf("%q, %v", got, err)
-	}
-	if status := resize(3); status != fuse.Status(syscall.ENOTSUP) {
-		t.Error(status)
+	for name, answer := range map[string]wire.Code{"success": wire.OK, "refusal": wire.OpUnsupported} {
+		t.Run(name, func(t *testing.T) {
+			nothing := sftptest.Refuse(answer, "")
+			s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
+				{On: wire.TypeFsetstat, Do: nothing}, {On: wire.TypeSetstat, Do: nothing}}})
+			s.server.Files.WriteFile("/file", []byte("12345"))
+			o := s.open(t, "file")
+			resize := func(size uint64, want string) {
+				t.Helper()
+				status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: size})
+				if shorter := size == 3; shorter != (status == fuse.Status(syscall.ENOTSUP)) ||
+					!shorter && status != fuse.OK {
+					t.Errorf("%d bytes: %v", size, status)
+				}
+				if got, err := s.server.Files.ReadFile("/file"); string(got) != want {
+					t.Errorf("%q, %v", got, err)
+				}
+				if attr, _ := o.getAttr(); attr.Size != uint64(len(want)) {
+					t.Errorf("%d bytes are shown", attr.Size)
+				}
+			}
+			resize(8, "12345\x00\x00\x00")
+			resize(8, "12345\x00\x00\x00")
+			resize(3, "12345\x00\x00\x00")
+			resize(0, "")
+			resize(0, "")
+		})
 	}
 }
 
