@@ -890,6 +890,16 @@ func TestMountAndUnmount(t *testing.T) {
 			}
 		}
 	})
+	t.Run("no place for the log", func(t *testing.T) {
+		needFUSE(t)
+		at, far := t.TempDir(), t.TempDir()
+		cmd := command(t, far, "mount", "-D", opensshd.Find(t, "sftp-server"), "far:"+far, at)
+		cmd.Env = append(cmd.Env, "XDG_STATE_HOME=/dev/null")
+		if o := finish(t, cmd); o.code != 0 || !strings.Contains(o.stderr, "there is no log: ") {
+			t.Errorf("%+v", o)
+		}
+		must(t, unmount(t, func() outcome { return run(t, "/", "umount", at) }))
+	})
 	t.Run("no such directory", func(t *testing.T) {
 		needFUSE(t)
 		far := filepath.Join(t.TempDir(), "nope")

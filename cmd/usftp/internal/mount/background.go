@@ -75,19 +75,18 @@ func background(a *ui.App) error {
 
 const readyLine = "mounted\n"
 
-// logger opens the log of the background.
-func (d *daemon) logger(flags *flags) (*slog.Logger, error) {
-	name := flags.log
-	if name == "" {
-		if name = opt.StatePath("mount.log"); name == "" {
-			return slog.New(slog.DiscardHandler), nil
-		}
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			return nil, err
-		}
+// logger opens the log of the background. A user may have no home for the usual one.
+func (d *daemon) logger(a *ui.App, flags *flags) (*slog.Logger, error) {
+	name, usual := flags.log, flags.log == ""
+	if usual {
+		name = opt.StatePath("mount.log")
+		os.MkdirAll(filepath.Dir(name), 0o700) // if that fails, so does opening the log
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
+	if err != nil && usual {
+		a.Console.Say(fmt.Sprintf("there is no log: %v", err))
+		return slog.New(slog.DiscardHandler), nil
+	} else if err != nil {
 		return nil, err
 	}
 	d.log = file

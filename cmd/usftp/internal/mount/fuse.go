@@ -48,7 +48,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	defer login.Close()
 	logger := config.Dial.Logger
 	if d != nil {
-		if logger, err = d.logger(flags); err != nil {
+		if logger, err = d.logger(a, flags); err != nil {
 			return err
 		}
 	}

@@ -63,6 +63,19 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// mount(8) passes on what a line of /etc/fstab says to it and to the kernel.
+func TestOptionsOfFstab(t *testing.T) {
+	var o options
+	ssh, err := o.parse([]string{"rw,noexec,nosuid,nodev,user,IdentityFile=/a,users",
+		"rw,sync,dirsync,lazytime,relatime,mand,silent,owner,group,nofail,_netdev"})
+	if err != nil || !slices.Equal(ssh, []string{"IdentityFile=/a"}) {
+		t.Errorf("%q, %v", ssh, err)
+	}
+	if want := []string{"noexec", "sync", "dirsync"}; !slices.Equal(o.kernel, want) {
+		t.Errorf("the kernel is told %q", o.kernel)
+	}
+}
+
 // A person's mount shows the host user's files as theirs, unless owners were asked for; root's
 // shows the owners that the host has.
 func TestWhoseFiles(t *testing.T) {

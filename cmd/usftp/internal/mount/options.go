@@ -59,12 +59,14 @@ var refused = map[string]string{
 
 // needless are options whose effect is the default here, or that are for other programs.
 var needless = strings.Fields(`
-	ac_attr_timeout async atime auto auto_cache big_writes dcache_clean_interval dcache_max_size
-	dcache_min_clean_interval defaults diratime direct exec hard_remove idmap_none iversion
-	kernel_cache large_read max_conns max_read _netdev no_check_root no_readahead no_rofd_flush
-	noauto noauto_cache nodev nodiratime nofail noforget nonempty norelatime norellinks nosuid
-	nullpath_ok readdir_ino reconnect relatime remember rw strictatime sync_readdir use_ino user
-	users workaround`)
+	ac_attr_timeout async atime auto auto_cache big_writes cache_clean_interval
+	cache_min_clean_interval dcache_clean_interval dcache_max_size dcache_min_clean_interval
+	defaults diratime direct exec group hard_remove idmap_none iversion kernel_cache large_read
+	lazytime loud mand max_conns max_read max_write _netdev no_check_root no_readahead
+	no_rofd_flush noauto noauto_cache nodev nodiratime nofail noforget noiversion nolazytime
+	nomand nonempty norelatime norellinks nostrictatime nosuid nouser nullpath_ok owner
+	readdir_ino reconnect relatime remember rw silent strictatime subtype sync_readdir use_ino
+	user users workaround`)
 
 // parse reads the options of all -o flags and returns ssh_config's. After one of these, words that
 // are not options belong to its value, which may contain commas.
@@ -91,11 +93,11 @@ func (o *options) parse(lists []string) (ssh []string, err error) {
 }
 
 // isSSHOption reports whether an option belongs to ssh_config: by convention those begin with a
-// capital letter, but sshfs also accepts lower case.
+// capital letter, but sshfs also accepts lower case. Without a value "user" is mount(8)'s.
 func isSSHOption(option string) bool {
 	first, _ := utf8.DecodeRuneInString(option)
-	word, _, _ := strings.Cut(option, "=")
-	return unicode.IsUpper(first) || word != "port" && opt.IsSSHWord(word)
+	word, _, valued := strings.Cut(option, "=")
+	return unicode.IsUpper(first) || word != "port" && valued && opt.IsSSHWord(word)
 }
 
 var errUnknown = errors.New("not known")
@@ -160,7 +162,7 @@ func (o *options) set(option string) error {
 		_, err = number(10)
 	case "fsname":
 		o.fsName = value
-	case "noexec", "noatime":
+	case "noexec", "noatime", "sync", "dirsync":
 		o.kernel = append(o.kernel, name)
 	default:
 		if reason := refused[name]; reason != "" {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -356,8 +357,12 @@ func StatePath(elem ...string) string {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) {
 		home, err := os.UserHomeDir()
-		if err != nil {
-			return ""
+		if err != nil { // systemd and mount(8) start programs without HOME
+			u, err := user.Current()
+			if err != nil || !filepath.IsAbs(u.HomeDir) {
+				return ""
+			}
+			home = u.HomeDir
 		}
 		state = filepath.Join(home, ".local", "state")
 	}

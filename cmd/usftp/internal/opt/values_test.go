@@ -1,6 +1,25 @@
 package opt
 
-import "testing"
+import (
+	"os/user"
+	"path/filepath"
+	"testing"
+)
+
+// systemd and mount(8) start programs without HOME.
+func TestStatePathWithoutHome(t *testing.T) {
+	for _, name := range []string{"HOME", "USERPROFILE", "XDG_STATE_HOME"} {
+		t.Setenv(name, "")
+	}
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := StatePath("x"), filepath.Join(u.HomeDir, ".local", "state", "usftp",
+		"x"); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
 
 func TestRateFlag(t *testing.T) {
 	t.Parallel()

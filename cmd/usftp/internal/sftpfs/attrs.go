@@ -25,7 +25,7 @@ type attrs struct {
 	uid, gid     uint32
 	size         uint64
 	atime, mtime uint32
-	complete     bool // the server has sent type and times
+	complete     bool // the server has sent type, times and, unless it is a directory, size
 }
 
 func attrsOf(stat *usftp.FileStat) attrs {
@@ -37,6 +37,8 @@ func attrsOf(stat *usftp.FileStat) attrs {
 	}
 	if a.isDir() {
 		a.size = directorySize
+	} else if !stat.HasSize() {
+		a.complete = false
 	}
 	return a
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/wire"
 )
 
 // statusOf returns the errno that a program gets for an error. SFTP version 3 has few codes: a
@@ -42,7 +43,26 @@ func statusOf(err error) fuse.Status {
 	case errors.Is(err, usftp.ErrSSHFxBadMessage), errors.Is(err, fs.ErrInvalid):
 		return fuse.EINVAL // OpenSSH sends BAD_MESSAGE for EINVAL and ENAMETOOLONG
 	}
+	if status := new(usftp.StatusError); errors.As(err, &status) {
+		if errno, known := errnos[wire.Code(status.Code)]; known {
+			return fuse.Status(errno)
+		}
+	}
 	return fuse.EIO
+}
+
+// errnos are what codes of later drafts mean. Apache MINA and others send them in version 3 too.
+var errnos = map[wire.Code]syscall.Errno{
+	wire.NoSpaceOnFilesystem: syscall.ENOSPC, wire.QuotaExceeded: syscall.EDQUOT,
+	wire.DirNotEmpty: syscall.ENOTEMPTY, wire.NotADirectory: syscall.ENOTDIR,
+	wire.FileIsADirectory: syscall.EISDIR, wire.LinkLoop: syscall.ELOOP,
+	wire.InvalidFilename: syscall.EINVAL, wire.InvalidParameter: syscall.EINVAL,
+}
+
+// mayHoldNames reports whether a directory may not have been removed or replaced because there are
+// names in it.
+func mayHoldNames(err error) bool {
+	return errors.Is(err, usftp.ErrSSHFxFailure) || errors.Is(err, usftp.FxCode(wire.DirNotEmpty))
 }
 
 // statusOfNode works like statusOf for a request about a node. If its file is gone, the name may

@@ -428,7 +428,7 @@ func (f *FS) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) f
 	n := f.tree.child(dir, name)
 	hidden := f.tree.hiddenIn(n)
 	err := remove()
-	if errors.Is(err, usftp.ErrSSHFxFailure) && f.moveHidden(ctx, hidden, n, dir) {
+	if mayHoldNames(err) && f.moveHidden(ctx, hidden, n, dir) {
 		err = remove()
 	}
 	switch {
@@ -519,7 +519,7 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	replaced := f.tree.child(to, newName)
 	hidden := f.tree.hiddenIn(replaced)
 	err = request()
-	if errors.Is(err, usftp.ErrSSHFxFailure) && in.Flags&renameNoReplace == 0 &&
+	if mayHoldNames(err) && in.Flags&renameNoReplace == 0 &&
 		f.moveHidden(ctx, hidden, replaced, to) {
 		err = request()
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"syscall"
 	"time"
 
@@ -289,7 +290,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		file.mu.Unlock()
 	}
 	if size, ok := in.GetSize(); ok {
-		if err := f.truncate(ctx, n, file, h, size); err != nil {
+		if err := f.truncate(ctx, n, file, h, now, size); err != nil {
 			return err
 		}
 	}
@@ -409,19 +410,18 @@ func (f *file) beforeChange(ctx context.Context) error {
 	return nil
 }
 
-// truncate sets a file's size.
-func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size uint64) error {
+// truncate sets the size of a file that had other attributes before.
+func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, before attrs,
+	size uint64) error {
 	if file != nil {
 		if err := file.beforeChange(ctx); err != nil {
 			return err
 		}
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
-	truncate := func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-			if !byHandle {
-				return c.Truncate(path, int64(size))
-			}
+	var err error
+	if byHandle {
+		err = f.link.do(ctx, func(*usftp.Client, bool) error {
 			remote, done, err := h.use(ctx)
 			if err != nil {
 				return err
@@ -430,14 +430,19 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 			return remote.WithContext(ctx).Truncate(int64(size))
 		})
 	}
-	var err error
-	if byHandle {
-		err = truncate("")
-	} else {
-		err = f.withPath(ctx, n, truncate)
+	// Apache MINA looks for the name under which the file was opened.
+	if !byHandle || errors.Is(err, fs.ErrNotExist) {
+		err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+			return c.Truncate(path, int64(size))
+		})
 	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		err = syscall.EFBIG // or the disk is full
+	}
+	refused := errors.Is(err, errors.ErrUnsupported)
+	if before.complete && (refused || err == nil && size != before.size) {
+		f.outdated(n)
+		err = f.verifySize(ctx, n, before.size, size, refused)
 	}
 	if err != nil {
 		return err
@@ -462,4 +467,34 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	}
 	f.outdated(n)
 	return nil
+}
+
+// verifySize makes sure that a file has the size that was to be set. Apache MINA and Maverick use
+// Java's channels, and succeed without making a file longer; Twisted refuses to set sizes. The byte
+// at its end makes a file longer there, and opening it can empty it.
+func (f *FS) verifySize(ctx context.Context, n *node, before, size uint64, refused bool) error {
+	a, _, err := f.stat(ctx, n)
+	if err != nil {
+		return err
+	}
+	changed := !a.complete || a.size != before // perhaps by another program
+	flags := os.O_WRONLY
+	switch {
+	case a.complete && a.size == size, changed && !refused:
+		return nil
+	case size == 0:
+		flags |= os.O_TRUNC
+	case changed, size < before:
+		return syscall.ENOTSUP
+	}
+	return f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+		remote, err := c.OpenFile(path, flags, 0)
+		if err == nil && size > 0 {
+			_, err = remote.WriteAt([]byte{0}, int64(size)-1)
+		}
+		if remote != nil {
+			err = errors.Join(err, remote.Close())
+		}
+		return err
+	})
 }

@@ -282,3 +282,70 @@ func TestTimesOfReplaced(t *testing.T) {
 		t.Errorf("the other file's time is %d, %v", is.MTime, err)
 	}
 }
+
+// Servers in Java succeed without making a file longer, and Twisted's sets no sizes.
+func TestSizeThatTheHostDoesNotSet(t *testing.T) {
+	for name, answer := range map[string]wire.Code{"success": wire.OK, "refusal": wire.OpUnsupported} {
+		t.Run(name, func(t *testing.T) {
+			nothing := sftptest.Refuse(answer, "")
+			s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
+				{On: wire.TypeFsetstat, Do: nothing}, {On: wire.TypeSetstat, Do: nothing}}})
+			s.server.Files.WriteFile("/file", []byte("12345"))
+			o := s.open(t, "file")
+			resize := func(size uint64, want string) {
+				t.Helper()
+				status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: size})
+				if shorter := size == 3; shorter != (status == fuse.Status(syscall.ENOTSUP)) ||
+					!shorter && status != fuse.OK {
+					t.Errorf("%d bytes: %v", size, status)
+				}
+				if got, err := s.server.Files.ReadFile("/file"); string(got) != want {
+					t.Errorf("%q, %v", got, err)
+				}
+				if attr, _ := o.getAttr(); attr.Size != uint64(len(want)) {
+					t.Errorf("%d bytes are shown", attr.Size)
+				}
+			}
+			resize(8, "12345\x00\x00\x00")
+			resize(8, "12345\x00\x00\x00")
+			resize(3, "12345\x00\x00\x00")
+			resize(0, "")
+			resize(0, "")
+		})
+	}
+}
+
+// Apache MINA changes the file that has the name under which a handle was opened.
+func TestSizeAfterRename(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
+		{On: wire.TypeFsetstat, Do: sftptest.Refuse(wire.NoSuchFile, "")}}})
+	s.server.Files.WriteFile("/file", []byte("12345"))
+	o := s.open(t, "file")
+	if status := s.Unlink(nil, root(), "file"); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 3}); status != fuse.OK {
+		t.Error(status)
+	}
+	if got, status := o.read(10); got != "123" {
+		t.Errorf("%q, %v", got, status)
+	}
+}
+
+// What codes of later drafts mean.
+func TestRichCodes(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{RichCodes: true})
+	s.server.Files.Mkdir("/dir")
+	s.server.Files.WriteFile("/dir/file", nil)
+	o := s.openIn(t, s.lookup(t, root(), "dir").NodeId, "file")
+	if status := s.Rmdir(nil, root(), "dir"); status != fuse.Status(syscall.ENOTEMPTY) {
+		t.Errorf("rmdir of a directory with a file: %v", status)
+	}
+	if status := s.Unlink(nil, s.lookup(t, root(), "dir"), "file"); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if status := s.Rmdir(nil, root(), "dir"); status != fuse.OK {
+		t.Errorf("rmdir of a directory whose removed file is open: %v", status)
+	}
+	o.Release(nil, &fuse.ReleaseIn{Fh: o.fh})
+}
