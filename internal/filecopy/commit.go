@@ -246,19 +246,24 @@ func (p *commitState) forgone(c *Copy, o onHost) bool {
 	if c.to.oneHandle() {
 		return false
 	}
-	there, r := *c.Run, c.Request
-	there.Src, r.Run, r.Source, r.Target = c.Dst, &there, p.temporary, o.name
-	// a stream has no attributes
-	there.Options.Attributes, there.Options.NoTargetDirectory = endpoint.Attributes{}, true
-	c.known.stored = &stored{p.temporary, c.Request}
-	c.Request, c.known.spent = r, false
+	c.known.stored, c.known.spent = &stored{p.temporary, o.name, c.Request}, false
 	return true
 }
 
 // stored is the copy of a source that could be read only once. The host copies its temporary file.
 type stored struct {
-	temporary string
-	asked     Request // the original request
+	temporary, target string
+	asked             Request // the original request
+}
+
+// source makes the temporary file the source of further attempts. Between attempts nobody else reads
+// the request, as those do who report progress.
+func (s *stored) source(c *Copy) {
+	there, r := *s.asked.Run, s.asked
+	there.Src, r.Run, r.Source, r.Target = c.Dst, &there, s.temporary, s.target
+	// a stream has no attributes
+	there.Options.Attributes, there.Options.NoTargetDirectory = endpoint.Attributes{}, true
+	c.Request = r
 }
 
 // dropStored removes the temporary file that was copied on the host, or reports where it is.

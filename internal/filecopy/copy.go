@@ -164,6 +164,9 @@ func (c *Copy) Do(attempt func(*Copy) error) error {
 		if err := attempt(c); err == nil || !c.again(err) {
 			return c.conclude(err)
 		}
+		if c.known.stored != nil {
+			c.known.stored.source(c)
+		}
 		c.slot.free() // until the next attempt may begin
 	}
 }
