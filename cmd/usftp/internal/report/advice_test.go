@@ -19,7 +19,7 @@ var (
 	wholeOption = regexp.MustCompile(anOption.String() + `(\.\w+)*`)
 
 	// of other programs
-	otherFlags = regexp.MustCompile(`^usftp serve --stdio$|puttygen --ppk-param`)
+	otherFlags = regexp.MustCompile(`^usftp serve --stdio$|puttygen --ppk-param|--argv0`)
 )
 
 // TestLibraryAdvisesOptions: no text of a library package names a flag, which its users do not
