@@ -22,8 +22,10 @@ type backups struct {
 	// lock shows whether case counts.
 	folded bool
 	made   sync.Map // by path, functions that make a backup directory and return its path
+	modes  sync.Map // by path, the modes of directories that got another one since
 
-	remade atomic.Int64 // how often one was made again
+	remade   atomic.Int64 // how often one was made again
+	recorded atomic.Int64 // modes
 }
 
 // check refuses a backup directory that cannot take files, before anything is copied. It follows no
@@ -171,6 +173,9 @@ func (b *backups) exchange(e *entry, replace func(freed bool) error) error {
 const (
 	mostBackups = 1000 // names tried for one backup
 	mostRemade  = 1000 // how often a run makes backup directories again
+
+	// mostModes limits the modes that are recorded. Backup directories of others get the new mode.
+	mostModes = 1 << 17
 )
 
 func backupName(name string, n int) string {
@@ -185,6 +190,15 @@ func (b *backups) of(rel string) (string, error) {
 	made, _ := b.made.LoadOrStore(rel,
 		sync.OnceValues(func() (string, error) { return b.make(rel) }))
 	return made.(func() (string, error))()
+}
+
+// record records the mode of a directory that gets its source's. Entries may be deleted there later.
+func (b *backups) record(d *directory) {
+	was := d.existing.Perm() // 0 if the host does not tell
+	if was == 0 || was == d.info.Perm() || b.recorded.Add(1) > mostModes {
+		return
+	}
+	b.modes.Store(d.rel, was|0o700)
 }
 
 // make makes the directory that of returns. It neither follows nor replaces another entry of that
@@ -207,6 +221,9 @@ func (b *backups) make(rel string) (string, error) {
 		perm = of.Mode.Perm() | 0o700
 	case of.HasMode: // a link that is kept
 		perm = 0o700
+	}
+	if was, changed := b.modes.Load(rel); changed {
+		perm = was.(fs.FileMode)
 	}
 	for n := 0; ; n++ {
 		name := backupName(path.Base(rel), n)

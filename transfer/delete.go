@@ -130,7 +130,7 @@ func (d *directory) present() string {
 
 // stay records that an extra directory and those above it cannot be deleted: an entry in it stays.
 func (x *extras) stay(d *directory) {
-	for ; d != nil && d.extra && x.Keep(d.rel); d = d.parent {
+	for ; d != nil && d.extra && x.Keep(d.rel, directoryStays); d = d.parent {
 	}
 }
 
@@ -187,7 +187,7 @@ func (x *extras) conclude() {
 		x.restoreOpened() // before something else can take the name of one that was deleted
 	}
 	for _, e := range x.late {
-		if deleted && !x.IsKept(e.rel()) {
+		if deleted && x.Kept(e.rel()) == "" {
 			e.existing, e.do.Do = plan.Held{}, plan.Copy // the directory is gone
 			t.walk.copy(e)
 		} else {
@@ -228,6 +228,9 @@ func (x *extras) delete() bool {
 		if err != nil {
 			return
 		}
+		if len(names) < len(lost.Names) {
+			x.Keep(d.rel, directoryHolds)
+		}
 		if err := t.into.Unmoved(d.rel); err != nil {
 			t.failDeleting(d.target, err)
 			return
@@ -258,7 +261,11 @@ func (x *extras) delete() bool {
 	return !t.failed()
 }
 
-const directoryStays = "the directory is not deleted: it contains excluded or new files"
+// Why directories are not deleted.
+const (
+	directoryStays = "the directory is not deleted: it contains excluded or new files"
+	directoryHolds = "the directory is not deleted: something in it could not be deleted"
+)
 
 // each calls do for each record, up to most at once.
 func each[T any](t *tree, records iter.Seq2[T, error], most int, do func(T)) {
@@ -297,8 +304,9 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 		return
 	}
 	target, rel := t.dst.Join(d.target, name), path.Join(d.rel, name)
-	if dir && x.IsKept(rel) {
-		t.warn("", target, directoryStays)
+	if why := x.Kept(rel); dir && why != "" {
+		x.Keep(d.rel, why)
+		t.warn("", target, why)
 		return
 	}
 	err := s.clear(d, name, dir)
@@ -312,9 +320,11 @@ func (x *extras) remove(d *directory, name string, dir bool, open func() error) 
 			Reason: ReasonExtra})
 	case errors.Is(err, fs.ErrNotExist): // another program was faster
 	case dir && s.holds(d, name):
-		x.Keep(rel)
+		x.Keep(rel, directoryStays)
+		x.Keep(d.rel, directoryStays)
 		t.warn("", target, directoryStays)
 	default:
+		x.Keep(d.rel, directoryHolds)
 		t.failDeleting(target, err)
 	}
 }

@@ -433,3 +433,39 @@ func TestRepeatedCopyReplacesNoLink(t *testing.T) {
 		})
 	}
 }
+
+// A target that the host did not let a copy make was made by nobody, and is not continued: not even
+// if there is one later.
+func TestRefusedTargetIsNotContinued(t *testing.T) {
+	for _, to := range []string{"/closed/target", "/missing/target"} {
+		refused := true
+		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if refused && r.Type == wire.TypeMkdir && r.Path == "/closed/target" {
+				return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "no")}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/closed/other", nil)
+		source := b.sample("source")
+		said := ""
+		run := func() (transfer.Summary, error) {
+			return b.tree(upload, source, to, func(tree *treeJob) {
+				tree.Options.Journal = filepath.Join(b.dir, "journal")
+				tree.Options.Events = func(e transfer.Event) { said += e.Message }
+			})
+		}
+		for range 2 {
+			if _, err := run(); err == nil {
+				t.Errorf("%s was made", to)
+			}
+		}
+		refused = false
+		b.server.Files.WriteFile(to+"/somebody else's", nil)
+		if s, err := run(); err != nil || s.Target != to+"/source" {
+			t.Errorf("%s: then the copy goes to %s, %v", to, s.Target, err)
+		}
+		if strings.Contains(said, "continued") {
+			t.Errorf("%s: it says %s", to, said)
+		}
+	}
+}

@@ -346,6 +346,9 @@ func (s *syncing) finish(d *directory) error {
 	if !d.touched.Load() && s.decides.IsSameDir(&d.info, d.existing) {
 		return nil
 	}
+	if s.saved.dir != "" {
+		s.saved.record(d)
+	}
 	return s.settling(func() error { return s.tree.finishDir(d) })
 }
 

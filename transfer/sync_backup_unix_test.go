@@ -95,6 +95,31 @@ func TestSyncBackupAsRsync(t *testing.T) {
 	})
 }
 
+// Who could not reach what is kept before the sync cannot reach it afterwards, although the sync
+// opens the directory where it was: neither what is deleted nor what is replaced.
+func TestSyncBackupKeepsTheOldMode(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "closed/deep/kept", "replaced/file", "opened/kept")
+		fill(t, dst, "closed/deep/extra", "replaced/file", "opened/extra")
+		if err := errors.Join(os.Chmod(dst+"/closed", 0o700), os.Chmod(dst+"/replaced", 0o710),
+			os.Chmod(src+"/opened", 0o700), os.WriteFile(src+"/replaced/file", nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true, BackupDir: ".old"}}
+		j.must(t)
+		for name, want := range map[string]os.FileMode{"closed": 0o755, ".old/closed": 0o700,
+			".old/closed/deep": 0o755, "replaced": 0o755, ".old/replaced": 0o710,
+			"opened": 0o700, ".old/opened": 0o755} {
+			if is, err := os.Stat(filepath.Join(dst, name)); err != nil || is.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v; want %v", name, is.Mode(), err, want)
+			}
+		}
+	})
+}
+
 // On a host with neither hard links nor posix-rename what is replaced is moved, and gets its name
 // back if the new file cannot have it.
 func TestSyncBackupOnAPoorHost(t *testing.T) {

@@ -484,3 +484,41 @@ func TestSyncCountsExtrasOnce(t *testing.T) {
 		t.Errorf("%d were deleted over %d connections, %v", s.Deleted, *count, err)
 	}
 }
+
+// A directory in which something could not be deleted stays, as do those above it, and is not said
+// to contain what nobody has excluded.
+func TestSyncSaysWhyADirectoryStays(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeRemove && r.Path == "/dst/failed/deep/refused" {
+			return []sftptest.Action{sftptest.Refuse(wire.Failure, "no")}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	src := filepath.Join(b.dir, "src")
+	fill(t, src, "there")
+	for _, name := range []string{"there", "failed/deep/refused", "failed/extra",
+		"excluded/deep/a.o"} {
+		b.server.Files.WriteFile("/dst/"+name, []byte(name))
+	}
+	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+		options: transfer.SyncOptions{Delete: true,
+			TreeOptions: transfer.TreeOptions{Filter: rules("*.o")}}}
+	if s, err := j.run(t); err == nil || s.Failed != 1 || s.Deleted != 1 {
+		t.Errorf("%+v, %v", s.Totals, err)
+	}
+	for name, want := range map[string]string{
+		"failed/deep": "something in it could not be deleted",
+		"failed":      "something in it could not be deleted",
+		"excluded":    "it contains excluded or new files",
+	} {
+		said := ""
+		for _, e := range j.events {
+			if e.Kind == transfer.Warning && e.Target == "/dst/"+name {
+				said += e.Message
+			}
+		}
+		if said != "the directory is not deleted: "+want {
+			t.Errorf("%s: %q", name, said)
+		}
+	}
+}

@@ -451,6 +451,10 @@ func (p copying) enter(d *directory) (leave func(), ok bool) {
 		if err != nil {
 			d.failed = true
 			t.leftovers.unseen.Store(true)
+			if refused := endpoint.Refused(err) || endpoint.IsAbsent(err); refused &&
+				d.parent == nil && t.resumed == notResumed { // so there is nothing to continue
+				t.leftovers.made.forget()
+			}
 			d.fail(err)
 			return leave, false
 		}

@@ -25,8 +25,8 @@ type Extras struct {
 	held    atomic.Int64 // files and links at the target, extra or not
 
 	mu    sync.Mutex
-	dirs  []*spill.List   // records of Lost, by depth
-	stays map[string]bool // paths of directories that will not be empty
+	dirs  []*spill.List     // records of Lost, by depth
+	stays map[string]string // why directories will not be empty, by path
 }
 
 // Lost names the entries that a directory of the target loses. Present is the nearest directory
@@ -78,22 +78,22 @@ func (l Lost) addTo(records *spill.List) {
 	records.Add(append([]string{l.Dir, l.Present}, l.Names...)...)
 }
 
-// Keep records that an extra directory stays, since an entry in it does. It returns false if that
-// is recorded already, or too many are. IsKept reports whether it is recorded.
-func (x *Extras) Keep(rel string) bool {
+// Keep records why a directory stays if it is extra: an entry in it does. It returns false if that
+// is recorded already, or too many are. Kept returns what is recorded, or "".
+func (x *Extras) Keep(rel, why string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.stays[rel] || len(x.stays) == mostStays {
+	if x.stays[rel] != "" || len(x.stays) == mostStays {
 		return false
 	}
 	if x.stays == nil {
-		x.stays = make(map[string]bool)
+		x.stays = make(map[string]string)
 	}
-	x.stays[rel] = true
+	x.stays[rel] = why
 	return true
 }
 
-func (x *Extras) IsKept(rel string) bool {
+func (x *Extras) Kept(rel string) (why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.stays[rel]

@@ -48,6 +48,9 @@ var legacyKeyExchanges = []string{
 	ssh.KeyExchangeDH14SHA256,
 }
 
+// Ciphers returns the names allowed in Config.Ciphers.
+func Ciphers() []string { return slices.Clone(ciphers) }
+
 // LegacyAlgorithms returns the names allowed in Config.LegacyAlgorithms.
 func LegacyAlgorithms() []string { return slices.Clone(legacyKeyExchanges) }
 

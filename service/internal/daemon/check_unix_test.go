@@ -128,7 +128,7 @@ url = "http://127.0.0.1:1/"
 	fails(check(strings.Replace(text, `file = "state/store.db"`,
 		`url = "postgres://u@127.0.0.1:1/d?connect_timeout=1"`, 1)),
 		`the store does not answer: .*`)
-	fails(check("ciphers = ['none']\n"+text), `unknown cipher "none"`)
+	fails(check("ciphers = ['none']\n"+text), `:1:12: ciphers: unknown cipher "none"`)
 	fails(check(text, "--host-key", filepath.Join(home, "id.pub")), `id\.pub`)
 	fails(check(text+fmt.Sprintf("[[users]]\nname = 'c'\nroot = 's3://b'\nkeys = ['%s']\n"+
 		"[storage]\n"+

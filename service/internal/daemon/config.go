@@ -38,7 +38,7 @@ type serveFile struct {
 	Uploads       uploadsText   `toml:"uploads"`
 
 	Banner           string          `toml:"banner"`
-	Ciphers          []string        `toml:"ciphers"`
+	Ciphers          []cipherText    `toml:"ciphers"`
 	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
 	StrictModes      *bool           `toml:"strict_modes"`
 	Compress         bool            `toml:"compress"`
@@ -269,7 +269,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 				DropStart:        int(file.Limits.LoginsDropStart),
 				DropRate:         int(file.Limits.LoginsDropRate),
 				MaxLoginsKnown:   int(file.Limits.LoginsKnown),
-				Ciphers:          file.Ciphers,
+				Ciphers:          texts(file.Ciphers),
 				LegacyAlgorithms: texts(file.LegacyAlgorithms),
 				Compress:         file.Compress,
 			},

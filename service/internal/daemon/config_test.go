@@ -286,6 +286,8 @@ func TestConfigErrors(t *testing.T) {
 		{"[bans]\nfirst = '2h'\nlongest = '1h'\n" + user,
 			`:3: bans.longest: 1h0m0s is less than 2h0m0s, which first is`},
 		{"[bans]\nforget = '0s'\n" + user, `:2:10: bans.forget: "0s" is not a valid time`},
+		{"ciphers = ['aes128-ctr', 'none']\n" + user,
+			`:1:26: ciphers: unknown cipher "none"; use chacha20-poly1305@openssh.com, `},
 		{"legacy_algorithms = ['rot13']\n" + user,
 			`:1:22: legacy_algorithms: unknown legacy algorithm "rot13"; use diffie-hellman-`},
 		{"proxy_protocol = ['balancer']\n" + user,

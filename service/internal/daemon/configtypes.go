@@ -40,6 +40,7 @@ type (
 	sizeText      uint64
 	umaskText     struct{ mode fs.FileMode }
 	operationText struct{ checked }
+	cipherText    struct{ checked }
 	algorithmText struct{ checked }
 	keyText       struct{ checked }
 	passwordText  struct{ checked }
@@ -109,6 +110,14 @@ func (u *umaskText) UnmarshalText(text []byte) (err error) {
 func (o *operationText) UnmarshalText(text []byte) error {
 	o.text = string(text)
 	return site.KnownOperation(string(text))
+}
+
+func (c *cipherText) UnmarshalText(text []byte) error {
+	c.text = string(text)
+	if known := sshd.Ciphers(); !slices.Contains(known, c.text) {
+		return fmt.Errorf("unknown cipher %q; use %s", text, strings.Join(known, ", "))
+	}
+	return nil
 }
 
 func (a *algorithmText) UnmarshalText(text []byte) error {

@@ -185,11 +185,13 @@ func (s *service) run(ctx context.Context) error {
 	if s.board != nil {
 		ended.Go(func() { s.board.Run(running) })
 	}
+	telling, told := context.WithCancel(context.WithoutCancel(ctx)) // until the last session ends
 	if s.hooks != nil {
-		ended.Go(func() { s.hooks.Run(running) })
+		ended.Go(func() { s.hooks.Run(telling) })
 	}
 	defer func() {
 		stop()
+		told()
 		ended.Wait()
 	}()
 	return s.Run(ctx)

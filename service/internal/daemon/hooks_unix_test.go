@@ -189,6 +189,35 @@ give_up = "1ms"
 	}
 }
 
+// TestHooksUntilTheEnd: hooks hear of what happens after the server was asked to end, as long as
+// sessions run.
+func TestHooksUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	came := make(chan hooks.Event, 100)
+	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var e hooks.Event
+		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+			t.Error(err)
+		}
+		came <- e
+	}))
+	t.Cleanup(service.Close)
+	home, key, file := configWith(t, "[[hooks]]\nname = \"told\"\non = [\"uploaded\"]\nurl = \""+
+		service.URL+"\"\n")
+	s := servetest.Start(t, home, "usftpd", "--config", file, "--grace=2m")
+	client := aliceOn(t, from(t, s, "192.0.2.10"), key)
+	s.Cmd.Process.Signal(syscall.SIGTERM)
+	s.Wait("shutting down", nil)
+	if err := put(t, client, "f", []byte("text")); err != nil {
+		t.Fatal(err)
+	}
+	if e := nextEvent(t, came, hooks.Uploaded); e.Path != "/f" {
+		t.Errorf("%+v", e)
+	}
+	client.Close()
+	s.End(syscall.Signal(0), 0)
+}
+
 // TestHookExamples: the examples do what they say.
 func TestHookExamples(t *testing.T) {
 	t.Parallel()

@@ -194,7 +194,7 @@ func TestLDAPIsDown(t *testing.T) {
 		t.Errorf("bob's key: %v\n%s", err, out)
 	}
 	text := string(readFile(t, file))
-	writeFile(t, file, []byte("ciphers = ['none']\n"+strings.Replace(text, "'1h'", "'2h'", 1)))
+	writeFile(t, file, []byte("host_keys = ['id.pub']\n"+strings.Replace(text, "'1h'", "'2h'", 1)))
 	s.Cmd.Process.Signal(syscall.SIGHUP)
 	s.WaitFor("reload failed; the old settings stay in effect", 1)
 	writeFile(t, file, []byte(text))

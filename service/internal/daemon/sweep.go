@@ -19,6 +19,7 @@ import (
 const (
 	sweepAge   = 7 * 24 * time.Hour
 	sweepEvery = 6 * time.Hour
+	sweepAgain = 5 * time.Minute // while nobody knows how old they are
 )
 
 // sweeper removes the leftovers of old uploads from all roots.
@@ -84,14 +85,14 @@ func (s *service) clock(ctx context.Context) (now time.Time, ok bool) {
 
 // run sweeps until ctx ends.
 func (s *sweeper) run(ctx context.Context) {
-	again := time.NewTicker(sweepEvery)
-	defer again.Stop()
 	for {
+		next := time.After(sweepAgain)
 		if now, ok := s.clock(ctx); ok {
+			next = time.After(sweepEvery)
 			s.once(ctx, sweepAge+time.Since(now))
 		}
 		select {
-		case <-again.C:
+		case <-next:
 		case <-ctx.Done():
 			return
 		}

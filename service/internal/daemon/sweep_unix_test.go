@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 	"weak"
 
 	"github.com/usftp/usftp/internal/testenv"
@@ -144,4 +147,27 @@ file = "usftpd.db"
 	sweeps.Wait()
 	count("'s quota has no longer what was swept", map[string]int64{"alice": 0, "carol": 0,
 		"dave": 0}, 1)
+}
+
+// TestSweepIsNotLeftOut: a sweep that was due while the store did not answer is made up for within
+// minutes, and the next one comes when it is due.
+func TestSweepIsNotLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var swept []time.Duration
+		began := time.Now()
+		s := &sweeper{quotas: noQuotas, clock: func(context.Context) (time.Time, bool) {
+			return time.Now(), time.Since(began) > time.Minute
+		}}
+		s.add("root", func(context.Context, time.Duration, ...*server.Quota) error {
+			swept = append(swept, time.Since(began))
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), sweepEvery+time.Hour)
+		defer cancel()
+		s.run(ctx)
+		if len(swept) != 2 || swept[0] > 10*time.Minute || swept[1]-swept[0] != sweepEvery {
+			t.Errorf("it sweeps at %v", swept)
+		}
+	})
 }

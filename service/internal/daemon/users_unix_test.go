@@ -198,7 +198,7 @@ func TestUsers(t *testing.T) {
 		t.Errorf("the log says %q, want %q", line["error"], want)
 	}
 	// Nor does one that only the server finds.
-	writeFile(t, file, []byte("ciphers = [\"nonsense\"]\n"+text))
+	writeFile(t, file, []byte("host_keys = [\"id.pub\"]\n"+text))
 	s.Cmd.Process.Signal(syscall.SIGHUP)
 	s.WaitFor("reload failed; the old settings stay in effect", 2)
 	if out, err := s.SFTP("carol", key, "pwd\n"); err != nil {

@@ -14,8 +14,10 @@ import (
 func TestAsHelper(t *testing.T) {
 	typed := []string{"host:dir", "/mnt/dir", "-s", "-nv", "-o", "ro,uid=1"}
 	meant := []string{"mount", "host:dir", "/mnt/dir", "-o", "ro,uid=1"}
-	if got := AsHelper("/sbin/mount.usftp", typed); !slices.Equal(got, meant) {
-		t.Errorf("%q", got)
+	for _, program := range []string{"/sbin/mount.usftp", "/sbin/mount.fuse.usftp"} {
+		if got := AsHelper(program, typed); !slices.Equal(got, meant) {
+			t.Errorf("%s: %q", program, got)
+		}
 	}
 	if got := AsHelper("/usr/bin/usftp", typed); !slices.Equal(got, typed) {
 		t.Errorf("%q", got)

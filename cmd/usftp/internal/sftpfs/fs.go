@@ -211,7 +211,8 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
 		return err
 	})
 	switch {
-	case errors.Is(err, errors.ErrUnsupported): // claim much space rather than none
+	case errors.Is(err, errors.ErrUnsupported), endpoint.Refused(err) && !lost(err):
+		// Claim much space rather than none: programs may ask before they write.
 		const block, blocks = 4096, 1 << 31
 		*out = fuse.StatfsOut{Blocks: blocks, Bfree: blocks, Bavail: blocks, Files: blocks,
 			Ffree: blocks, Bsize: block, Frsize: block, NameLen: maxNewName}

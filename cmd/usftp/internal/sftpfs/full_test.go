@@ -56,3 +56,19 @@ func TestBlocksOfOddSize(t *testing.T) {
 		}
 	}
 }
+
+// A host that refuses to describe its disk has much space, as one that cannot: else posix_fallocate,
+// which asks for that, would fail for files that the host has. pkg/sftp's server in memory looks for
+// their paths on the disk.
+func TestRefusedStatFs(t *testing.T) {
+	for _, code := range []wire.Code{wire.NoSuchFile, wire.PermissionDenied, wire.Failure,
+		wire.OpUnsupported} {
+		s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
+			{On: wire.TypeExtended, Extension: wire.ExtStatVFS, Do: sftptest.Refuse(code, "no")}}})
+		var out fuse.StatfsOut
+		if status := s.StatFs(nil, root(), &out); status != fuse.OK || out.Bavail == 0 ||
+			out.Bsize == 0 || out.NameLen == 0 {
+			t.Errorf("%v: %+v, %v", code, out, status)
+		}
+	}
+}
