@@ -421,7 +421,10 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 	byHandle := h != nil && h.writes() && !h.appends()
 	var err error
 	if byHandle {
-		err = f.link.do(ctx, func(*usftp.Client, bool) error {
+		err = f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+			if emptiesToSet(c, size) {
+				return errors.ErrUnsupported
+			}
 			remote, done, err := h.use(ctx)
 			if err != nil {
 				return err
@@ -433,6 +436,9 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 	// Apache MINA looks for the name under which the file was opened.
 	if !byHandle || errors.Is(err, fs.ErrNotExist) {
 		err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+			if emptiesToSet(c, size) {
+				return errors.ErrUnsupported
+			}
 			return c.Truncate(path, int64(size))
 		})
 	}
@@ -467,6 +473,11 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 	}
 	f.outdated(n)
 	return nil
+}
+
+// emptiesToSet reports whether a host would set a size at the cost of the contents.
+func emptiesToSet(c *usftp.Client, size uint64) bool {
+	return size > 0 && private.OfClient(c).EmptiesToCut()
 }
 
 // verifySize makes sure that a file has the size that was to be set. Apache MINA and Maverick use

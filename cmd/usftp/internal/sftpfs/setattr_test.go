@@ -315,6 +315,36 @@ func TestSizeThatTheHostDoesNotSet(t *testing.T) {
 	}
 }
 
+// paramiko's set_file_attr empties a file to set its size, and fills it with zeros.
+func TestSizeWhereThatEmpties(t *testing.T) {
+	s := &scripted{version: "SSH-2.0-paramiko_2.12.0"}
+	s.server = sftptest.NewServer(t, sftptest.Script{
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeFsetstat || r.Type == wire.TypeSetstat {
+				s.server.Files.WriteFile(r.Path, nil)
+			}
+			return nil
+		}})
+	s.mount(t, 0)
+	s.server.Files.WriteFile("/file", []byte("12345"))
+	o := s.open(t, "file")
+	for _, step := range []struct {
+		size   uint64
+		status fuse.Status
+		want   string
+	}{
+		{3, fuse.Status(syscall.ENOTSUP), "12345"},
+		{8, fuse.OK, "12345\x00\x00\x00"},
+		{0, fuse.OK, ""},
+	} {
+		status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: step.size})
+		if got, err := s.server.Files.ReadFile("/file"); status != step.status ||
+			string(got) != step.want {
+			t.Errorf("%d bytes: %v, %q, %v", step.size, status, got, err)
+		}
+	}
+}
+
 // Apache MINA changes the file that has the name under which a handle was opened.
 func TestSizeAfterRename(t *testing.T) {
 	s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
