@@ -20,10 +20,10 @@ func TestSystems(t *testing.T) {
 	}
 	called := map[string]string{"darwin": "macOS", "windows": "Windows", "freebsd": "FreeBSD"}
 	var compiled []string
-	for _, system := range list(".ci/run", `(?m)^for os in (.*); do$`) {
+	for _, system := range list(".ci/run", `(?m)^\t*for os in (.*); do$`) {
 		compiled = append(compiled, called[system])
 	}
-	processors := list(".ci/run", `(?m)^\tfor arch in (.*); do$`)
+	processors := list(".ci/run", `(?m)^\t*for arch in (.*); do$`)
 	if got := list(".ci/run", `(?m)^(\.ci/windows)$`); len(got) != 1 {
 		t.Error(".ci/run does not run .ci/windows")
 	}
