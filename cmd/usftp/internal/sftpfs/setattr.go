@@ -445,9 +445,9 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		err = syscall.EFBIG // or the disk is full
 	}
+	f.outdated(n)
 	refused := errors.Is(err, errors.ErrUnsupported)
 	if before.complete && (refused || err == nil && size != before.size) {
-		f.outdated(n)
 		err = f.verifySize(ctx, n, before.size, size, refused)
 	}
 	if err != nil {
@@ -471,7 +471,6 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 		file.mu.Unlock()
 		file.dropReaders()
 	}
-	f.outdated(n)
 	return nil
 }
 
@@ -484,14 +483,15 @@ func emptiesToSet(c *usftp.Client, size uint64) bool {
 // Java's channels, and succeed without making a file longer; Twisted refuses to set sizes. The byte
 // at its end makes a file longer there, and opening it can empty it.
 func (f *FS) verifySize(ctx context.Context, n *node, before, size uint64, refused bool) error {
-	a, _, err := f.stat(ctx, n)
-	if err != nil {
+	a, _, err := f.renew(ctx, n)
+	if err != nil || a.complete && a.size == size {
 		return err
 	}
+	defer f.outdated(n)
 	changed := !a.complete || a.size != before // perhaps by another program
 	flags := os.O_WRONLY
 	switch {
-	case a.complete && a.size == size, changed && !refused:
+	case changed && !refused:
 		return nil
 	case size == 0:
 		flags |= os.O_TRUNC

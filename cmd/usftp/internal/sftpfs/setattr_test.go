@@ -315,6 +315,20 @@ func TestSizeThatTheHostDoesNotSet(t *testing.T) {
 	}
 }
 
+// Finding out whether the size was set takes no request more than showing it.
+func TestSizeIsAskedForOnce(t *testing.T) {
+	s := mountScripted(t, time.Hour, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("12345"))
+	o := s.open(t, "file")
+	s.server.ForgetRequests()
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 3}); status != fuse.OK {
+		t.Error(status)
+	}
+	if asked := s.server.Requests(wire.TypeLstat, wire.TypeStat, wire.TypeFstat); len(asked) != 1 {
+		t.Errorf("asked %v", asked)
+	}
+}
+
 // paramiko's set_file_attr empties a file to set its size, and fills it with zeros.
 func TestSizeWhereThatEmpties(t *testing.T) {
 	s := &scripted{version: "SSH-2.0-paramiko_2.12.0"}
