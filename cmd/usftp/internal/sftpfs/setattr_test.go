@@ -315,6 +315,44 @@ func TestSizeThatTheHostDoesNotSet(t *testing.T) {
 	}
 }
 
+// Where a host does not set the size of an open file, the file that has got its name meanwhile is
+// not changed in its place.
+func TestSizeOfAFileWhoseNameIsTaken(t *testing.T) {
+	for _, c := range []struct {
+		answer wire.Code
+		size   uint64
+		status fuse.Status
+		want   string
+	}{{wire.OK, 8, fuse.OK, "12345\x00\x00\x00"},
+		{wire.OpUnsupported, 8, fuse.OK, "12345\x00\x00\x00"},
+		{wire.OpUnsupported, 0, fuse.Status(syscall.ENOTSUP), "12345"}} {
+		for _, other := range []string{"other", "another"} {
+			var files *sftptest.Files
+			s := mountScripted(t, 0, sftptest.Script{
+				Faults: []sftptest.Fault{{On: wire.TypeFsetstat, Do: sftptest.Refuse(c.answer, "")}},
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeFsetstat {
+						files.Rename("/file", "/moved")
+						files.WriteFile("/file", []byte(other))
+					}
+					return nil
+				}})
+			files = s.server.Files
+			files.WriteFile("/file", []byte("12345"))
+			if err := files.SetModTime("/file", time.Unix(1e9, 0)); err != nil {
+				t.Fatal(err)
+			}
+			o := s.open(t, "file")
+			status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: c.size})
+			file, _ := files.ReadFile("/moved")
+			found, err := files.ReadFile("/file")
+			if status != c.status || string(file) != c.want || string(found) != other {
+				t.Errorf("%+v: %v, %q, and of the other %q, %v", c, status, file, found, err)
+			}
+		}
+	}
+}
+
 // Finding out whether the size was set takes no request more than showing it.
 func TestSizeIsAskedForOnce(t *testing.T) {
 	s := mountScripted(t, time.Hour, sftptest.Script{})
