@@ -113,8 +113,8 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	return n, ownError(err)
 }
 
-// restReader reads the rest of a file for another, and notes the progress. It can go back: the other
-// file's server may refuse more than one WRITE at a time.
+// restReader reads the rest of a file for another, and notes the progress. It can go back: the
+// other file's server may refuse more than one WRITE at a time.
 type restReader struct {
 	io.ReadCloser
 	f        *File
