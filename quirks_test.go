@@ -205,6 +205,14 @@ func TestOneWriteAtATime(t *testing.T) {
 		usftp.ErrSSHFxFailure) {
 		t.Errorf("from a source that cannot be read again: %v", err)
 	}
+	to := newRig(t, sftptest.Script{OneWrite: true}, 0)
+	source, f := must[*usftp.File](t)(r.Open("/0")), must[*usftp.File](t)(to.Create("/x"))
+	if n, err := io.Copy(f, source); n != int64(len(data)) || err != nil {
+		t.Errorf("from another file: %d, %v", n, err)
+	}
+	if got := must[[]byte](t)(to.server.Files.ReadFile("/x")); !bytes.Equal(got, data) {
+		t.Error("from another file: the data differs")
+	}
 }
 
 func TestZeroLengthData(t *testing.T) {

@@ -100,9 +100,9 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	}
 	f.progress.Store(0)
 	if to, ok := w.(*File); ok {
-		r := f.ReadRange(f.offset, -1)
-		defer r.Close()
+		r := &restReader{f: f, from: f.offset, at: f.offset, ReadCloser: f.ReadRange(f.offset, -1)}
 		n, err := to.ReadFrom(r)
+		r.Close()
 		f.offset += n
 		f.progress.Store(n)
 		return n, err
@@ -111,6 +111,28 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	n, err := f.download(d, math.MaxInt64, f.expectedSize(), &f.progress, nil)
 	f.offset += n
 	return n, ownError(err)
+}
+
+// restReader reads the rest of a file for another, and notes the progress. It can go back: the
+// other file's server may refuse more than one WRITE at a time.
+type restReader struct {
+	io.ReadCloser
+	f        *File
+	from, at int64
+}
+
+func (r *restReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.at += int64(n)
+	r.f.progress.Store(r.at - r.from)
+	return n, err
+}
+
+func (r *restReader) Seek(by int64, _ int) (int64, error) {
+	r.Close()
+	r.at += by
+	r.ReadCloser = r.f.ReadRange(r.at, -1)
+	return r.at, nil
 }
 
 // ReadRange returns a reader of length bytes of the file at an offset, or of the rest of it if

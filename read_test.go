@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 func noise(size int) []byte {
@@ -99,16 +101,27 @@ func TestWriteToAFullWriter(t *testing.T) {
 func TestWriteToAFile(t *testing.T) {
 	const rtt = 100 * time.Millisecond
 	bubble(t, func(t *testing.T) {
-		from, to := newRig(t, sftptest.Script{}, rtt), newRig(t, sftptest.Script{}, rtt)
+		var f *usftp.File
+		var seen atomic.Int64
+		from := newRig(t, sftptest.Script{}, rtt)
+		to := newRig(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeWrite {
+				seen.Store(f.Progress())
+			}
+			return nil
+		}}, rtt)
 		data := noise(20 << 20)
 		from.server.Files.WriteFile("/f", data)
-		f := must[*usftp.File](t)(from.Open("/f"))
+		f = must[*usftp.File](t)(from.Open("/f"))
 		g := must[*usftp.File](t)(to.OpenFile("/g", os.O_RDWR|os.O_CREATE, 0o600))
 		must[int64](t)(f.Seek(5, io.SeekStart))
 		var n int64
 		var err error
 		if took := trips(rtt, func() { n, err = io.Copy(g, f) }); took > 12 {
 			t.Errorf("it took %v round trips", took)
+		}
+		if seen.Load() == 0 {
+			t.Error("the progress is told only at the end")
 		}
 		at, end := must[int64](t)(g.Seek(0, io.SeekCurrent)), must[int64](t)(f.Seek(0, io.SeekCurrent))
 		if n != int64(len(data))-5 || err != nil || at != n || end != n+5 || f.Progress() != n {

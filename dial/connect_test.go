@@ -440,6 +440,12 @@ func TestBindAddress(t *testing.T) {
 	if from := conn.LocalAddr().(*net.TCPAddr).IP.String(); from != address {
 		t.Errorf("the connection comes from %s, want %s", from, address)
 	}
+	d.s.network, d.s.bindAddress = "tcp6", "fe80::1%no-such-interface"
+	_, err = d.connectTo(t.Context(), "[::1]:1")
+	if op := new(net.OpError); !errors.As(err, &op) || op.Source == nil ||
+		!strings.Contains(op.Source.String(), d.s.bindAddress) {
+		t.Errorf("an address of one interface: %v", err)
+	}
 	d.s.bindAddress = "no-such-host.invalid"
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

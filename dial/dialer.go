@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -427,13 +426,15 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 		nd.KeepAlive = -1
 	}
 	if d.s.bindAddress != "" {
-		local, err := net.DefaultResolver.LookupNetIP(ctx, "ip"+d.s.network[len("tcp"):],
-			d.s.bindAddress)
+		local, err := net.DefaultResolver.LookupIPAddr(ctx, d.s.bindAddress)
 		if err != nil {
 			return nil, fmt.Errorf("BindAddress: %w", err)
 		}
-		four := max(0, slices.IndexFunc(local, netip.Addr.Is4)) // preferred, as for the host
-		nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local[four], 0))
+		// IPv4 is preferred, as for the host.
+		fit := max(0, slices.IndexFunc(local, func(a net.IPAddr) bool {
+			return (a.IP.To4() == nil) == (d.s.network == "tcp6")
+		}))
+		nd.LocalAddr = &net.TCPAddr{IP: local[fit].IP, Zone: local[fit].Zone}
 	}
 	for attempt := 1; ; attempt++ {
 		conn, err := nd.DialContext(ctx, d.s.network, address)

@@ -137,7 +137,7 @@ func (e *Error) cause() string {
 // ofRoot returns the operation of an error as people know it. rooted is set for those of os.Root,
 // which it calls openat and so on, with a name in an open directory for a path.
 func ofRoot(op string) (plain string, rooted bool) {
-	if op == "stat" || op == "lstat" {
+	if strings.HasSuffix(op, "stat") { // setstat, too
 		return op, false
 	}
 	return strings.CutSuffix(op, "at")

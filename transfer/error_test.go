@@ -15,6 +15,7 @@ func TestErrorsOfRoot(t *testing.T) {
 		"permission denied":                        &fs.PathError{Op: "removeat", Path: "e"},
 		"cannot mkdir up: permission denied":       &fs.PathError{Op: "mkdirat", Path: "up"},
 		"cannot stat d: permission denied":         &fs.PathError{Op: "stat", Path: "d"},
+		"cannot setstat /e: permission denied":     &fs.PathError{Op: "setstat", Path: "/e"},
 		"cannot symlink x to f: permission denied": &os.LinkError{Op: "symlinkat", Old: "x", New: "f"},
 	} {
 		switch err := err.(type) {

@@ -352,6 +352,10 @@ type HostWriter struct {
 
 // Finish implements Writer.
 func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
+	if f.Truncate && private.OfClient(w.Client()).EmptiesToCut() {
+		w.Quirks.WholeFiles.Store(true)
+		return done, ErrNotTruncated
+	}
 	var steps []step
 	if w.Striper != nil {
 		w.Striper.wrote(f.Size)

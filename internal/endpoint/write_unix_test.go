@@ -123,6 +123,17 @@ func TestNotTruncated(t *testing.T) {
 	}
 }
 
+// A file that would be emptied to be cut is not cut.
+func TestNotEmptied(t *testing.T) {
+	w := newWriting(t, sftptest.Script{}, "SSH-2.0-paramiko_3.5.0")
+	w.server.ForgetRequests()
+	_, err := w.Finish(t.Context(), finish())
+	asked := w.server.Requests(wire.TypeFsetstat, wire.TypeClose)
+	if !errors.Is(err, endpoint.ErrNotTruncated) || !w.Quirks.WholeFiles.Load() || len(asked) > 0 {
+		t.Errorf("%v after %v", err, asked)
+	}
+}
+
 // A file that CLOSE shows is not closed if it could not be cut or flushed.
 func TestNotShown(t *testing.T) {
 	for name, fault := range map[string]sftptest.Fault{

@@ -418,31 +418,35 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 			return err
 		}
 	}
-	byHandle := h != nil && h.writes() && !h.appends()
+	by := h // the handle by which the size is set, nil if it is by name
+	if h != nil && (!h.writes() || h.appends()) {
+		by = nil
+	}
 	var err error
-	if byHandle {
-		err = f.link.do(ctx, func(*usftp.Client, bool) error {
-			remote, done, err := h.use(ctx)
-			if err != nil {
-				return err
+	if by != nil {
+		err = f.onHandle(ctx, by, func(remote *usftp.File) error {
+			if emptiesToSet(remote.Client(), size) {
+				return errors.ErrUnsupported
 			}
-			defer done()
-			return remote.WithContext(ctx).Truncate(int64(size))
+			return remote.Truncate(int64(size))
 		})
 	}
 	// Apache MINA looks for the name under which the file was opened.
-	if !byHandle || errors.Is(err, fs.ErrNotExist) {
+	if by == nil || errors.Is(err, fs.ErrNotExist) {
 		err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+			if emptiesToSet(c, size) {
+				return errors.ErrUnsupported
+			}
 			return c.Truncate(path, int64(size))
 		})
 	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		err = syscall.EFBIG // or the disk is full
 	}
+	f.outdated(n)
 	refused := errors.Is(err, errors.ErrUnsupported)
 	if before.complete && (refused || err == nil && size != before.size) {
-		f.outdated(n)
-		err = f.verifySize(ctx, n, before.size, size, refused)
+		err = f.verifySize(ctx, n, by, before.size, size, refused)
 	}
 	if err != nil {
 		return err
@@ -465,36 +469,74 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 		file.mu.Unlock()
 		file.dropReaders()
 	}
-	f.outdated(n)
 	return nil
 }
 
-// verifySize makes sure that a file has the size that was to be set. Apache MINA and Maverick use
-// Java's channels, and succeed without making a file longer; Twisted refuses to set sizes. The byte
-// at its end makes a file longer there, and opening it can empty it.
-func (f *FS) verifySize(ctx context.Context, n *node, before, size uint64, refused bool) error {
-	a, _, err := f.stat(ctx, n)
-	if err != nil {
+// emptiesToSet reports whether a host would set a size at the cost of the contents.
+func emptiesToSet(c *usftp.Client, size uint64) bool {
+	return size > 0 && private.OfClient(c).EmptiesToCut()
+}
+
+// onHandle makes a request on an open file; see [link.do].
+func (f *FS) onHandle(ctx context.Context, h *handle, ask func(*usftp.File) error) error {
+	return f.link.do(ctx, func(*usftp.Client, bool) error {
+		remote, done, err := h.use(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return ask(remote.WithContext(ctx))
+	})
+}
+
+// verifySize makes sure that a file has the size that was to be set by a handle or, if that is nil,
+// by name. Apache MINA and Maverick use Java's channels, and succeed without making a file longer;
+// Twisted refuses to set sizes. The byte at its end makes a file longer there, and opening it can
+// empty it. The name of an open file may be another's by now, which must not be changed.
+func (f *FS) verifySize(ctx context.Context, n *node, h *handle, before, size uint64,
+	refused bool) error {
+	a, _, err := f.renew(ctx, n)
+	if err != nil || a.complete && a.size == size {
 		return err
 	}
+	defer f.outdated(n)
+	named := a
+	if h != nil {
+		f.onHandle(ctx, h, func(remote *usftp.File) error {
+			info, err := remote.Stat()
+			if err == nil {
+				a = attrsOfInfo(info)
+			}
+			return err
+		})
+	}
 	changed := !a.complete || a.size != before // perhaps by another program
-	flags := os.O_WRONLY
 	switch {
 	case a.complete && a.size == size, changed && !refused:
 		return nil
-	case size == 0:
-		flags |= os.O_TRUNC
+	case size == 0 && a.version() == named.version():
+		return f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+			remote, err := c.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+			if err != nil {
+				return err
+			}
+			return remote.Close()
+		})
 	case changed, size < before:
 		return syscall.ENOTSUP
 	}
-	return f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
-		remote, err := c.OpenFile(path, flags, 0)
-		if err == nil && size > 0 {
-			_, err = remote.WriteAt([]byte{0}, int64(size)-1)
-		}
-		if remote != nil {
-			err = errors.Join(err, remote.Close())
-		}
+	lengthen := func(remote *usftp.File) error {
+		_, err := remote.WriteAt([]byte{0}, int64(size)-1)
 		return err
+	}
+	if h != nil {
+		return f.onHandle(ctx, h, lengthen)
+	}
+	return f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
+		remote, err := c.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(lengthen(remote), remote.Close())
 	})
 }

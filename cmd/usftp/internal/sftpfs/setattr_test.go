@@ -315,6 +315,88 @@ func TestSizeThatTheHostDoesNotSet(t *testing.T) {
 	}
 }
 
+// Where a host does not set the size of an open file, the file that has got its name meanwhile is
+// not changed in its place.
+func TestSizeOfAFileWhoseNameIsTaken(t *testing.T) {
+	for _, c := range []struct {
+		answer wire.Code
+		size   uint64
+		status fuse.Status
+		want   string
+	}{{wire.OK, 8, fuse.OK, "12345\x00\x00\x00"},
+		{wire.OpUnsupported, 8, fuse.OK, "12345\x00\x00\x00"},
+		{wire.OpUnsupported, 0, fuse.Status(syscall.ENOTSUP), "12345"}} {
+		for _, other := range []string{"other", "another"} {
+			var files *sftptest.Files
+			s := mountScripted(t, 0, sftptest.Script{
+				Faults: []sftptest.Fault{{On: wire.TypeFsetstat, Do: sftptest.Refuse(c.answer, "")}},
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeFsetstat {
+						files.Rename("/file", "/moved")
+						files.WriteFile("/file", []byte(other))
+					}
+					return nil
+				}})
+			files = s.server.Files
+			files.WriteFile("/file", []byte("12345"))
+			if err := files.SetModTime("/file", time.Unix(1e9, 0)); err != nil {
+				t.Fatal(err)
+			}
+			o := s.open(t, "file")
+			status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: c.size})
+			file, _ := files.ReadFile("/moved")
+			found, err := files.ReadFile("/file")
+			if status != c.status || string(file) != c.want || string(found) != other {
+				t.Errorf("%+v: %v, %q, and of the other %q, %v", c, status, file, found, err)
+			}
+		}
+	}
+}
+
+// Finding out whether the size was set takes no request more than showing it.
+func TestSizeIsAskedForOnce(t *testing.T) {
+	s := mountScripted(t, time.Hour, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("12345"))
+	o := s.open(t, "file")
+	s.server.ForgetRequests()
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 3}); status != fuse.OK {
+		t.Error(status)
+	}
+	if asked := s.server.Requests(wire.TypeLstat, wire.TypeStat, wire.TypeFstat); len(asked) != 1 {
+		t.Errorf("asked %v", asked)
+	}
+}
+
+// paramiko's set_file_attr empties a file to set its size, and fills it with zeros.
+func TestSizeWhereThatEmpties(t *testing.T) {
+	s := &scripted{version: "SSH-2.0-paramiko_2.12.0"}
+	s.server = sftptest.NewServer(t, sftptest.Script{
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeFsetstat || r.Type == wire.TypeSetstat {
+				s.server.Files.WriteFile(r.Path, nil)
+			}
+			return nil
+		}})
+	s.mount(t, 0)
+	s.server.Files.WriteFile("/file", []byte("12345"))
+	o := s.open(t, "file")
+	for _, step := range []struct {
+		size   uint64
+		status fuse.Status
+		want   string
+	}{
+		{3, fuse.Status(syscall.ENOTSUP), "12345"},
+		{8, fuse.OK, "12345\x00\x00\x00"},
+		{0, fuse.OK, ""},
+	} {
+		status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: step.size})
+		if got, err := s.server.Files.ReadFile("/file"); status != step.status ||
+			string(got) != step.want {
+			t.Errorf("%d bytes: %v, %q, %v", step.size, status, got, err)
+		}
+	}
+}
+
 // Apache MINA changes the file that has the name under which a handle was opened.
 func TestSizeAfterRename(t *testing.T) {
 	s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
