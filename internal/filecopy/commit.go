@@ -235,10 +235,7 @@ func leaves(c *Copy, name string) {
 }
 
 // forgone reports whether another attempt can do without the temporary file, or copy it on the host
-// if the source could be read only once. It is not inlined, to keep the stacks of thousands of
-// files small.
-//
-//go:noinline
+// if the source could be read only once.
 func (p *commitState) forgone(c *Copy, o onHost) bool {
 	if !c.known.spent {
 		return p.drop(c, o.client())
@@ -257,7 +254,10 @@ type stored struct {
 }
 
 // source makes the temporary file the source of further attempts. Between attempts nobody else reads
-// the request, as those do who report progress.
+// the request, as those do who report progress. It is not inlined, to keep the stacks of thousands of
+// files small.
+//
+//go:noinline
 func (s *stored) source(c *Copy) {
 	there, r := *s.asked.Run, s.asked
 	there.Src, r.Run, r.Source, r.Target = c.Dst, &there, s.temporary, s.target
