@@ -74,25 +74,36 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-func testHooks(t *testing.T, store string) {
-	came := make(chan hooks.Event, 100)
-	var open atomic.Bool
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// receiver starts a web service for hooks, which answers with a status, and returns its URL and the
+// events that it got.
+func receiver(t *testing.T, status func() int) (url string, came chan hooks.Event) {
+	t.Helper()
+	came = make(chan hooks.Event, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var e hooks.Event
 		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
 			t.Error(err)
 		}
-		if !open.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
+		w.WriteHeader(status())
 		came <- e
 	}))
-	t.Cleanup(service.Close)
+	t.Cleanup(s.Close)
+	return s.URL, came
+}
+
+func testHooks(t *testing.T, store string) {
+	var open atomic.Bool
+	service, came := receiver(t, func() int {
+		if open.Load() {
+			return http.StatusOK
+		}
+		return http.StatusServiceUnavailable
+	})
 	home, key, file := configWith(t, store+`
 [[hooks]]
 name = "all"
 on = ["uploaded", "downloaded", "renamed", "removed", "login"]
-url = "`+service.URL+`"
+url = "`+service+`"
 timeout = "2s"
 [[hooks]]
 name = "broken"
@@ -193,17 +204,9 @@ give_up = "1ms"
 // sessions run.
 func TestHooksUntilTheEnd(t *testing.T) {
 	t.Parallel()
-	came := make(chan hooks.Event, 100)
-	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var e hooks.Event
-		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
-			t.Error(err)
-		}
-		came <- e
-	}))
-	t.Cleanup(service.Close)
+	service, came := receiver(t, func() int { return http.StatusOK })
 	home, key, file := configWith(t, "[[hooks]]\nname = \"told\"\non = [\"uploaded\"]\nurl = \""+
-		service.URL+"\"\n")
+		service+"\"\n")
 	s := servetest.Start(t, home, "usftpd", "--config", file, "--grace=2m")
 	client := aliceOn(t, from(t, s, "192.0.2.10"), key)
 	s.Cmd.Process.Signal(syscall.SIGTERM)
@@ -387,15 +390,7 @@ func TestHookOfAKilledUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { scanner.Close() })
-	came := make(chan hooks.Event, 100)
-	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var e hooks.Event
-		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
-			t.Error(err)
-		}
-		came <- e
-	}))
-	t.Cleanup(service.Close)
+	service, came := receiver(t, func() int { return http.StatusOK })
 	home, key, file, _ := withObjects(t)
 	writeFile(t, file, append(readFile(t, file), `
 [[hooks]]
@@ -405,7 +400,7 @@ clamd = "tcp://`+scanner.Addr().String()+`"
 [[hooks]]
 name = "told"
 on = ["uploaded"]
-url = "`+service.URL+`"
+url = "`+service+`"
 `...))
 	writeFile(t, filepath.Join(home, "f"), []byte("text"))
 	s := servetest.Start(t, home, "usftpd", "--config", file)
