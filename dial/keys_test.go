@@ -28,7 +28,8 @@ func startAgent(t testing.TB, keys ...string) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	testenv.Serve(t, exec.Command(opensshd.Find(t, "ssh-agent"), "-D", "-a", socket), "unix", socket)
+	agent := exec.Command(opensshd.Find(t, "ssh-agent"), "-D", "-a", socket)
+	testenv.Serve(t, agent, "unix", socket)
 	for _, key := range keys {
 		add := exec.Command(opensshd.Find(t, "ssh-add"), "-q", key)
 		add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)

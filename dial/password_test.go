@@ -16,7 +16,8 @@ import (
 // first bad ones bad. got ends it, and returns what it was sent.
 func expiredServer(t *testing.T, bad int) (port int, got func() []string) {
 	t.Helper()
-	cmd := exec.Command(testenv.Python(t, "asyncssh"), "-W", "ignore", "testdata/newpassword.py", "old", strconv.Itoa(bad))
+	cmd := exec.Command(testenv.Python(t, "asyncssh"), "-W", "ignore", "testdata/newpassword.py",
+		"old", strconv.Itoa(bad))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
