@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -134,8 +133,10 @@ func (l *serverLogin) notImplemented() error {
 	return l.send(appendUint32([]byte{msgUnimplemented}, l.in.seqOfLast()))
 }
 
+// disconnect ends the connection. Why is what counts, not whether the client could be told.
 func (l *serverLogin) disconnect(reason uint32, text string) error {
-	return l.failed(cmp.Or(l.send(disconnectMessage(reason, text)), errors.New(text)))
+	l.send(disconnectMessage(reason, text))
+	return l.failed(errors.New(text))
 }
 
 // failed says that the client did not log in: the results of its attempts, and how it ended.

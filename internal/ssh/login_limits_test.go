@@ -97,6 +97,22 @@ func TestBoundsBeforeLogin(t *testing.T) {
 	}
 }
 
+// deaf is a connection that takes no data any more.
+type deaf struct{ feed }
+
+func (deaf) Write([]byte) (int, error) { return 0, net.ErrClosed }
+
+// TestReasonOfDisconnect: a login fails for its own reason, also when the client has gone and cannot
+// be told.
+func TestReasonOfDisconnect(t *testing.T) {
+	l := loginServerOn(deaf{feedOf(framed(appendString([]byte{msgServiceRequest}, "other")))},
+		fuzzKey.PublicKey())
+	defer l.end(ErrClosed)
+	if _, err := l.run(); err == nil || !strings.Contains(err.Error(), "no such service") {
+		t.Errorf("it failed because of: %v", err)
+	}
+}
+
 // TestAbandonedQuestions: a client that sends another request instead of its answers has answered
 // nothing, whatever the callback makes of that.
 func TestAbandonedQuestions(t *testing.T) {
