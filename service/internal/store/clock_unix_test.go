@@ -78,6 +78,42 @@ func testClockForwardAndAge(t *testing.T, name string) {
 	}
 }
 
+// testDaysAddUp: if no node ever runs for a whole day, data is removed for its age when the nodes
+// have run for a day in all since the first long break. A jump while a node runs, or back, begins a
+// new day.
+func testDaysAddUp(t *testing.T, name string) {
+	var off time.Duration
+	run := func(hours, since time.Duration) *Store {
+		s := still(t, name)
+		off += since
+		s.jump(off)
+		_, _, err := s.Clock(t.Context())
+		must(t, err)
+		off += hours * time.Hour
+		s.jump(hours * time.Hour)
+		return s
+	}
+	steady := func(s *Store, when string, want bool) {
+		t.Helper()
+		if _, steady, err := s.Clock(t.Context()); err != nil || steady != want {
+			t.Errorf("%s: %t, %v", when, steady, err)
+		}
+	}
+	const days = 72 * time.Hour
+	steady(run(9, 0), "at first", true)
+	steady(run(9, days), "after 9 hours", false)
+	steady(run(9, days), "after 18 hours", false)
+	steady(run(9, days), "after 27 hours", true)
+	steady(run(9, days), "9 hours after the next break", false)
+	s := run(9, days)
+	off += days
+	s.jump(days)
+	steady(s, "after a jump while it runs", false)
+	steady(run(9, days), "9 hours later", false)
+	steady(run(9, -days), "after one back", false)
+	steady(run(20, days), "20 hours later", true)
+}
+
 // testClockBack: what a node held that has died is free soon, although the database's clock was set
 // back since.
 func testClockBack(t *testing.T, name string) {

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,6 +39,7 @@ type Store struct {
 	outbox   outbox
 	trail    trail
 	told     told
+	looked   atomic.Bool // at the database's clock
 
 	mu    sync.Mutex
 	down  bool

@@ -90,6 +90,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"nobody is in a hurry":     testEndOfCaller,
 	"clock forward":            testClockForward,
 	"clock forward, and age":   testClockForwardAndAge,
+	"days add up":              testDaysAddUp,
 	"clock back":               testClockBack,
 	"clock back, and failures": testClockBackAndFailures,
 	"clock back, and messages": testClockBackAndMessages,

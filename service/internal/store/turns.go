@@ -22,8 +22,8 @@ func (s *Store) Turn(ctx context.Context, work string, length time.Duration) (mi
 }
 
 // afterJump is how long the database's clock decides about no data's age after it has jumped by
-// mostJump, so that there is time to set it right. It may seem to have jumped if no node has looked
-// at it meanwhile, which does no harm.
+// mostJump, so that there is time to set it right. It seems to have jumped if no node has looked at
+// it meanwhile.
 const (
 	afterJump = 24 * time.Hour
 	mostJump  = 24 * time.Hour
@@ -37,6 +37,9 @@ func (s *Store) Clock(ctx context.Context) (now time.Time, steady bool, err erro
 		ms, steady, err = s.lookAtClock(t)
 		return err
 	})
+	if err == nil {
+		s.looked.Store(true)
+	}
 	return time.UnixMilli(ms), steady, err
 }
 
@@ -57,9 +60,12 @@ func (s *Store) lookAtClock(t tx) (now int64, steady bool, err error) {
 	}
 	passed := time.Duration(now-last) * time.Millisecond
 	if last > 0 && passed.Abs() > mostJump {
-		until = now + afterJump.Milliseconds()
-		s.log.Warn("nothing is removed for its age for a day: no node has run, or the clock has jumped",
-			"seconds", int(passed.Seconds()))
+		left := until - last
+		if until = now + afterJump.Milliseconds(); !s.looked.Load() && passed > 0 && left > 0 {
+			until = now + left // if no node runs for a whole day, the days add up
+		}
+		s.log.Warn("nothing is removed for its age for a while: no node has run, or the clock has"+
+			" jumped", "seconds", int(passed.Seconds()), "hours", (until-now)/time.Hour.Milliseconds())
 		err = note("clock steady", until)
 	}
 	if err == nil && passed.Abs() > time.Minute {
