@@ -67,12 +67,13 @@ func (s *service) applyRules(ctx context.Context) {
 	defer all.Wait()
 	for _, rule := range s.started.rules {
 		all.Go(func() {
-			again := time.NewTicker(rule.Every())
-			defer again.Stop()
 			for ctx.Err() == nil {
-				s.applyRule(ctx, rule)
+				next := time.After(rule.Every())
+				if !s.applyRule(ctx, rule) {
+					next = time.After(min(rule.Every(), sweepAgain))
+				}
 				select {
-				case <-again.C:
+				case <-next:
 				case <-ctx.Done():
 				}
 			}
@@ -80,37 +81,38 @@ func (s *service) applyRules(ctx context.Context) {
 	}
 }
 
-// applyRule applies a rule once, unless another node does. It ends before another node may begin.
-func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
+// applyRule applies a rule once, unless another node does. It ends before another node may begin. It
+// reports whether there was a clock to apply it by: without one, no node's turn is used up.
+func (s *service) applyRule(ctx context.Context, rule *retention.Rule) (clock bool) {
 	log := s.Log.With("user", rule.User, "protocol", retention.Protocol)
 	turn := rule.Every() * 9 / 10 // so that it is over when this node wants the next
 	service := ctx
 	ctx, cancel := context.WithTimeout(ctx, turn)
 	defer cancel()
+	now, ok := s.clock(ctx)
+	if !ok {
+		return false
+	}
 	if s.store != nil {
 		mine, err := s.store.Turn(ctx, fmt.Sprintf("retention %+v", *rule), turn)
 		if err != nil && service.Err() == nil {
 			log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 		}
 		if err != nil || !mine {
-			return
+			return err == nil
 		}
-	}
-	now, ok := s.clock(ctx)
-	if !ok {
-		return
 	}
 	served, ok := s.Served()[rule.User]
 	if !ok {
 		log.Warn("there is no user whose old files could be looked for", "path", rule.Path)
-		return
+		return true
 	}
 	files, policy, err := served.Open()
 	if err != nil {
 		log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 	}
 	if files == nil {
-		return
+		return true
 	}
 	named := func(e server.Event) server.Event {
 		e.User = rule.User
@@ -127,4 +129,5 @@ func (s *service) applyRule(ctx context.Context, rule *retention.Rule) {
 	if err != nil && service.Err() == nil {
 		log.Warn("old files are not looked for", "path", rule.Path, "error", err)
 	}
+	return true
 }
