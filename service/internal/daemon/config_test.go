@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"encoding"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -486,5 +487,55 @@ func TestPrefixesOfMappedAddresses(t *testing.T) {
 		if got, err := parsePrefix(text); err != nil || got.String() != want {
 			t.Errorf("%s is %s, %v; want %s", text, got, err, want)
 		}
+	}
+}
+
+// TestErrorsOfUnquotedValues: an error about a setting says where it is, whatever kind of value it
+// has, and wherever the setting may be.
+func TestErrorsOfUnquotedValues(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "usftpd.toml")
+	at := regexp.MustCompile("^" + regexp.QuoteMeta(file) + `:\d+:`)
+	text := reflect.TypeFor[encoding.TextUnmarshaler]()
+	tried := 0
+	var settings func(of reflect.Type, table, value string)
+	settings = func(of reflect.Type, table, value string) {
+		for field := range of.Fields() {
+			name, kind, list := field.Tag.Get("toml"), field.Type, false
+			if kind.Kind() == reflect.Slice {
+				kind, list = kind.Elem(), true
+			}
+			if kind.Kind() == reflect.Pointer {
+				kind = kind.Elem()
+			}
+			switch {
+			case reflect.PointerTo(kind).Implements(text):
+				tried++
+				is := value
+				if list {
+					is = "[" + value + "]"
+				}
+				writeFile(t, file, []byte(table+name+" = "+is+"\n"))
+				if _, err := readConfig(file); err != nil && !at.MatchString(err.Error()) {
+					t.Errorf("%s%s = %s: %v", table, name, is, err)
+				}
+			case kind.Kind() == reflect.Map:
+				settings(kind.Elem().Elem(), "["+name+".g]\n", value)
+			case kind.Kind() == reflect.Struct && field.Anonymous:
+				settings(kind, table, value)
+			case kind.Kind() == reflect.Struct && list && table != "":
+				settings(kind, table+"[["+strings.Trim(table, "[]\n")+"."+name+"]]\n", value)
+			case kind.Kind() == reflect.Struct && list:
+				settings(kind, "[["+name+"]]\n", value)
+			case kind.Kind() == reflect.Struct:
+				settings(kind, "["+name+"]\n", value)
+			}
+		}
+	}
+	for _, value := range []string{"5", "5.5", "-1", "true", "2027-01-31", "12:00:00"} {
+		settings(reflect.TypeFor[serveFile](), "", value)
+	}
+	if tried < 300 {
+		t.Errorf("only %d settings", tried)
 	}
 }

@@ -49,8 +49,8 @@ type (
 	secondText    struct{ checked }
 )
 
-// at gives an error its position in the file, for values that may be numbers without quotes: the
-// decoder gives one only to the errors of strings.
+// at gives an error its position in the file. The decoder does so only for strings, not for numbers
+// or others without quotes.
 func at(text []byte, err error) error {
 	if err == nil {
 		return nil
@@ -66,7 +66,7 @@ func (a *addressText) UnmarshalText(text []byte) error {
 func (f *formatText) UnmarshalText(text []byte) error {
 	f.text = string(text)
 	if f.text != "text" && f.text != "json" {
-		return fmt.Errorf("%q: must be text or json", text)
+		return at(text, fmt.Errorf("%q: must be text or json", text))
 	}
 	return nil
 }
@@ -88,13 +88,13 @@ func (d *durationText) UnmarshalText(text []byte) error {
 
 func (p *prefixText) UnmarshalText(text []byte) (err error) {
 	p.Prefix, err = parsePrefix(string(text))
-	return err
+	return at(text, err)
 }
 
 func (s *sizeText) UnmarshalText(text []byte) error {
 	size, err := ui.ParseSize(string(text))
 	*s = sizeText(size)
-	return err
+	return at(text, err)
 }
 
 func (a *ageText) UnmarshalText(text []byte) (err error) {
@@ -109,13 +109,13 @@ func (u *umaskText) UnmarshalText(text []byte) (err error) {
 
 func (o *operationText) UnmarshalText(text []byte) error {
 	o.text = string(text)
-	return site.KnownOperation(string(text))
+	return at(text, site.KnownOperation(string(text)))
 }
 
 func (c *cipherText) UnmarshalText(text []byte) error {
 	c.text = string(text)
 	if known := sshd.Ciphers(); !slices.Contains(known, c.text) {
-		return fmt.Errorf("unknown cipher %q; use %s", text, strings.Join(known, ", "))
+		return at(text, fmt.Errorf("unknown cipher %q; use %s", text, strings.Join(known, ", ")))
 	}
 	return nil
 }
@@ -123,8 +123,8 @@ func (c *cipherText) UnmarshalText(text []byte) error {
 func (a *algorithmText) UnmarshalText(text []byte) error {
 	a.text = string(text)
 	if known := sshd.LegacyAlgorithms(); !slices.Contains(known, a.text) {
-		return fmt.Errorf("unknown legacy algorithm %q; use %s", text,
-			strings.Join(known, ", "))
+		return at(text, fmt.Errorf("unknown legacy algorithm %q; use %s", text,
+			strings.Join(known, ", ")))
 	}
 	return nil
 }
@@ -132,15 +132,15 @@ func (a *algorithmText) UnmarshalText(text []byte) error {
 func (k *keyText) UnmarshalText(text []byte) error {
 	k.text = string(text)
 	if strings.ContainsAny(string(text), "\r\n") {
-		return errors.New("a key must be one line")
+		return at(text, errors.New("a key must be one line"))
 	}
 	keys := sshd.ParseAuthorizedKeys("", text)
 	if len(keys.Warnings) > 0 {
 		_, warning, _ := strings.Cut(keys.Warnings[0], ": ")
-		return errors.New(warning)
+		return at(text, errors.New(warning))
 	}
 	if keys.Len() == 0 {
-		return errors.New("no key")
+		return at(text, errors.New("no key"))
 	}
 	return nil
 }
@@ -154,8 +154,8 @@ func (p *passwordText) UnmarshalText(text []byte) error {
 		err = errors.New("not a password hash")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: usftpd hash-password makes one",
-			strings.TrimPrefix(err.Error(), ":1: "))
+		return at(text, fmt.Errorf("%s: usftpd hash-password makes one",
+			strings.TrimPrefix(err.Error(), ":1: ")))
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (s *storeText) UnmarshalText(text []byte) error {
 	s.text = string(text)
 	u, err := url.Parse(s.text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return errors.New("a store's URL is postgres://USER@HOST/DATABASE")
+		return at(text, errors.New("a store's URL is postgres://USER@HOST/DATABASE"))
 	}
 	return nil
 }
@@ -172,16 +172,17 @@ func (s *storeText) UnmarshalText(text []byte) error {
 func (u *uploadsText) UnmarshalText(text []byte) error {
 	switch u.text = string(text); {
 	case u.text == "atomic" && !canBeAtomic:
-		return errors.New("this system has no atomic uploads; Linux, macOS and FreeBSD have")
+		return at(text,
+			errors.New("this system has no atomic uploads; Linux, macOS and FreeBSD have"))
 	case u.text != "atomic" && u.text != "in-place":
-		return fmt.Errorf("%q: must be atomic or in-place", text)
+		return at(text, fmt.Errorf("%q: must be atomic or in-place", text))
 	}
 	return nil
 }
 
 func (s *secondText) UnmarshalText(text []byte) error {
 	if s.text = string(text); s.text != "totp" && s.text != "none" {
-		return fmt.Errorf("%q: must be totp or none", text)
+		return at(text, fmt.Errorf("%q: must be totp or none", text))
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ type (
 func (p *pathText) UnmarshalText(text []byte) error {
 	p.text = string(text)
 	if !path.IsAbs(p.text) || p.text == "/" || path.Clean(p.text) != p.text {
-		return fmt.Errorf("%q is no path of a folder: use one such as /in or /in/new", text)
+		return at(text,
+			fmt.Errorf("%q is no path of a folder: use one such as /in or /in/new", text))
 	}
 	return nil
 }
@@ -42,7 +43,7 @@ func (p *pathText) UnmarshalText(text []byte) error {
 func (p *patternText) UnmarshalText(text []byte) error {
 	p.text = string(text)
 	if _, err := filter.NewRefusal(p.text); err != nil {
-		return fmt.Errorf("%q is no pattern for names: %w", text, err)
+		return at(text, fmt.Errorf("%q is no pattern for names: %w", text, err))
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ type periodText struct{ checked }
 
 func (p *periodText) UnmarshalText(text []byte) error {
 	if p.text = string(text); p.text != "day" && p.text != "month" {
-		return fmt.Errorf("%q: must be day or month", text)
+		return at(text, fmt.Errorf("%q: must be day or month", text))
 	}
 	return nil
 }

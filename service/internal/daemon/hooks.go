@@ -52,7 +52,7 @@ type (
 func (k *kindText) UnmarshalText(text []byte) error {
 	k.text = string(text)
 	if !slices.Contains(hooks.Kinds, hooks.Kind(k.text)) {
-		return fmt.Errorf("unknown event %q; use %s", text, joined(hooks.Kinds))
+		return at(text, fmt.Errorf("unknown event %q; use %s", text, joined(hooks.Kinds)))
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (u *hookURL) UnmarshalText(text []byte) error {
 	u.text = string(text)
 	made, err := url.Parse(u.text)
 	if err != nil || made.Scheme != "https" && made.Scheme != "http" || made.Host == "" {
-		return errors.New("a hook's URL is https://HOST/PATH")
+		return at(text, errors.New("a hook's URL is https://HOST/PATH"))
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (c *clamdText) UnmarshalText(text []byte) (err error) {
 		_, _, err = net.SplitHostPort(address)
 	}
 	if err != nil || network == "unix" && !filepath.IsAbs(address) {
-		return errors.New("clamd is at the path of its socket, or at tcp://HOST:PORT")
+		return at(text, errors.New("clamd is at the path of its socket, or at tcp://HOST:PORT"))
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (c *clamdText) UnmarshalText(text []byte) (err error) {
 func (u *uncheckedText) UnmarshalText(text []byte) error {
 	u.text = string(text)
 	if u.text != "refuse" && u.text != "accept" {
-		return fmt.Errorf("%q: must be refuse or accept", text)
+		return at(text, fmt.Errorf("%q: must be refuse or accept", text))
 	}
 	return nil
 }

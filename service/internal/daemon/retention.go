@@ -26,7 +26,7 @@ type folderText struct{ checked }
 func (f *folderText) UnmarshalText(text []byte) error {
 	f.text = path.Clean(string(text))
 	if !path.IsAbs(f.text) {
-		return fmt.Errorf("%q: a folder begins with /, which is the user's root", text)
+		return at(text, fmt.Errorf("%q: a folder begins with /, which is the user's root", text))
 	}
 	return nil
 }
