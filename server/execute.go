@@ -326,17 +326,14 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 		return
 	}
 	h, err := open()
-	s.mu.Lock()
 	if err != nil {
-		s.handles.unreserve()
-	} else {
-		s.handles.add(h)
-	}
-	s.mu.Unlock()
-	if err != nil {
+		s.unreserveHandle()
 		w.status(s, r, err)
 		return
 	}
+	s.mu.Lock()
+	s.handles.add(h)
+	s.mu.Unlock()
 	if h.file != nil {
 		s.reportOpened(h)
 	}
@@ -349,10 +346,22 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 func (s *session) reserveHandle() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.open.take() {
+		return errHandles
+	}
 	if !s.handles.reserve(s.maxOpen) {
+		s.open.give()
 		return errHandles
 	}
 	return nil
+}
+
+// unreserveHandle takes back reserveHandle.
+func (s *session) unreserveHandle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handles.unreserve()
+	s.open.give()
 }
 
 func (s *session) reportOpened(h *handle) {
@@ -365,6 +374,7 @@ func (s *session) close(h *handle, unclosed error) error {
 	s.mu.Lock()
 	s.handles.remove(h)
 	s.mu.Unlock()
+	defer s.open.give() // only then is the file closed
 	return s.closeHandle(h, unclosed)
 }
 

@@ -138,6 +138,36 @@ func (h *handle) abandon(reason error) {
 	}
 }
 
+// OpenFiles limits the files and directories that sessions have open at once, over all sessions that
+// share it. It is safe for concurrent use. A nil OpenFiles does not limit them.
+type OpenFiles struct{ left atomic.Int64 }
+
+// NewOpenFiles returns a limit of most files and directories.
+func NewOpenFiles(most int) *OpenFiles {
+	o := &OpenFiles{}
+	o.left.Store(int64(most))
+	return o
+}
+
+// take takes a place for one, if there is any left.
+func (o *OpenFiles) take() bool {
+	if o == nil {
+		return true
+	}
+	if o.left.Add(-1) < 0 {
+		o.left.Add(1)
+		return false
+	}
+	return true
+}
+
+// give returns a place.
+func (o *OpenFiles) give() {
+	if o != nil {
+		o.left.Add(1)
+	}
+}
+
 // handleTable maps keys to handles. A key's lower half is a slot, its upper half counts the slot's
 // uses, so that a handle is invalid after CLOSE.
 type handleTable struct {

@@ -25,6 +25,9 @@ type Options struct {
 	// OPEN fails beyond that. Clients learn it from limits@openssh.com.
 	MaxHandles int
 
+	// OpenFiles, if not nil, limits the same over all sessions that share it.
+	OpenFiles *OpenFiles
+
 	// MaxMemory limits, in bytes, the file contents being moved for the session: 2.5 MiB by
 	// default, at least 1 MiB. A session that reaches all its other limits needs about 1 MiB more.
 	MaxMemory int
@@ -90,6 +93,7 @@ type session struct {
 	cancel  context.CancelFunc
 	limits  wire.LimitsReply
 	maxOpen int
+	open    *OpenFiles // over all sessions of the user
 	maxMem  int
 
 	parallel bool // there is more than one processor
@@ -158,6 +162,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		pool:    cmp.Or(opts.Pool, &Pool{}),
 		costly:  cmp.Or(opts.Work, &Work{}),
 		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
+		open:    opts.OpenFiles,
 		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
 	}
 	if p, ok := stream.(*pipes); ok {
@@ -220,6 +225,7 @@ func (s *session) wait() error {
 		if slot.h != nil { // nobody else is left to use it
 			slot.h.turns.drop()
 			s.closeHandle(slot.h, errNoClose)
+			s.open.give()
 		}
 	}
 	s.reports.end()

@@ -219,7 +219,7 @@ func (t *step) open(ctx context.Context) error {
 	}
 	file, err := t.s.view.open(ctx, t.path, t.flags, t.attrs)
 	if err != nil {
-		t.unreserve()
+		t.s.unreserveHandle()
 		return err
 	}
 	h := newBriefHandle(file, &t.request)
@@ -233,14 +233,8 @@ func (t *step) open(ctx context.Context) error {
 
 // close closes the file, or abandons it for a reason.
 func (t *step) close(reason error) error {
-	defer t.unreserve()
+	defer t.s.unreserveHandle()
 	return t.s.closeHandle(t.handle, reason)
-}
-
-func (t *step) unreserve() {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	t.s.handles.unreserve()
 }
 
 // may asks the policy and the rules of the file about another operation on it, and makes it the one

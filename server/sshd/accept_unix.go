@@ -4,8 +4,18 @@ package sshd
 
 import (
 	"errors"
+	"math"
 	"syscall"
 )
+
+// descriptors returns how many descriptors this process may have.
+func descriptors() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return math.MaxInt32
+	}
+	return int(min(uint64(limit.Cur), math.MaxInt32))
+}
 
 // outOfFiles reports whether Accept failed for lack of descriptors or memory, or because a client
 // left too soon.

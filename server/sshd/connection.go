@@ -146,6 +146,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 		return
 	}
 	defer s.users.leave(secure.User())
+	l.files = usage.files
 	if l.sessions = l.access.Sessions; l.sessions == nil {
 		l.sessions = usage.sessions
 	}

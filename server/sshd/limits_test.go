@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
@@ -407,4 +408,74 @@ func TestIdleByTheMonotonicClock(t *testing.T) {
 	if !none.Last().IsZero() {
 		t.Errorf("a request that never was ended at %v", none.Last())
 	}
+}
+
+// TestOpenFilesOfAUser: a user's sessions together have only so many files and directories open
+// that others still get descriptors, and closing one, or its session, makes room.
+func TestOpenFilesOfAUser(t *testing.T) {
+	files := memfs.New(0)
+	s := newServer(t, Config{Password: func(ssh.ConnMetadata, string) (*Access, error) {
+		return &Access{FS: files}, nil
+	}})
+	ask := func(channel ssh.Channel, packet []byte) []byte {
+		t.Helper()
+		if _, err := channel.Write(packet); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := receive(channel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	session := func(client *ssh.Client) ssh.Channel {
+		t.Helper()
+		channel, err := sftp(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return channel
+	}
+	open := func(channel ssh.Channel) (handle string, ok bool) {
+		t.Helper()
+		answer := ask(channel, wire.PathRequest{Type: wire.TypeOpendir, Path: "/"}.Append(nil, 1))
+		if wire.Type(answer[0]) != wire.TypeHandle {
+			return "", false
+		}
+		r := wire.NewReader(answer[5:])
+		return r.String(), true
+	}
+	client := mustConnect(t, s)
+	var all []ssh.Channel
+	opened, last := 0, ""
+	for full := false; !full; {
+		all = append(all, session(client))
+		for range 1024 { // as many as one session may have
+			handle, ok := open(all[len(all)-1])
+			if full = !ok; full {
+				break
+			}
+			opened, last = opened+1, handle
+		}
+	}
+	if opened != mostOpen(userMost) || len(all) < 2 {
+		t.Errorf("%d are open in %d sessions, not %d", opened, len(all), mostOpen(userMost))
+	}
+	other, err := connectAs(s, "other", ssh.Password("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, ok := open(session(other)); !ok {
+		t.Error("another user cannot open anything")
+	}
+	ask(all[len(all)-1], wire.HandleRequest{Type: wire.TypeClose, Handle: []byte(last)}.Append(nil, 2))
+	if _, ok := open(all[len(all)-1]); !ok {
+		t.Error("there is no room for one in place of one that was closed")
+	}
+	all[0].Close()
+	testenv.Until(t, "there is room again", func() bool {
+		_, ok := open(all[len(all)-1])
+		return ok
+	})
 }

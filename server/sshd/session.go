@@ -19,7 +19,8 @@ type login struct {
 	server   *Server
 	conn     *connection
 	access   *Access
-	sessions Sessions      // the user's
+	sessions Sessions // the user's
+	files    *server.OpenFiles
 	patience time.Duration // maximum time that a session may have no program
 	fs       server.FS
 	policy   server.Policy
@@ -103,14 +104,15 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 	defer cancel()
 	defer context.AfterFunc(connected, func() { time.AfterFunc(time.Second, cancel) })()
 	err := server.Serve(ctx, &exiting{Channel: channel}, l.fs, &server.Options{
-		Policy:   l.policy,
-		Pool:     &l.server.buffers,
-		Work:     &l.server.work,
-		Events:   l.Events,
-		Gate:     l.Gate,
-		Hashes:   l.Hashes,
-		Logger:   l.Logger,
-		Activity: &l.conn.activity,
+		Policy:    l.policy,
+		OpenFiles: l.files,
+		Pool:      &l.server.buffers,
+		Work:      &l.server.work,
+		Events:    l.Events,
+		Gate:      l.Gate,
+		Hashes:    l.Hashes,
+		Logger:    l.Logger,
+		Activity:  &l.conn.activity,
 
 		DraftSymlinks: draftSymlinks(l.client),
 	})

@@ -1,10 +1,22 @@
 package sshd
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/usftp/usftp/server"
+)
 
 // userMost limits a user's connections, and, unless Access does, the user's sessions over all
 // connections. A session may hold 6 MiB: its window, and the data being moved.
 const userMost = 100
+
+// handlesEach is how many files and directories a user may have open on average in each session.
+const handlesEach = 40
+
+// mostOpen limits the files and directories that a user with so many sessions may have open in all
+// of them: no user may take most of the descriptors that this process can have, of which an upload
+// needs two and a connection needs one.
+func mostOpen(sessions int) int { return max(min(sessions*handlesEach, descriptors()/8), 64) }
 
 // users counts the connections of each user with any.
 type users struct {
@@ -16,6 +28,7 @@ type users struct {
 type usage struct {
 	connections int
 	sessions    *SessionLimit
+	files       *server.OpenFiles
 }
 
 // enter takes a place for a connection of a user, who may have most, or returns nil if none is
@@ -25,7 +38,8 @@ func (u *users) enter(name string, most int) *usage {
 	defer u.mu.Unlock()
 	one := u.all[name]
 	if one == nil {
-		one = &usage{sessions: NewSessionLimit(userMost)}
+		one = &usage{sessions: NewSessionLimit(userMost),
+			files: server.NewOpenFiles(mostOpen(most))}
 		u.all[name] = one
 	}
 	if one.connections >= most {
