@@ -69,7 +69,7 @@ func (s *Site) forgetGuests() {
 		stays[login.User] = true
 	}
 	use := func(served Served) {
-		for _, root := range served.roots() {
+		for _, root := range served.Roots() {
 			used[root] = true
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Site) forgetGuests() {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	for _, served := range gone {
-		for _, root := range served.roots() {
+		for _, root := range served.Roots() {
 			if t := s.trees[root]; t != nil && !used[root] {
 				if t.quota != nil {
 					s.left[root] = t.quota

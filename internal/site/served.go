@@ -21,8 +21,8 @@ type Served struct {
 	Open func() (server.FS, *server.Policy, error)
 }
 
-// roots lists the roots of the directories that the user sees.
-func (s *Served) roots() []string {
+// Roots lists the roots of the directories that the user sees.
+func (s *Served) Roots() []string {
 	account := Account{Root: s.Root, Folders: s.Folders}
 	return account.Roots()
 }

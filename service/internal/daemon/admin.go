@@ -44,7 +44,7 @@ func (f *configFile) admin(table *adminTable) error {
 		name := f.path(table.Token)
 		data, err := os.ReadFile(name)
 		if err == nil {
-			err = readableByOthers(name)
+			err = f.readableByOthers(name)
 		}
 		if made.Token = bytes.TrimSpace(data); err == nil && len(made.Token) < shortestToken {
 			err = fmt.Errorf("%s: a token of fewer than %d bytes can be guessed", name,
@@ -58,7 +58,7 @@ func (f *configFile) admin(table *adminTable) error {
 		return f.wrong("", "admin.certificate", errors.New("certificate and key come together"))
 	}
 	if made.certificate != "" {
-		if err := readableByOthers(made.key); err != nil {
+		if err := f.readableByOthers(made.key); err != nil {
 			return f.wrong("", "admin.key", err)
 		}
 		if _, err := tls.LoadX509KeyPair(made.certificate, made.key); err != nil {

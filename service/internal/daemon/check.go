@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,4 +79,19 @@ func noStoreYet(name string) (bool, error) {
 		return false, site.FileError("cannot make the store", name, err)
 	}
 	return true, nil
+}
+
+// warnOfSecrets logs which secrets of the server users can reach. That is no error: a host key may
+// have been where it is for years.
+func (s *service) warnOfSecrets(made *settings) {
+	served := s.Served()
+	for _, file := range slices.Concat(made.HostKeys, made.secrets) {
+		for _, user := range slices.Sorted(maps.Keys(served)) {
+			files := served[user]
+			if slices.ContainsFunc(files.Roots(), func(root string) bool { return below(root, file) }) {
+				s.Log.Warn("a user can reach a secret of the server", "user", user, "file", file)
+				break
+			}
+		}
+	}
 }

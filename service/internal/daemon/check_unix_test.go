@@ -77,6 +77,38 @@ file = "store.db"`)
 	}
 }
 
+// TestSecretsInReach: a check and the server say which secrets users can read.
+func TestSecretsInReach(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, alice, _ := writeConfig(t, home, key, `host_keys = ["alice/host_key"]
+metrics = "127.0.0.1:0"
+[store]
+file = "store.db"
+[admin]
+token = "carol/token"
+`)
+	carol := filepath.Join(home, "carol")
+	if err := os.Mkdir(carol, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(carol, "token"), []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "secret\n", "user", "add", "--root", carol, "--password", "carol")
+	got := run(t, home, "", "check", "--config", file)
+	s := servetest.Start(t, home, "usftpd", "--config", file, "--log-format", "text")
+	s.End(15, 0)
+	const said = `"a user can reach a secret of the server" user=`
+	for _, all := range []string{got.stderr, s.Log.String()} {
+		if got.code != 0 || strings.Count(all, said) != 2 ||
+			!strings.Contains(all, said+"alice file="+filepath.Join(alice, "host_key")) ||
+			!strings.Contains(all, said+"carol file="+filepath.Join(carol, "token")) {
+			t.Errorf("it ends with %d, and says:\n%s", got.code, all)
+		}
+	}
+}
+
 // TestCheck: what keeps the server from starting, or leaves a user out, is said without starting
 // it, and nothing is made; what a check has let pass is served to OpenSSH's client.
 func TestCheck(t *testing.T) {

@@ -125,6 +125,7 @@ type settings struct {
 	atomic       bool          // uploads to directories appear when they are complete
 	outside      *outsiders
 	passwords    passwordRules
+	secrets      []string // files
 }
 
 // readConfig reads a file. Its errors begin with the file's name and the line number.
@@ -423,7 +424,7 @@ func (f *configFile) storage(table *storageTable) error {
 		f.made.storage.memory = 128 << 20
 	}
 	if table.Keys != "" {
-		if err := readableByOthers(f.path(table.Keys)); err != nil {
+		if err := f.readableByOthers(f.path(table.Keys)); err != nil {
 			return f.wrong("", "storage.keys", err)
 		}
 	}

@@ -226,6 +226,7 @@ func (s *service) read() (*site.Settings, error) {
 		if made.outside != nil {
 			s.outside = made.outside
 		}
+		s.warnOfSecrets(made)
 	}
 	if s.started == nil {
 		s.started = made

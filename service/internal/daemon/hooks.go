@@ -180,7 +180,7 @@ func (f *configFile) secret(name string) ([]byte, error) {
 		return nil, nil
 	}
 	name = f.path(name)
-	if err := readableByOthers(name); err != nil {
+	if err := f.readableByOthers(name); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(name)
@@ -202,7 +202,8 @@ func (f *configFile) secret(name string) ([]byte, error) {
 }
 
 // readableByOthers returns an error for a file of secrets that others can read.
-func readableByOthers(name string) error {
+func (f *configFile) readableByOthers(name string) error {
+	f.made.secrets = append(f.made.secrets, name)
 	info, err := os.Stat(name)
 	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		err = fmt.Errorf("others can read %s (mode %04o): run chmod 600 on it", name,

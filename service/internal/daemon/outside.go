@@ -156,7 +156,7 @@ func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 	}
 	if t.SearchPassword != "" {
 		name := f.path(t.SearchPassword)
-		err := readableByOthers(name)
+		err := f.readableByOthers(name)
 		var data []byte
 		if err == nil {
 			data, err = os.ReadFile(name)
