@@ -250,8 +250,11 @@ func (f *configFile) wrong(entry, key string, err error) error {
 // path returns the path of a file named in this one: relative to this one's directory, unless
 // absolute.
 func (f *configFile) path(name string) string {
-	if name == "" || filepath.IsAbs(name) {
-		return name
+	switch {
+	case name == "":
+		return ""
+	case filepath.IsAbs(name):
+		return filepath.Clean(name) // of two spellings of a root, each would have a quota
 	}
 	return filepath.Join(filepath.Dir(f.name), name)
 }
@@ -459,7 +462,8 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 			continue
 		}
 		key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
-		if err != nil || len(options) > 0 {
+		// No certificate is signed by a certificate.
+		if _, ok := key.(*ssh.Certificate); err != nil || len(options) > 0 || ok {
 			return f.wrong("", "certificates.authorities",
 				fmt.Errorf("%s:%d: not a public key without options", f.path(authorities), number))
 		}

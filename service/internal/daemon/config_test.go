@@ -3,9 +3,11 @@ package daemon
 import (
 	"bytes"
 	"encoding"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -192,6 +194,14 @@ func TestConfigErrors(t *testing.T) {
 	key := strings.TrimSpace(string(readFile(t,
 		opensshd.Keygen(t, filepath.Join(dir, "id"))+".pub")))
 	writeFile(t, filepath.Join(dir, "file"), []byte("no key\n"))
+	if out, err := exec.Command("ssh-keygen", "-qs", filepath.Join(dir, "id"), "-I", "id",
+		filepath.Join(dir, "id.pub")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Rename(filepath.Join(dir, "id-cert.pub"),
+		filepath.Join(dir, "certificate")); err != nil {
+		t.Fatal(err)
+	}
 	writeFile(t, filepath.Join(dir, "escape"), []byte("\x1b]0;title\a"))
 	writeFile(t, filepath.Join(dir, "long"), bytes.Repeat([]byte("x"), 8193))
 	user := "[[users]]\nname = \"u\"\nroot = \".\"\nkeys = ['" + key + "']\n"
@@ -295,6 +305,9 @@ func TestConfigErrors(t *testing.T) {
 			`:1:19: proxy_protocol: "balancer" is neither an address nor a range`},
 		{"[certificates]\nauthorities = 'file'\n" + user,
 			`:2: certificates.authorities: ` + filepath.Join(dir, "file") +
+				`:1: not a public key without options`},
+		{"[certificates]\nauthorities = 'certificate'\n" + user,
+			`:2: certificates.authorities: ` + filepath.Join(dir, "certificate") +
 				`:1: not a public key without options`},
 		{"[certificates]\n\nrevoked = 'none'\n" + user,
 			`:3: certificates.revoked: ` + filepath.Join(dir, "none") + `: no such file`},
@@ -537,5 +550,27 @@ func TestErrorsOfUnquotedValues(t *testing.T) {
 	}
 	if tried < 300 {
 		t.Errorf("only %d settings", tried)
+	}
+}
+
+// TestOneRootManySpellings: users of one directory share its quota however their roots are spelled.
+func TestOneRootManySpellings(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "usftpd.toml")
+	text := ""
+	for i, root := range []string{dir, dir + "/", "//" + dir + "/.", ".", "x/.."} {
+		text += fmt.Sprintf("[[users]]\nname = 'u%d'\nroot = '%s'\npassword = '%s'\n", i, root,
+			"$2y$05$abcdefghijklmnopqrstuuXyZ0123456789ABCDEFGHIJKLMNOPQRS")
+	}
+	writeFile(t, file, []byte(text))
+	made, err := readConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range made.Users {
+		if user.Root != dir {
+			t.Errorf("%s has the root %s, not %s", user.Name, user.Root, dir)
+		}
 	}
 }
