@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,41 @@ import (
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
 )
+
+// TestListsAtOnce: a program that lists directories within directories holds no more of them open
+// than its user may, and gives them back.
+func TestListsAtOnce(t *testing.T) {
+	view, err := server.NewView(memfs.New(0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		err := view.Mkdir(t.Context(), strings.Repeat("/d", i+1), wire.Attrs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const most = 5
+	view = view.Limited(server.NewOpenFiles(most))
+	deepest, refused := 0, 0
+	var list func(path string, depth int)
+	list = func(path string, depth int) {
+		for _, err := range view.List(t.Context(), path) {
+			if err != nil {
+				refused++
+				return
+			}
+			deepest = max(deepest, depth)
+			list(path+"/d", depth+1)
+		}
+	}
+	for range 2 {
+		list("/", 1)
+	}
+	if deepest != most || refused != 2 {
+		t.Errorf("%d were open, and %d refused", deepest, refused)
+	}
+}
 
 // TestManySessions has a thousand clients come, list and leave. The synctest bubble makes sure that
 // no goroutine is left.

@@ -28,6 +28,7 @@ type View struct {
 	forbidden  operationSet
 	withheld   effect    // effects that no request may have
 	reports    *Reporter // of changes to the tree; may be nil
+	lists      *OpenFiles
 
 	maxFileSize        int64
 	uploads, downloads Account
@@ -238,7 +239,21 @@ func (v *View) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, err
 	if err := v.permit(opReaddir); err != nil {
 		return failedList(err)
 	}
-	return withoutDots(v.listAll(ctx, name))
+	return func(yield func(fs.FileInfo, error) bool) {
+		if !v.lists.take() {
+			yield(nil, errHandles)
+			return
+		}
+		defer v.lists.give()
+		withoutDots(v.listAll(ctx, name))(yield)
+	}
+}
+
+// Limited returns the view with a limit of the directories that List lists at once.
+func (v *View) Limited(o *OpenFiles) *View {
+	limited := *v
+	limited.lists = o
+	return &limited
 }
 
 func withoutDots(list iter.Seq2[fs.FileInfo, error]) iter.Seq2[fs.FileInfo, error] {

@@ -138,6 +138,7 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 		return
 	}
 	status := uint32(0)
+	view = view.Limited(l.files)
 	ctx := view.WithWork(connected, &l.server.work)
 	reports := &server.Reporter{Events: l.Events, Gate: l.Gate, Hashes: l.Hashes,
 		Logger: l.Logger, Protocol: "scp"}
