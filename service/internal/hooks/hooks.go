@@ -106,7 +106,7 @@ func (h *Hooks) messages(e server.Event) (all []store.Message) {
 			root, folder := h.Root(e.User, e.Path)
 			text, _ = json.Marshal(newEvent(kind, e, root, folder)) // it has nothing that fails
 		}
-		all = append(all, store.Message{Hook: hook.Name, Event: string(text)})
+		all = append(all, store.Message{Hook: hook.Name, User: e.User, Event: string(text)})
 	}
 	return all
 }

@@ -15,6 +15,7 @@ type Message struct {
 	ID    string // by which receivers recognize duplicates
 	Hook  string
 	Event string
+	User  string // whose event it is; not stored
 	Made  time.Time
 
 	// Unsure says that the node that was to make the change was killed before it could report the
@@ -31,6 +32,12 @@ type Message struct {
 const (
 	// mostWaiting is how many messages may wait for one hook.
 	mostWaiting = 1_000_000
+
+	// Once half as many wait for it, no user may add more than mostOfUser, counted by each node from
+	// the time when no more than fewWaiting did: one user alone must not keep all others from making
+	// changes.
+	mostOfUser = mostWaiting / 10
+	fewWaiting = mostWaiting / 100
 
 	// mostUnsent is how many messages a node keeps in memory while the store is down.
 	mostUnsent = 10_000
@@ -63,8 +70,9 @@ type outbox struct {
 	mu      sync.Mutex
 	posted  chan struct{} // there may be messages to take
 	waiting map[string]int64
-	unsent  []Message   // the store was down
-	ended   []endedPart // of announcements
+	added   map[string]map[string]int64 // to those that wait for a hook, by users
+	unsent  []Message                   // the store was down
+	ended   []endedPart                 // of announcements
 }
 
 // An Outcome is the outcome of an announced change.
@@ -82,7 +90,10 @@ type endedPart struct {
 	outcome Outcome
 }
 
-func (o *outbox) init() { o.posted = make(chan struct{}, 1) }
+func (o *outbox) init() {
+	o.posted = make(chan struct{}, 1)
+	o.added = map[string]map[string]int64{}
+}
 
 func (o *outbox) wake() {
 	select {
@@ -106,9 +117,17 @@ func (o *outbox) room(messages []Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, m := range messages {
-		if o.waiting[m.Hook] >= mostWaiting {
+		waiting := o.waiting[m.Hook]
+		if waiting >= mostWaiting ||
+			waiting >= mostWaiting/2 && o.added[m.Hook][m.User] >= mostOfUser {
 			return ErrFull
 		}
+	}
+	for _, m := range messages {
+		if o.added[m.Hook] == nil {
+			o.added[m.Hook] = map[string]int64{}
+		}
+		o.added[m.Hook][m.User]++
 	}
 	return nil
 }
@@ -277,6 +296,11 @@ func (o *outbox) count(ctx context.Context, s *Store) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waiting = waiting
+	for hook := range o.added {
+		if waiting[hook] <= fewWaiting {
+			delete(o.added, hook)
+		}
+	}
 }
 
 // adopt releases messages announced by nodes that are gone, as unsure.

@@ -359,6 +359,31 @@ func testOutboxInAnOutage(t *testing.T, name string) {
 	}
 }
 
+// testShareOfAUser: one user's events do not fill up a hook that is away, so that all other users'
+// changes would fail; once few wait the user may go on.
+func testShareOfAUser(t *testing.T, name string) {
+	s := still(t, name)
+	busy := Message{Hook: "h", User: "busy"}
+	posts := func(when string, waiting int64, m Message, want error) {
+		t.Helper()
+		s.outbox.mu.Lock()
+		s.outbox.waiting = map[string]int64{"h": waiting}
+		s.outbox.mu.Unlock()
+		if err := s.Post(t.Context(), m); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", when, err, want)
+		}
+	}
+	s.outbox.added["h"] = map[string]int64{"busy": mostOfUser - 2}
+	posts("the last but one", mostWaiting/2, busy, nil)
+	posts("the last", mostWaiting/2, busy, nil)
+	posts("one more", mostWaiting/2, busy, ErrFull)
+	posts("of another user", mostWaiting/2, Message{Hook: "h", User: "other"}, nil)
+	posts("for another hook", mostWaiting/2, Message{Hook: "other", User: "busy"}, nil)
+	posts("while fewer wait", mostWaiting/2-1, busy, nil)
+	s.outbox.count(t.Context(), s) // in fact few wait
+	posts("after few have waited", mostWaiting/2, busy, nil)
+}
+
 // testEndAfterAnOutage: a node that ends before it has found out that the store is back tells it
 // everything.
 func testEndAfterAnOutage(t *testing.T, name string) {

@@ -64,6 +64,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"messages of gone hooks":   testGoneHooks,
 	"announced changes":        testAnnounced,
 	"outbox in an outage":      testOutboxInAnOutage,
+	"share of a user":          testShareOfAUser,
 	"counting and flushing":    testCountBesideFlush,
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
