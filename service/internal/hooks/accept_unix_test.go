@@ -25,6 +25,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"weak"
 
@@ -760,4 +761,52 @@ func TestGuardKeepsNothingOpen(t *testing.T) {
 		return at.Value() == nil
 	})
 	runtime.KeepAlive(h)
+}
+
+// slowChecker takes a while for each file, and accepts it.
+type slowChecker time.Duration
+
+func (c slowChecker) check(context.Context, *Event, *io.SectionReader) error {
+	time.Sleep(time.Duration(c))
+	return nil
+}
+
+// TestUsersTakeTurns: a user who has hundreds of files checked at once does not keep those of others
+// from being checked in time; those who have given up take no turn.
+func TestUsersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hook := &Hook{Name: "slow", On: []Kind{Accept}, Command: []string{"true"}, AtOnce: 2,
+			Timeout: time.Hour}
+		h := New([]*Hook{hook}, nil, slog.New(slog.DiscardHandler))
+		g := h.gates[0]
+		g.checker = slowChecker(10 * time.Second)
+		ask := func(ctx context.Context, user string) error {
+			return g.ask(ctx, Event{User: user}, strings.NewReader("x"), 1, nil)
+		}
+		var failed atomic.Int64
+		gone, leave := context.WithCancel(t.Context())
+		for range 200 {
+			go func() {
+				if ask(t.Context(), "busy") != nil {
+					failed.Add(1)
+				}
+			}()
+			go ask(gone, "gone")
+		}
+		synctest.Wait()
+		leave()
+		time.Sleep(afterSession + time.Second)
+		began := time.Now()
+		if err := ask(t.Context(), "ann"); err != nil || time.Since(began) > 30*time.Second {
+			t.Errorf("another user's file: %v after %v", err, time.Since(began))
+		}
+		time.Sleep(2 * mostWait)
+		if n := failed.Load(); n < 100 || n > 150 {
+			t.Errorf("%d of one user's 200 files had no turn in time", n)
+		}
+		began = time.Now()
+		if err := ask(t.Context(), "busy"); err != nil || time.Since(began) != 10*time.Second {
+			t.Errorf("when all are done: %v after %v", err, time.Since(began))
+		}
+	})
 }
