@@ -59,3 +59,13 @@ func TestBudgetIsShared(t *testing.T) {
 		})
 	}
 }
+
+// A program without a budget may pass nil.
+func TestNoBudget(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0, usftp.WithBudget(nil))
+	data := noise(1 << 20)
+	ok(t, r.WriteFile("/f", data, 0o600))
+	if got, err := r.ReadFile("/f"); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}

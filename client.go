@@ -54,67 +54,80 @@ type shared struct {
 }
 
 // NewClient opens the SFTP subsystem on an SSH connection and starts a client on it. It takes three
-// round trips: channel, subsystem and INIT. Closing the client leaves the connection open.
+// round trips: channel, subsystem and INIT. It fails if the server is silent for as long as the
+// stall timeout allows (see [WithStallTimeout]); closing the connection ends it at once. Closing
+// the client leaves the connection open.
 func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
-	channel, err := openSession(sshClient)
+	sub, err := openSubsystem(sshClient, newOptions(opts).patience())
 	if err != nil {
-		return nil, fmt.Errorf("cannot open a channel for SFTP: %w", err)
-	}
-	w, err := channel.StdinPipe()
-	if err != nil {
-		channel.Close()
 		return nil, err
-	}
-	r, err := channel.StdoutPipe()
-	if err != nil {
-		channel.Close()
-		return nil, err
-	}
-	stderr, err := channel.StderrPipe()
-	if err != nil {
-		channel.Close()
-		return nil, err
-	}
-	if err := channel.RequestSubsystem("sftp"); err != nil {
-		channel.Close()
-		return nil, fmt.Errorf("the server does not offer SFTP: %w", err)
 	}
 	// What a server says there, as sftp-server -e does, would fill the channel's window. This ends
 	// with the channel.
-	go io.Copy(io.Discard, stderr)
+	go io.Copy(io.Discard, sub.stderr)
 	defaults := []ClientOption{
 		WithServerVersion(string(sshClient.ServerVersion())),
 		WithChannelWindow(flow.SSHWindow),
 		WithKeepalive(func(ctx context.Context) error { return keepalive(ctx, sshClient) }),
 	}
-	return NewClientPipe(r, channelWriter{w, channel}, append(defaults, opts...)...)
+	return NewClientPipe(sub.out, channelWriter{sub.in, sub.channel},
+		append(defaults, opts...)...)
 }
 
-// openSession opens a session channel. x/crypto/ssh waits for ever if the connection ends just before
-// it asks for the channel, so another request finds out whether the connection is still there.
-func openSession(sshClient *ssh.Client) (*ssh.Session, error) {
-	var session *ssh.Session
-	opened, lost := make(chan error, 1), make(chan error, 1)
-	go func() {
-		var err error
-		session, err = sshClient.NewSession()
-		opened <- err
-	}()
+// subsystem is a channel on which the server speaks SFTP.
+type subsystem struct {
+	channel     *ssh.Session
+	in          io.WriteCloser
+	out, stderr io.Reader
+	err         error
+}
+
+// openSubsystem opens a channel for SFTP. x/crypto/ssh waits for ever if the connection ends just
+// before it asks for the channel, so another request finds out whether the connection is still
+// there. It also waits for ever for a silent server, so there is a limit.
+func openSubsystem(sshClient *ssh.Client, limit time.Duration) (subsystem, error) {
+	ctx, cancel := within(limit)
+	defer cancel()
+	opened, lost := make(chan subsystem, 1), make(chan error, 1)
+	go func() { opened <- askSubsystem(sshClient) }()
 	probe := time.NewTimer(time.Second)
 	defer probe.Stop()
-	for {
+	var err error
+	for err == nil {
 		select {
-		case err := <-opened:
-			return session, err
-		case err := <-lost:
-			if err != nil {
-				return nil, err
-			}
+		case sub := <-opened:
+			return sub, sub.err
+		case err = <-lost:
 			probe.Reset(time.Second)
 		case <-probe.C:
-			go func() { lost <- keepalive(context.Background(), sshClient) }()
+			go func() { lost <- keepalive(ctx, sshClient) }()
+		case <-ctx.Done():
+			err = context.Cause(ctx)
 		}
 	}
+	go func() { // what comes too late is closed
+		if sub := <-opened; sub.err == nil {
+			sub.channel.Close()
+		}
+	}()
+	return subsystem{}, fmt.Errorf("cannot open a channel for SFTP: %w",
+		cmp.Or(context.Cause(ctx), err))
+}
+
+func askSubsystem(sshClient *ssh.Client) (s subsystem) {
+	if s.channel, s.err = sshClient.NewSession(); s.err != nil {
+		s.err = fmt.Errorf("cannot open a channel for SFTP: %w", s.err)
+		return s
+	}
+	// The pipes of a new session never fail.
+	s.in, _ = s.channel.StdinPipe()
+	s.out, _ = s.channel.StdoutPipe()
+	s.stderr, _ = s.channel.StderrPipe()
+	if s.err = s.channel.RequestSubsystem("sftp"); s.err != nil {
+		s.channel.Close()
+		s.err = fmt.Errorf("the server does not offer SFTP: %w", s.err)
+	}
+	return s
 }
 
 // channelWriter closes the whole channel, which ends the reading side too.
@@ -145,24 +158,44 @@ func keepalive(ctx context.Context, sshClient *ssh.Client) error {
 // handshakeTimeout limits the wait for the server's VERSION if there is no stall timeout.
 const handshakeTimeout = 60 * time.Second
 
+// patience returns how long to wait for a silent server; not above 0 means for ever.
+func (o *options) patience() time.Duration {
+	return cmp.Or(o.conn.StallTimeout, handshakeTimeout)
+}
+
+// within returns a context that ends after the patience.
+func within(patience time.Duration) (context.Context, context.CancelFunc) {
+	if patience <= 0 {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithTimeoutCause(context.Background(), patience,
+		fmt.Errorf("no SFTP server answered within %v", patience))
+}
+
+func newOptions(opts []ClientOption) *options {
+	o := &options{readAhead: defaultReadAhead}
+	for _, option := range opts {
+		option(o)
+	}
+	return o
+}
+
 // NewClientPipe starts a client on any stream to an SFTP server: it reads replies from r and writes
 // requests to w. The client owns both from then on and closes w, and r if it is an io.Closer. It
-// takes one round trip. If w has a method Abandon() error, it is called instead of Close when the
-// server has stalled; it should drop data that is not sent yet.
+// takes one round trip, and fails like [NewClient] if the server is silent. If w has a method
+// Abandon() error, it is called instead of Close when the server has stalled; it should drop data
+// that is not sent yet.
 //
 // If r or w is an operating system pipe, the client enlarges its buffer if it can; small pipes are
 // slow.
 func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client, error) {
-	o := options{readAhead: defaultReadAhead}
-	for _, option := range opts {
-		option(&o)
-	}
+	o := newOptions(opts)
 	for _, stream := range []any{r, w} {
 		if f, ok := stream.(*os.File); ok {
 			bigpipe.Widen(f)
 		}
 	}
-	s := &session{shared: &shared{options: o, limited: make(chan struct{})}}
+	s := &session{shared: &shared{options: *o, limited: make(chan struct{})}}
 	s.puts.extension, s.gets.extension = wire.ExtPutFiles, wire.ExtGetFiles
 	if readsOnce(o.serverVersion) {
 		s.options.readAhead = 0
@@ -185,14 +218,8 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 		s.askLimits() // which a server without this extension refuses
 		o.firstRequest(c)
 	}
-	timeout := cmp.Or(o.conn.StallTimeout, handshakeTimeout)
-	ctx := context.Background()
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
-			fmt.Errorf("no SFTP server answered within %v", timeout))
-		defer cancel()
-	}
+	ctx, cancel := within(o.patience())
+	defer cancel()
 	err := s.conn.Handshake(ctx)
 	began <- err == nil
 	if err != nil {

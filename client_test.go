@@ -149,6 +149,66 @@ func TestEndsBeforeItsChannel(t *testing.T) {
 	})
 }
 
+// silentConn is an SSH connection whose server says nothing, or opens a channel and then says
+// nothing.
+type silentConn struct {
+	ssh.Conn
+	ended chan struct{}
+	opens bool
+}
+
+func (c silentConn) OpenChannel(string, []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	if c.opens {
+		requests := make(chan *ssh.Request)
+		close(requests)
+		return silentChannel{ended: c.ended}, requests, nil
+	}
+	<-c.ended
+	return nil, nil, io.EOF
+}
+
+func (c silentConn) SendRequest(string, bool, []byte) (bool, []byte, error) {
+	<-c.ended
+	return false, nil, io.EOF
+}
+
+type silentChannel struct {
+	ssh.Channel
+	ended chan struct{}
+}
+
+func (c silentChannel) SendRequest(string, bool, []byte) (bool, error) {
+	<-c.ended
+	return false, io.EOF
+}
+
+func (silentChannel) Stderr() io.ReadWriter { return new(bytes.Buffer) }
+func (silentChannel) Close() error          { return nil }
+
+// NewClient waits for a silent server as long as any other call does.
+func TestNewClientOfASilentServer(t *testing.T) {
+	for _, opens := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := silentConn{ended: make(chan struct{}), opens: opens}
+			defer close(conn.ended)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := usftp.NewClient(&ssh.Client{Conn: conn},
+					usftp.WithStallTimeout(10*time.Second))
+				failed <- err
+			}()
+			select {
+			case err := <-failed:
+				if err == nil || !strings.Contains(err.Error(), "within 10s") {
+					t.Error(err)
+				}
+			case <-time.After(11 * time.Second):
+				t.Errorf("a server that opens a channel (%v) and falls silent is waited for", opens)
+			}
+		})
+	}
+}
+
 // TestIdleClient: ten seconds after the last transfer a client has only two goroutines.
 func TestIdleClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -8,12 +8,15 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestEverythingAtOnce: many goroutines use a Client and a File, for the race detector and to check
@@ -165,5 +168,61 @@ func TestClientsOfAFile(t *testing.T) {
 	ok(t, f.Remove())
 	if r.server.Files.Exists("/h") {
 		t.Error("the file is still there")
+	}
+}
+
+// TestNothingAfterClose: a call that waits its turn while its file is closed sends nothing. The
+// server may have given the handle to another file by then.
+func TestNothingAfterClose(t *testing.T) {
+	calls := map[string]func(f *usftp.File) error{
+		"Async.WriteAt": func(f *usftp.File) error {
+			_, err := f.Async().WriteAt(noise(10), 10).Wait()
+			return err
+		},
+		"Async.ReadAt": func(f *usftp.File) error {
+			_, err := f.Async().ReadAt(make([]byte, 10), 10).Wait()
+			return err
+		},
+		"Async.CopyData": func(f *usftp.File) error {
+			f.Async().CopyData(0, 5, f, 10).Wait() // which the server may refuse
+			return nil
+		},
+		"WriteAt":  func(f *usftp.File) error { _, err := f.WriteAt(noise(10), 10); return err },
+		"ReadAt":   func(f *usftp.File) error { _, err := f.ReadAt(make([]byte, 10), 10); return err },
+		"Stat":     func(f *usftp.File) error { _, err := f.Stat(); return err },
+		"StatVFS":  func(f *usftp.File) error { _, err := f.StatVFS(); return err },
+		"Chmod":    func(f *usftp.File) error { return f.Chmod(0o600) },
+		"Truncate": func(f *usftp.File) error { return f.Truncate(5) },
+		"Sync":     func(f *usftp.File) error { return f.Sync() },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var gate sftptest.Gate
+				r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{
+					{On: wire.TypeWrite, Do: sftptest.Hold(&gate)}}}, 0, usftp.WithMaxInFlight(1))
+				f := must[*usftp.File](t)(r.Create("/f"))
+				full := f.Async().WriteAt(noise(10), 0)
+				gate.Wait(1)
+				waits := make(chan error, 1)
+				go func() { waits <- call(f) }()
+				synctest.Wait()
+				closed := f.Async().Close()
+				synctest.Wait()
+				gate.Open()
+				closed.Wait()
+				full.Wait()
+				if err := <-waits; err != nil && !errors.Is(err, fs.ErrClosed) {
+					t.Error(err)
+				}
+				synctest.Wait()
+				sent := r.server.Requests()
+				if i := slices.IndexFunc(sent, func(r sftptest.Request) bool {
+					return r.Type == wire.TypeClose
+				}); i < 0 || i+1 < len(sent) {
+					t.Errorf("sent: %v", sent)
+				}
+			})
+		})
 	}
 }

@@ -504,8 +504,10 @@ func (s *session) abandonCall(handle *conn.Handle) *conn.Call {
 	return call
 }
 
-// Seek sets the offset for the next Read or Write. Relative to the end it may take a round trip:
-// see [StatStrategy]. Seeking to before the start of the file is an error, beyond its end is not.
+// Seek sets the offset for the next Read or Write. Relative to the end of a file that is open for
+// reading only, it uses the cached size if there is one: where the file may have grown since, call
+// [File.Stat] first, or use [WithStatStrategy]. Otherwise Seek from the end takes a round trip.
+// Seeking to before the start of the file is an error, beyond its end is not.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()

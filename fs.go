@@ -126,7 +126,13 @@ func (d *fsDir) Stat() (fs.FileInfo, error) {
 }
 
 func (d *fsDir) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: d.name, Err: errors.New("is a directory")}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := errors.New("is a directory")
+	if d.closed {
+		err = fs.ErrClosed
+	}
+	return 0, &fs.PathError{Op: "read", Path: d.name, Err: err}
 }
 
 func (d *fsDir) Close() error {

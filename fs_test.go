@@ -94,6 +94,36 @@ func TestOddPrefixes(t *testing.T) {
 	}
 }
 
+// A closed file of an FS, or a closed directory, says so in every method, as in package os.
+func TestClosedFilesOfFS(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/d/f", noise(10))
+	for _, name := range []string{"d", "d/f"} {
+		f := must[fs.File](t)(r.FS().Open(name))
+		ok(t, f.Close())
+		_, stat := f.Stat()
+		_, read := f.Read(make([]byte, 1))
+		errs := map[string]error{"Stat": stat, "Read": read, "Close": f.Close()}
+		if dir, is := f.(fs.ReadDirFile); is {
+			_, errs["ReadDir"] = dir.ReadDir(1)
+		}
+		if from, is := f.(io.ReaderAt); is {
+			_, errs["ReadAt"] = from.ReadAt(make([]byte, 1), 0)
+		}
+		if from, is := f.(io.Seeker); is {
+			_, errs["Seek"] = from.Seek(0, io.SeekStart)
+		}
+		if from, is := f.(io.WriterTo); is {
+			_, errs["WriteTo"] = from.WriteTo(io.Discard)
+		}
+		for what, err := range errs {
+			if !errors.Is(err, fs.ErrClosed) {
+				t.Errorf("%s of %s: %v", what, name, err)
+			}
+		}
+	}
+}
+
 func TestReader(t *testing.T) {
 	for _, script := range []sftptest.Script{{}, {ShortReads: 100}, {RandomReads: true}} {
 		r := newRig(t, script, 0)

@@ -203,6 +203,7 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	if s.above != nil {
 		call.Request = s.beneath(message, call.Request)
 	}
+	o.err = s.refusesLength(name, call.Request)
 	return o
 }
 
@@ -215,6 +216,31 @@ var errNUL error = invalidError("the name contains a NUL")
 func (s *session) refusesName(name string) error {
 	if s.options.names == nil && strings.Contains(name, "\x00") {
 		return errNUL
+	}
+	return nil
+}
+
+// everyPacket is the length of a packet that every server takes (draft-02, section 3).
+const everyPacket = 34000
+
+var errTooLongRequest error = invalidError("the request would be longer than the server takes")
+
+// refusesLength returns the error for a request that is longer than the server takes, which would
+// end the session, as a NUL does. Of servers that state no limit, the common ones take
+// wire.MaxPacket; no system has names that need more than everyPacket.
+func (s *session) refusesLength(name string, request []byte) error {
+	length := uint64(len(request) - wire.LengthSize)
+	if length <= everyPacket {
+		return nil
+	}
+	s.mu.Lock()
+	limit := s.limits.MaxPacket
+	s.mu.Unlock()
+	if limit == 0 && name == "" {
+		limit = wire.MaxPacket
+	}
+	if length > limit {
+		return errTooLongRequest
 	}
 	return nil
 }

@@ -52,9 +52,15 @@ func (b *Budget) InFlight() int64 { return b.shared.Taken() }
 
 // WithBudget makes a client's transfers draw on a budget shared with other clients, besides its own
 // (see [WithMaxInFlight]). A file takes at most half of the bytes that the others leave, but may
-// always have one request in flight. Single calls, such as Write, count but do not wait.
+// always have one request in flight. Single calls, such as Write, count but do not wait. A nil
+// Budget, the default, shares nothing.
 func WithBudget(b *Budget) ClientOption {
-	return func(o *options) { o.conn.Shared = b.shared }
+	return func(o *options) {
+		o.conn.Shared = nil
+		if b != nil {
+			o.conn.Shared = b.shared
+		}
+	}
 }
 
 // WithReadAhead limits the bytes that sequential [File.Read] calls request ahead, for each file.

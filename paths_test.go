@@ -300,9 +300,18 @@ func TestMkdirAllWhateverTheRefusal(t *testing.T) {
 	}
 }
 
-// A name with a NUL never reaches the server: OpenSSH's ends the session when it does.
-func TestNamesWithNULAreNotSent(t *testing.T) {
-	const name = "/a\x00b"
+// A name with a NUL, or one that makes a packet longer than the server takes, never reaches the
+// server: OpenSSH's ends the session when it does.
+func TestNamesThatAreNotSent(t *testing.T) {
+	for what, base := range map[string]string{"NUL": "a\x00b",
+		"long": strings.Repeat("a", wire.MaxPacket)} {
+		t.Run(what, func(t *testing.T) { isNotSent(t, base) })
+	}
+}
+
+func isNotSent(t *testing.T, base string) {
+	t.Helper()
+	name := "/" + base
 	r := newRig(t, sftptest.Script{}, 0)
 	r.server.Files.WriteFile("/f", nil)
 	_, stat := r.Stat(name)
@@ -316,7 +325,7 @@ func TestNamesWithNULAreNotSent(t *testing.T) {
 	_, expand := r.ExpandPath(name)
 	_, home := r.HomeDirectory(name)
 	_, statvfs := r.StatVFS(name)
-	_, temp := r.CreateTemp("/", "a\x00b")
+	_, temp := r.CreateTemp("/", base)
 	_, raw := r.Raw().Open(name, wire.OpenRead, wire.Attrs{}).Wait()
 	_, async := r.Async().Stat(name).Wait()
 	for what, err := range map[string]error{"Stat": stat, "Lstat": lstat, "Open": open,
@@ -335,8 +344,37 @@ func TestNamesWithNULAreNotSent(t *testing.T) {
 	} {
 		var status *usftp.StatusError
 		if !errors.Is(err, fs.ErrInvalid) || errors.As(err, &status) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %.200v", what, err)
 		}
 	}
 	must[fs.FileInfo](t)(r.Stat("/f"))
+}
+
+// Every server takes packets of 34,000 bytes. Names that need more are not sent to one that does
+// not say how much it takes; what the caller makes itself is, up to what common servers take.
+func TestLongestRequests(t *testing.T) {
+	r := newRig(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+		Limits: &wire.LimitsReply{MaxPacket: 34000}}, 0)
+	const header = wire.HeaderSize - wire.LengthSize + 4
+	longest := strings.Repeat("a", 34000-header)
+	if _, err := r.Stat(longest); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the longest name: %.100v", err)
+	}
+	half := longest[:17000]
+	for what, err := range map[string]error{"Mkdir": r.Mkdir(longest + "a"),
+		"Rename": r.Rename(half, half)} {
+		if !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%s: %.100v", what, err)
+		}
+	}
+	must[fs.FileInfo](t)(r.Stat("/"))
+
+	r = newRig(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, 0)
+	if _, err := r.Extended("x", make([]byte, 200_000)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("an extension's request: %v", err)
+	}
+	if _, err := r.Extended("x", make([]byte, wire.MaxPacket)); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("too long a request: %v", err)
+	}
+	must[fs.FileInfo](t)(r.Stat("/"))
 }

@@ -140,8 +140,8 @@ func (r *restReader) Seek(by int64, _ int) (int64, error) {
 // start; data that has arrived waits for the reader, within the client's budget. If the file ends
 // early, Read returns an error matching [io.ErrUnexpectedEOF].
 //
-// The reader must be closed; the file stays open. The file's offset does not move. Several readers
-// may be in use at a time.
+// The reader must be closed, also after the client: until then a goroutine serves it. The file
+// stays open, and its offset does not move. Several readers may be in use at a time.
 func (f *File) ReadRange(off, length int64) io.ReadCloser {
 	return f.readRangeOver(off, length, nil)
 }

@@ -14,7 +14,9 @@ import (
 
 // WalkDir walks the tree at root like [path/filepath.WalkDir], calling fn for each file and
 // directory in lexical order, including root; errors, [fs.SkipDir] and [fs.SkipAll] work as there.
-// It does not follow symbolic links. Entries carry their attributes, so Info sends no request.
+// It does not follow symbolic links. Entries carry their attributes, so Info sends no request. What
+// the server describes without a type, also when it is asked again, counts as a file: see
+// [FileStat.HasMode].
 //
 // fn is called on the calling goroutine, one call at a time, while up to 256 directories ahead of
 // it are being listed, up to 128 if the server does not say how many handles it allows. So a walk

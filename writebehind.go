@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 
 	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/internal/flow"
@@ -13,7 +14,10 @@ import (
 )
 
 // Writer is a pipelined writer to a file; see [File.Writer].
-type Writer struct{ file *File }
+type Writer struct {
+	file   *File
+	failed atomic.Pointer[error] // of a Write
+}
 
 // Writer returns a pipelined writer at the file's offset, for loops of Write. Write copies its data
 // and waits only while the link or the client's budget is full, so a loop of Writes of any size
@@ -22,27 +26,41 @@ type Writer struct{ file *File }
 //
 // A server's error is returned by a later call: the next Write, Flush, [File.Sync], or Close of the
 // writer or the file, and by each of them from then on. The file's offset is then the length that
-// is safe, without a gap. All methods of the File that use its contents or attributes wait for the
+// is safe, without a gap. Any other error of Write, too, is returned by all later calls of the
+// writer, as with [bufio.Writer]. All methods of the File that use its contents or attributes wait for the
 // written data first; the methods of [File.Async] do not. Closing the writer does not close the
 // file.
 //
 // If a server refuses WRITEs while another is in flight, or out of order, a Writer fails, since its
 // data is gone. [File.ReadFrom] with a source that can seek finds out and recovers; from then on
 // Writers of the client send one WRITE at a time.
-func (f *File) Writer() *Writer { return &Writer{f} }
+func (f *File) Writer() *Writer { return &Writer{file: f} }
 
 // Write passes p to the writer. It copies p before it returns.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.file.turn.Lock()
 	defer w.file.turn.Unlock()
-	return w.file.writeBehind(p, maxInFlight)
+	if failed := w.failed.Load(); failed != nil {
+		return 0, *failed
+	}
+	n, err := w.file.writeBehind(p, maxInFlight)
+	if err != nil {
+		w.failed.Store(&err)
+	}
+	return n, err
 }
 
 // ReadFrom is [File.ReadFrom].
 func (w *Writer) ReadFrom(r io.Reader) (int64, error) { return w.file.ReadFrom(r) }
 
 // Flush sends the collected data and waits until the server has acknowledged everything.
-func (w *Writer) Flush() error { return w.file.flushBehind() }
+func (w *Writer) Flush() error {
+	err := w.file.flushBehind()
+	if failed := w.failed.Load(); failed != nil {
+		return *failed
+	}
+	return err
+}
 
 // Close is Flush. The file stays open.
 func (w *Writer) Close() error { return w.Flush() }

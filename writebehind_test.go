@@ -386,3 +386,36 @@ func TestEveryCallFlushesWhatWasWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestWriterKeepsItsError: what a Writer could not take is said by Flush and Close, too, since many
+// programs check nothing else, as with bufio.Writer.
+func TestWriterKeepsItsError(t *testing.T) {
+	files := map[string]struct {
+		prepare func(f *usftp.File) error
+		flag    int
+		want    error
+	}{
+		"closed":    {(*usftp.File).Close, os.O_WRONLY, fs.ErrClosed},
+		"read-only": {func(*usftp.File) error { return nil }, os.O_RDONLY, fs.ErrInvalid},
+	}
+	for name, file := range files {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, 0)
+			r.server.Files.WriteFile("/f", nil)
+			f := must[*usftp.File](t)(r.OpenFile("/f", file.flag, 0))
+			ok(t, file.prepare(f))
+			w := f.Writer()
+			ok(t, w.Flush())
+			_, wrote := w.Write([]byte("x"))
+			_, again := w.Write([]byte("y"))
+			for _, err := range []error{wrote, again, w.Flush(), w.Close()} {
+				if !errors.Is(err, file.want) {
+					t.Errorf("the error is %v", err)
+				}
+			}
+			if err := f.Writer().Flush(); err != nil {
+				t.Errorf("the error of another Writer: %v", err)
+			}
+		})
+	}
+}

@@ -250,7 +250,8 @@ type FileStater interface {
 	Stat() (fs.FileInfo, error)
 }
 
-// FileSetstater changes the attributes whose flags are set. Absent: FSETSTAT is unsupported.
+// FileSetstater changes the attributes whose flags are set. The size is among them only if the file
+// was opened for writing. Absent: FSETSTAT is unsupported.
 type FileSetstater interface {
 	Setstat(attrs wire.Attrs) error
 }

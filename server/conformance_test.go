@@ -314,6 +314,11 @@ func testAttributes(t *testing.T, c *raw) {
 	want(t, got.MTime, uint32(8000))
 	c.close(h)
 	want(t, c.get("/f"), "0123\x00\x00")
+	h = c.open("/f", wire.OpenRead)
+	want(t, c.status(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrSize}}),
+		wire.BadMessage)
+	c.close(h)
+	want(t, c.get("/f"), "0123\x00\x00")
 	c.ok(wire.Symlink{First: "f", Second: "/l"})
 	c.ok(wire.Lsetstat{Path: "/l", Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 100,
 		MTime: 200}})

@@ -425,6 +425,9 @@ func (s *session) fstat(h *handle) (fs.FileInfo, error) {
 }
 
 func (s *session) fsetstat(r *request) error {
+	if r.attrs.Has(wire.AttrSize) && r.handle.dir == nil && r.handle.flags&wire.OpenWrite == 0 {
+		return fs.ErrInvalid // as ftruncate(2) says
+	}
 	if setstater, ok := r.handle.file.(FileSetstater); ok {
 		if r.attrs.Has(wire.AttrSize) {
 			r.handle.resized.Store(true)

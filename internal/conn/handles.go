@@ -2,6 +2,7 @@ package conn
 
 import (
 	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -34,7 +35,10 @@ type Handle struct {
 
 	short  [16]byte // holds Name, if it fits
 	closed uint64   // when its CLOSE was sent, by handles.sent; 0 before
-	lost   bool     // it was open when the server gave one handle twice; guarded by Conn.mu
+
+	// Guarded by Conn.mu:
+	closing bool // its CLOSE is queued or sent
+	lost    bool // it was open when the server gave one handle twice
 }
 
 func newHandle(name []byte) *Handle {
@@ -62,8 +66,20 @@ func (call *Call) closes() bool {
 	return call.Handle != nil && (call.kind == wire.TypeClose || call.Closes)
 }
 
-// onLost reports whether a call is about a handle that was given up. The caller holds mu.
-func (call *Call) onLost() bool { return call.Handle != nil && call.Handle.lost }
+// unusable returns the error of a call about a handle that was given up, or nil. After CLOSE the
+// server may give the handle to another file: a request that comes later would reach that one. The
+// caller holds mu.
+func (c *Conn) unusable(call *Call) error {
+	switch {
+	case call.Handle == nil:
+		return nil
+	case call.Handle.lost:
+		return c.public(ErrSharedHandle)
+	case call.Handle.closing:
+		return fs.ErrClosed
+	}
+	return nil
+}
 
 // outdated reports whether a handle may no longer be opened, since the call's turn came before the
 // limit of one open handle. The caller holds mu.
@@ -75,7 +91,10 @@ func (c *Conn) outdated(t *turn) bool {
 func (c *Conn) Handle(name []byte) *Handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.handles.open[string(name)]
+	if h := c.handles.open[string(name)]; h != nil && !h.closing {
+		return h
+	}
+	return nil
 }
 
 // IsLost reports whether nothing is sent on a handle any more.

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -32,13 +33,11 @@ func (c *Conn) start(ctx context.Context, call *Call, mayWrite bool) error {
 		c.follow()
 	}
 	atOnce := c.lockFor(call, mayWrite)
+	err := cmp.Or(c.err, c.unusable(call))
 	switch {
-	case c.err != nil:
+	case err != nil:
 		c.mu.Unlock()
-		return c.refuse(call, c.err)
-	case call.onLost():
-		c.mu.Unlock()
-		return c.refuse(call, c.public(ErrSharedHandle))
+		return c.refuse(call, err)
 	case !c.budget.take(int64(call.Bytes), call.opens()):
 		turn := c.budget.wait(int64(call.Bytes), call.opens())
 		c.mu.Unlock()
@@ -61,16 +60,19 @@ func (c *Conn) await(ctx context.Context, call *Call, turn *turn) error {
 	inUse := c.waitFor(ctx, turn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	unusable := c.unusable(call)
 	switch {
 	case c.err != nil:
 		return c.refuse(call, c.err)
-	case turn.done && ctx.Err() == nil && !call.onLost() && !c.outdated(turn):
+	case turn.done && ctx.Err() == nil && unusable == nil && !c.outdated(turn):
 		c.enqueue(call)
 		return nil
 	}
 	c.budget.leave(turn)
 	switch {
-	case call.onLost(), c.outdated(turn):
+	case unusable != nil:
+		return c.refuse(call, unusable)
+	case c.outdated(turn):
 		return c.refuse(call, c.public(ErrSharedHandle))
 	case !inUse:
 		return c.refuse(call, c.public(ErrOneHandle))
@@ -112,15 +114,14 @@ func (c *Conn) refuse(call *Call, err error) error {
 // TryStart queues a call if the budget has room for it now. If forced it ignores the budget: a
 // transfer with nothing in flight must not wait for others, which may be waiting for their users.
 // It returns false, and leaves the call alone, if there is no room, and an error if the connection
-// has ended.
+// has ended or the call's handle is closed.
 func (c *Conn) TryStart(call *Call, force bool) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	err := cmp.Or(c.err, c.unusable(call))
 	switch {
-	case c.err != nil:
-		return false, c.err
-	case call.onLost():
-		return false, c.public(ErrSharedHandle)
+	case err != nil:
+		return false, err
 	case !c.budget.take(int64(call.Bytes), call.opens()) &&
 		!(force && !call.opens() && c.budget.overdraw(int64(call.Bytes))):
 		return false, nil
@@ -170,6 +171,7 @@ func (c *Conn) register(call *Call) {
 	c.active++
 	if call.Handle != nil {
 		c.handles.used++
+		call.Handle.closing = call.Handle.closing || call.closes()
 	}
 	c.stall.started(c, call)
 }
