@@ -160,18 +160,7 @@ func TestEventsOfWhatWasSetInPart(t *testing.T) {
 	want(t, c.stat("/f").Size, 0)
 }
 
-// keeper is a tree whose open files keep their attributes.
-type keeper struct{ *memfs.FS }
-
-func (k keeper) Open(ctx context.Context, name string, flags uint32,
-	attrs wire.Attrs) (server.File, error) {
-	file, err := k.FS.Open(ctx, name, flags, attrs)
-	if err != nil {
-		return nil, err
-	}
-	return keptFile{file.(memFile)}, nil
-}
-
+// keptFile is an open file that keeps its attributes.
 type keptFile struct{ memFile }
 
 func (keptFile) Setstat(wire.Attrs) error { return fs.ErrPermission }
@@ -208,7 +197,8 @@ func TestEventsOfUnsureChanges(t *testing.T) {
 // the handle is reported, too.
 func TestDenialsAfterFailedWrite(t *testing.T) {
 	book := &eventBook{}
-	c := start(t, keeper{memfs.New(0)}, &server.Options{Events: book.note,
+	keeper := wrapping{memfs.New(0), func(f memFile) server.File { return keptFile{f} }}
+	c := start(t, keeper, &server.Options{Events: book.note,
 		Policy: server.Policy{MaxFileSize: 2}})
 	source, h := c.open("/source", create|wire.OpenRead), c.open("/f", create)
 	c.ok(wire.Write{Handle: source, Data: []byte("12")})

@@ -79,6 +79,21 @@ type memFile interface {
 	server.FileSyncer
 }
 
+// wrapping is a tree in memory whose files are wrapped when they are opened.
+type wrapping struct {
+	*memfs.FS
+	wrap func(file memFile) server.File
+}
+
+func (w wrapping) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	file, err := w.FS.Open(ctx, name, flags, attrs)
+	if err != nil {
+		return nil, err
+	}
+	return w.wrap(file.(memFile)), nil
+}
+
 type gatedFile struct {
 	memFile
 	g    *gated

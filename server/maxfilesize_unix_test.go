@@ -3,7 +3,6 @@
 package server_test
 
 import (
-	"context"
 	"io/fs"
 	"runtime"
 	"sync"
@@ -15,19 +14,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// yielding is a tree whose files let others go on between a question and what follows the answer.
-type yielding struct{ *memfs.FS }
-
+// yieldingFile lets others go on between a question and what follows the answer.
 type yieldingFile struct{ memFile }
-
-func (y yielding) Open(ctx context.Context, name string, flags uint32,
-	attrs wire.Attrs) (server.File, error) {
-	f, err := y.FS.Open(ctx, name, flags, attrs)
-	if err != nil {
-		return nil, err
-	}
-	return yieldingFile{f.(memFile)}, nil
-}
 
 func (y yieldingFile) Stat() (fs.FileInfo, error) {
 	info, err := y.memFile.Stat()
@@ -51,8 +39,9 @@ func TestMaxFileSizeOfAppends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	yielding := wrapping{memfs.New(0), func(f memFile) server.File { return yieldingFile{f} }}
 	for name, backend := range map[string]server.FS{
-		"one view": yielding{memfs.New(0)}, "in a folder": inner,
+		"one view": yielding, "in a folder": inner,
 	} {
 		t.Run(name, func(t *testing.T) {
 			view, err := server.NewView(backend, policy)

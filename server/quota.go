@@ -30,7 +30,7 @@ type Quota struct {
 type quotaTree struct {
 	counted atomic.Bool
 	changes changes
-	files   quotaFiles
+	inodes  inodes
 }
 
 // NewQuota returns a quota whose count is in memory; 0 means unlimited.
@@ -105,7 +105,7 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 	if known, err := q.known(ctx); err != nil || known && !again {
 		return err
 	}
-	open, unlock := q.files.lockAll()
+	open, unlock := q.inodes.lockAll()
 	defer unlock()
 	end, err := q.beginCount(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string, again bool) e
 
 // countAll counts a tree, and what open files take besides.
 func countAll(ctx context.Context, backend FS, dir string,
-	open map[any]*quotaFile) (bytes, files int64, err error) {
+	open map[any]*inode) (bytes, files int64, err error) {
 	if counter, ok := backend.(Counter); ok {
 		bytes, files, err = counter.Count(ctx, dir)
 		for _, f := range open {
@@ -136,7 +136,7 @@ func countAll(ctx context.Context, backend FS, dir string,
 	if !ok {
 		return 0, 0, errUnsupported
 	}
-	walk := quotaWalk{lister: lister, open: open, seen: map[any]bool{}, met: map[*quotaFile]bool{}}
+	walk := quotaWalk{lister: lister, open: open, seen: map[any]bool{}, met: map[*inode]bool{}}
 	walk.hidden, _ = backend.(HiddenLister)
 	bytes, files, err = walk.countBelow(ctx, dir, 0)
 	for key, f := range open { // which a walk may not find
@@ -182,9 +182,9 @@ func (q *Quota) beginCount(ctx context.Context) (end func(bytes, files int64) er
 type quotaWalk struct {
 	lister Lister
 	hidden HiddenLister // or nil
-	open   map[any]*quotaFile
-	met    map[*quotaFile]bool // of open
-	seen   map[any]bool        // counted files with several names
+	open   map[any]*inode
+	met    map[*inode]bool // of open
+	seen   map[any]bool    // counted files with several names
 }
 
 // maxWalk is the depth to which a quota counts: deeper paths are too long for a request.

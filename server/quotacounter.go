@@ -153,7 +153,7 @@ func (v *View) openCounted(ctx context.Context, name string, flags uint32,
 			Counted(ctx, bytes, files)
 			return err
 		}
-		file = &quotedFile{wrappedFile: wrappedFile{file}, ctx: ctx, v: v, f: f, name: name,
+		file = &quotedFile{wrappedFile: wrappedFile{file}, ctx: ctx, v: v, inode: f, name: name,
 			append: flags&wire.OpenAppend != 0}
 		return nil
 	}, name)
@@ -165,7 +165,7 @@ func (v *View) openCounted(ctx context.Context, name string, flags uint32,
 
 // reserveCounted reserves what a file that was just opened takes.
 func (v *View) reserveCounted(ctx context.Context, file File, name string,
-	t *tally) (*quotaFile, error) {
+	t *tally) (*inode, error) {
 	counter, ok := file.(FileCounter)
 	if !ok {
 		return nil, errUnsupported
@@ -179,7 +179,7 @@ func (v *View) reserveCounted(ctx context.Context, file File, name string,
 	if err := v.quota.account.Reserve(ctx, size-bytes, 1-files); err != nil {
 		return nil, err
 	}
-	f := v.quota.files.lock(t)
+	f := v.quota.inodes.lock(t)
 	defer f.mu.Unlock()
 	f.size, f.least, f.more, f.tally, f.handles = size, bytes, 1-files, t, 1
 	v.quota.await(size-bytes, 1-files)
@@ -188,8 +188,8 @@ func (v *View) reserveCounted(ctx context.Context, file File, name string,
 
 // endCounted ends a file of a [Counter], with which its reservation ends, too.
 func (f *quotedFile) endCounted(how Ending) error {
-	q, file := f.v.quota, f.f
-	defer q.files.leave(file)
+	q, file := f.v.quota, f.inode
+	defer q.inodes.leave(file)
 	leave, err := q.changes.enter(context.WithoutCancel(f.ctx), false, f.name)
 	if err != nil { // that context does not end
 		return err

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"iter"
@@ -658,4 +659,25 @@ func (f *ViewFile) Abandon(reason error) error {
 		return f.file.Close()
 	}
 	return end(f.file, abandoned(reason))
+}
+
+// statOpen describes an open file or directory; file is nil for a directory.
+func (v *View) statOpen(ctx context.Context, file File, name string) (fs.FileInfo, error) {
+	if stater, ok := file.(FileStater); ok {
+		if info, err := stater.Stat(); !errors.Is(err, errors.ErrUnsupported) {
+			return info, err
+		}
+	}
+	return v.fs.Stat(ctx, name)
+}
+
+// sizeOpen returns the size of an open file, or -1 if only its name could tell: that may belong to
+// another file.
+func sizeOpen(file File) int64 {
+	if stater, ok := file.(FileStater); ok {
+		if info, err := stater.Stat(); err == nil {
+			return info.Size()
+		}
+	}
+	return -1
 }

@@ -45,7 +45,7 @@ func sending(tb testing.TB, conn net.Conn, cipher string) *Channel {
 	t := newTransport(conn, nil, Supported(), 1<<50)
 	tb.Cleanup(func() { close(t.ended); t.out.abort(ErrClosed) })
 	t.out.setSealer(s)
-	t.out.loop = true
+	t.out.flusher = true
 	go t.out.flush()
 	ch := newChannel(newMux(t, &Conn{t: t}, 0))
 	ch.peerWindow, ch.peerMax = 1<<60, maxData

@@ -228,7 +228,7 @@ func FuzzChannels(f *testing.F) {
 		c := &Conn{t: tr, done: make(chan struct{})}
 		c.mux = newMux(tr, c, 0)
 		c.mux.accepts = !client
-		tr.out.loop = true
+		tr.out.flusher = true
 		go tr.out.flush()
 		tr.in.queue = []inPacket{{}}
 		tr.in.next = 1

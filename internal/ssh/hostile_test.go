@@ -51,7 +51,7 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 			close(ch.opened)
 			co.mux.add(ch)
 			tr.in.queue, tr.in.next = []inPacket{{}}, 1
-			tr.out.loop = true
+			tr.out.flusher = true
 			go tr.out.flush()
 			defer tr.out.abort(ErrClosed)
 			if c.kexing {
@@ -81,7 +81,7 @@ func TestPingsThatNobodyReads(t *testing.T) {
 		conn := stuck{feedOf(framed(pings...)), make(chan struct{})}
 		defer close(conn.closed)
 		tr := newTransport(conn, nil, Supported(), 1<<50)
-		tr.login, tr.in.limit, tr.out.loop = false, maxPacketLength, true
+		tr.login, tr.in.limit, tr.out.flusher = false, maxPacketLength, true
 		go tr.out.flush()
 		defer tr.out.abort(ErrClosed)
 		var protocol *ProtocolError

@@ -27,46 +27,55 @@ const (
 // thousands of empty ones.
 const maxBatch = 512
 
-// inPacket is a complete packet.
+// inPacket is a packet that has arrived.
 type inPacket struct {
-	at, size int
-	seq      uint32
-	n        uint64
-	payload  []byte
-	err      error
+	seq  uint32
+	n    uint64
+	data []byte // all of it in mem; once it has been opened, its payload
+	err  error  // why it did not open
 }
 
-// input reads packets. It belongs to one goroutine, and opens packets in place: a payload is valid
-// until the next one is read.
+// input reads packets, and opens them in place: a payload is valid until the next one is read. It
+// belongs to one goroutine, which is the caller of read.
+//
+// Bytes go from source to mem (fill). The packets that are whole there are queued (take) and opened
+// together by the crew (frame); read returns one after the other. Once all have been returned,
+// their memory may be overwritten (makeRoom), except that channels keep blocks with data that
+// nobody has read yet (lend).
 type input struct {
 	source  io.Reader
 	buffers *Buffers
 	crew    *crew
+	heard   func(n int) // called for what arrives
+	idle    func()      // called before waiting for more
 
-	block      *block // holds mem; nil while mem is small
+	// Until a packet needs more, mem is small. Then it is a block, until reads have returned little
+	// for a while.
 	mem        []byte
-	start, end int // the part of mem that has been read but not used
-	shortReads int // consecutive reads that returned little
-	need       int // length of the packet that has begun, 0 if unknown
+	block      *block       // that mem is; or nil
+	start, end int          // the part of mem that has been read but not queued
+	shortReads int          // consecutive reads that returned little to a block
+	kept       atomic.Int32 // blocks in use, including ours
+	maxKept    atomic.Int32 // grows with the windows
+
+	// batch is set after the login, except while keys are exchanged, when the packets that arrive
+	// together may be under two keys. Without it packets are queued one by one, and mem does not
+	// become a block.
+	batch bool
+	need  int // length of the packet at start, or 0 while it is unknown
+	limit int // on a packet
+	queue []inPacket
+	next  int   // the one that read returns next
+	err   error // what ends the input once the queue is empty
 
 	opener   opener
 	form     form
 	inflater *inflater // nil without compression
-	seq      uint32
-	n        uint64 // packets under this key
-	bytes    int64  // under this key
-	limit    int    // on a packet
-
-	batch   bool // several packets may be opened at once
-	queue   []inPacket
-	next    int
-	kept    atomic.Int32 // blocks in use, including ours
-	maxKept atomic.Int32 // grows with the windows
-	err     error
-	packets int64 // since the connection began
-	total   int64 // bytes read from the source
-	heard   func(n int)
-	idle    func() // called before waiting for more
+	seq      uint32    // of the packet at start
+	n        uint64    // packets under this key
+	bytes    int64     // under this key
+	packets  int64     // since the connection began
+	total    int64     // bytes read from the source
 }
 
 func newInput(source io.Reader, buffers *Buffers, ended <-chan struct{}) *input {
@@ -98,17 +107,16 @@ func (in *input) read() ([]byte, error) {
 	}
 	p := &in.queue[in.next]
 	in.next++
+	if p.err == nil && in.inflater != nil {
+		p.data, p.err = in.inflater.inflate(p.data)
+	}
 	if p.err != nil {
 		in.err = p.err
 		in.queue = in.queue[:in.next]
 		return nil, p.err
 	}
 	in.packets++
-	if in.inflater == nil {
-		return p.payload, nil
-	}
-	p.payload, in.err = in.inflater.inflate(p.payload)
-	return p.payload, in.err
+	return p.data, nil
 }
 
 // seqOfLast returns the sequence number of the packet that read returned last.
@@ -116,36 +124,9 @@ func (in *input) seqOfLast() uint32 { return in.queue[in.next-1].seq }
 
 // frame waits for a packet, and opens it and the packets that came with it.
 func (in *input) frame() error {
-	size := 0
-	for {
-		p := in.mem[in.start:in.end]
-		more := size == 0 || in.batch && in.form.parallel && len(in.queue) < maxBatch
-		if in.need == 0 && len(p) >= in.form.head {
-			if !more {
-				break
-			}
-			need, err := in.opener.size(in.seq, p)
-			if err == nil && need > in.limit+lengthSize+in.form.tag {
-				err = errPacket
-			}
-			if err != nil {
-				in.err = err
-				break
-			}
-			in.need = need
-		}
-		if in.need > 0 && len(p) >= in.need && more {
-			in.queue = append(in.queue, inPacket{at: in.start, size: in.need, seq: in.seq, n: in.n})
-			size += in.need
-			in.start += in.need
-			in.bytes += int64(in.need)
-			in.need = 0
-			in.seq++
-			in.n++
-			continue
-		}
-		if size > 0 {
-			break
+	for !in.take() {
+		if in.err != nil {
+			return in.err
 		}
 		if in.idle != nil {
 			in.idle()
@@ -154,18 +135,43 @@ func (in *input) frame() error {
 			return err
 		}
 	}
-	if len(in.queue) == 0 {
-		return in.err
+	first := in.start - len(in.queue[0].data)
+	for in.batch && in.form.parallel && len(in.queue) < maxBatch && in.take() {
 	}
-	in.crew.run(len(in.queue), size, in.form.parallel)
+	in.crew.run(len(in.queue), in.start-first, in.form.parallel)
 	return nil
+}
+
+// take queues the packet at start, if all of it is there.
+func (in *input) take() bool {
+	p := in.mem[in.start:in.end]
+	if in.need == 0 && len(p) >= in.form.head {
+		need, err := in.opener.size(in.seq, p)
+		if err == nil && need > in.limit+lengthSize+in.form.tag {
+			err = errPacket
+		}
+		if err != nil {
+			in.err = err
+			return false
+		}
+		in.need = need
+	}
+	if in.need == 0 || len(p) < in.need {
+		return false
+	}
+	in.queue = append(in.queue, inPacket{seq: in.seq, n: in.n, data: p[:in.need]})
+	in.start += in.need
+	in.bytes += int64(in.need)
+	in.need = 0
+	in.seq++
+	in.n++
+	return true
 }
 
 func (in *input) openOne(s *scratch, i int) {
 	p := &in.queue[i]
-	var clear []byte
-	if clear, p.err = in.opener.open(s, p.seq, p.n, in.mem[p.at:p.at+p.size]); p.err == nil {
-		p.payload, p.err = payload(clear)
+	if p.data, p.err = in.opener.open(s, p.seq, p.n, p.data); p.err == nil {
+		p.data, p.err = payload(p.data)
 	}
 }
 
@@ -206,54 +212,51 @@ func (in *input) fill() error {
 // maxShortReads is how many consecutive reads must return little before the block is given back.
 const maxShortReads = 4
 
+// makeRoom makes room in mem for the rest of the packet at start, or for its head, and for what may
+// come with it. All packets before it have been used, so what it moves is less than a packet.
 func (in *input) makeRoom() {
 	need := max(in.need, in.form.head)
-	have := in.end - in.start
+	rest := in.end - in.start
 	switch {
-	case in.block != nil && have == 0 && in.shortReads >= maxShortReads && need <= idleSize:
-		in.block.release()
-		in.block, in.shortReads = nil, 0
-		in.mem, in.start, in.end = make([]byte, idleSize), 0, 0
-	case in.block != nil:
-		if in.block.holds.Load() == 1 {
-			// Everything before start has been used. A whole packet is never moved.
-			if have == 0 {
-				in.start, in.end = 0, 0
-			} else if in.start > 0 && len(in.mem)-in.start < max(need, blockSize/8) {
-				in.end = copy(in.mem, in.mem[in.start:in.end])
-				in.start = 0
-			}
-			return
+	case in.block == nil && in.batch && (need > len(in.mem) || in.end == len(in.mem)):
+		in.useBlock()
+	case in.block == nil && need > len(in.mem):
+		in.useMemory(make([]byte, need+idleSize))
+	case in.block == nil && in.batch && rest == 0 && len(in.mem) > idleSize: // as before the login
+		in.useMemory(make([]byte, idleSize))
+	case in.block == nil:
+		if rest == 0 || len(in.mem)-in.start < need || in.end == len(in.mem) {
+			in.toFront()
 		}
+	case rest == 0 && in.shortReads >= maxShortReads && need <= idleSize:
+		in.useMemory(make([]byte, idleSize))
+		in.shortReads = 0
+	case in.block.holds.Load() > 1: // channels keep data from it
 		if len(in.mem)-in.start < need || len(in.mem)-in.end < blockSize/8 {
-			in.move(in.buffers.get(&in.kept))
+			in.useBlock()
 		}
-	case in.batch && (need > len(in.mem) || in.end == len(in.mem)):
-		in.move(in.buffers.get(&in.kept))
-	case need > len(in.mem):
-		mem := make([]byte, min(need+idleSize, maxFirstPacket+idleSize)) // before the login
-		if need > len(mem) {
-			mem = make([]byte, need)
-		}
-		in.end = copy(mem, in.mem[in.start:in.end])
-		in.mem, in.start = mem, 0
-	case have == 0:
-		in.start, in.end = 0, 0
-		if in.batch && len(in.mem) > idleSize {
-			in.mem = make([]byte, idleSize)
-		}
-	case len(in.mem)-in.start < need || in.end == len(in.mem):
-		in.end = copy(in.mem, in.mem[in.start:in.end])
-		in.start = 0
+	case rest == 0 || len(in.mem)-in.start < max(need, blockSize/8):
+		in.toFront()
 	}
 }
 
-func (in *input) move(b *block) {
-	end := copy(b.mem[:], in.mem[in.start:in.end])
+// toFront moves what has been read to the front of mem.
+func (in *input) toFront() { in.start, in.end = 0, copy(in.mem, in.mem[in.start:in.end]) }
+
+// useBlock moves what has been read to a new block.
+func (in *input) useBlock() {
+	b := in.buffers.get(&in.kept)
+	in.useMemory(b.mem[:])
+	in.block = b
+}
+
+// useMemory moves what has been read to other memory, and gives the block back, if there is one.
+func (in *input) useMemory(mem []byte) {
+	in.start, in.end = 0, copy(mem, in.mem[in.start:in.end])
 	if in.block != nil {
 		in.block.release()
 	}
-	in.block, in.mem, in.start, in.end = b, b.mem[:], 0, end
+	in.block, in.mem = nil, mem
 }
 
 // lend returns the block that holds the current payload, for a channel to keep a part of it; nil if
@@ -295,10 +298,4 @@ func (in *input) line(most int) ([]byte, error) {
 }
 
 // close gives the block back. The reading goroutine calls it at its end.
-func (in *input) close() {
-	if in.block != nil {
-		in.block.release()
-		in.block, in.mem = nil, nil
-	}
-	in.start, in.end = 0, 0
-}
+func (in *input) close() { in.useMemory(nil) }

@@ -79,7 +79,7 @@ func (m *mux) start() {
 	t.in.idle = m.wakeReaders
 	t.unimplemented, t.late = m.unimplemented, m.handle
 	t.out.mu.Lock()
-	t.out.loop, t.out.deflater = true, t.deflater(t.negotiated)
+	t.out.flusher, t.out.deflater = true, t.deflater(t.negotiated)
 	t.out.fail = func(err error) { t.end(err) }
 	t.scheduleRekey()
 	if keys := t.hostKeysMessage(); keys != nil {

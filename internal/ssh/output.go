@@ -28,9 +28,13 @@ type batch struct {
 }
 
 const (
+	// maxBatchSize is the size of a batch up to which messages are added to it. The rest of the
+	// block has room for the header, the padding and the tag of the last one.
+	maxBatchSize = blockSize - 1024
+
 	// maxStaged is the size at which writers of data wait: beyond it there is room for one packet
 	// of data, and for messages that cannot wait.
-	maxStaged = blockSize - maxHeld - maxData - 1024
+	maxStaged = maxBatchSize - maxHeld - maxData
 
 	// maxHeld limits messages that cannot wait but must: answers that a peer demands while it reads
 	// nothing, or while keys are exchanged (CVE-2025-22869 was such a queue without a limit).
@@ -46,6 +50,10 @@ const (
 
 // output stages packets and writes them. Packets staged during a system call go out with the next
 // one; small writes to one channel share packets.
+//
+// Any goroutine stages, holding mu. One at a time seals and writes what is staged (writeOnce),
+// without mu: before the login the one that has staged it, later the flusher, or a goroutine that
+// sends little data.
 type output struct {
 	conn    net.Conn
 	buffers *Buffers
@@ -55,7 +63,7 @@ type output struct {
 	mu     sync.Mutex
 	change sync.Cond // room, window, keys, an error
 	stage  *batch
-	spare  *batch
+	spare  *batch     // nil while it is written
 	open   openPacket // the last packet, while data may be added to it
 	sealer sealer
 	form   form
@@ -68,12 +76,12 @@ type output struct {
 	// While keys are exchanged (from our KEXINIT to our NEWKEYS) only the exchange may send: RFC
 	// 4253, section 7.1. Data waits; messages that cannot wait are held.
 	kexing  bool
-	sent    []byte // our KEXINIT
+	sent    []byte // our KEXINIT, until the peer's NEWKEYS
 	held    []byte // messages, each after its length
 	propose func() []byte
 	limits  limits
 
-	loop    bool // the flusher goroutine runs; before the login, the stager flushes
+	flusher bool // the flusher goroutine runs: after the login
 	writing bool
 	// closing is set by close. Nothing new is staged from then on: the flusher ends once the rest
 	// is written, so nobody would write it, and close would wait for that.
@@ -84,18 +92,18 @@ type output struct {
 	fail     func(error)
 }
 
-// openPacket is a data packet that is still growing.
+// openPacket is a data packet that is still growing, in stage.
 type openPacket struct {
-	channel  uint32
-	begin    int // where the packet begins; -1 if none is open
+	begin    int // of the packet
+	data     int // where its data begins; 0 if no packet is open
 	max      int // bytes of data
+	channel  uint32
 	extended bool
 }
 
 func newOutput(conn net.Conn, buffers *Buffers, ended <-chan struct{}) *output {
 	o := &output{conn: conn, buffers: buffers, stage: &batch{}, spare: &batch{}}
 	o.change.L, o.work.L = &o.mu, &o.mu
-	o.open.begin = -1
 	o.setSealer(plain{})
 	o.crew = newCrew(ended, o.sealOne)
 	return o
@@ -143,8 +151,8 @@ const maxTail = 255
 func (o *output) begin(most int) []byte {
 	o.finish()
 	buffers := o.buffers
-	if !o.loop {
-		buffers = nil // before the login a little memory must do
+	if !o.flusher {
+		buffers = nil // a little memory must do
 	}
 	p := o.stage.grow(headerSize+most+maxTail+o.form.tag, buffers)
 	return p[headerSize:]
@@ -176,20 +184,16 @@ func (o *output) end(at, payload int) {
 	o.bytes += int64(size)
 }
 
-// finish completes the open data packet.
+// finish completes the open data packet, if there is one.
 func (o *output) finish() {
-	if o.open.begin < 0 {
+	k := o.open
+	if k.data == 0 {
 		return
 	}
-	at := o.open.begin
-	o.open.begin = -1
-	p := o.stage.mem[at+headerSize : o.stage.size]
-	header := dataHeader
-	if o.open.extended {
-		header += 4
-	}
-	binary.BigEndian.PutUint32(p[header-4:], uint32(len(p)-header))
-	o.end(at, len(p))
+	o.open = openPacket{}
+	b := o.stage
+	binary.BigEndian.PutUint32(b.mem[k.data-lengthSize:], uint32(b.size-k.data))
+	o.end(k.begin, b.size-k.begin-headerSize)
 	if o.limits.reached(o.bytes, o.n) {
 		o.startKex()
 	}
@@ -227,17 +231,14 @@ func (o *output) controlLocked(message []byte) error {
 	}
 	o.finish() // may start an exchange
 	// Messages after a held one must be held as well: answers come in the order of requests.
-	if o.kexing || len(o.held) > 0 || o.stage.size+len(message) > blockSize-1024 {
+	if o.kexing || len(o.held) > 0 || o.stage.size+len(message) > maxBatchSize {
 		if len(o.held)+lengthSize+len(message) > maxHeld {
 			return &ProtocolError{"the peer sends requests but does not read the replies"}
 		}
 		o.held = appendString(o.held, message)
-		if o.stage.size > 0 {
-			return o.flushLocked()
-		}
-		return nil
+	} else {
+		o.put(message)
 	}
-	o.put(message)
 	return o.flushLocked()
 }
 
@@ -317,12 +318,10 @@ func (o *output) waitToSend(ready func() (bool, error)) error {
 		if ok && !o.kexing && !o.full() && len(o.held) == 0 {
 			return nil
 		}
-		if o.stage.size > 0 {
-			if err := o.flushLocked(); err != nil {
-				return err
-			}
+		if err := o.flushLocked(); err != nil {
+			return err
 		}
-		if !o.loop {
+		if !o.flusher {
 			return errDuringKex
 		}
 		o.change.Wait()
@@ -359,7 +358,7 @@ func (o *output) newKeys(s sealer, d *deflater, strict bool, follow [][]byte) er
 func (o *output) releaseHeld() {
 	for len(o.held) > 0 && !o.kexing {
 		n := binary.BigEndian.Uint32(o.held)
-		if o.stage.size+int(n) > blockSize-1024 {
+		if o.stage.size+int(n) > maxBatchSize {
 			return
 		}
 		o.put(o.held[lengthSize : lengthSize+n])
@@ -374,8 +373,8 @@ func (o *output) releaseHeld() {
 // here. The caller holds mu.
 func (o *output) flushLocked() error {
 	switch {
-	case o.writing: // the writer will write the rest
-	case o.loop:
+	case o.stage.size == 0 || o.writing: // the writer will write the rest
+	case o.flusher:
 		o.work.Signal() // the reading goroutine must not wait for the peer to read
 	default:
 		for o.stage.size > 0 && o.err == nil {
@@ -461,53 +460,50 @@ func (o *output) data(c *Channel, extended bool, parts [][]byte) (done int64, er
 		}
 	}
 	// Write a small message here: somebody waits for the answer.
-	if o.loop && !o.writing && o.err == nil && o.stage.size <= atOnce && o.stage.size > 0 {
+	if n := o.stage.size; 0 < n && n <= atOnce && o.flusher && !o.writing && o.err == nil {
 		o.writeOnce()
-		if o.stage.size > 0 {
-			o.work.Signal()
-		}
-		return done, o.err
 	}
 	return done, o.flushLocked()
 }
 
 // add stages as much of p as fits in one packet, the open one if any.
 func (o *output) add(c *Channel, extended bool, p []byte) int {
-	header := dataHeader
-	if extended {
-		header += 4
-	}
 	k := &o.open
-	if k.begin >= 0 && (k.channel != c.peer || k.extended != extended ||
-		o.stage.size-k.begin-headerSize-header >= k.max) {
+	if k.data > 0 && (k.channel != c.peer || k.extended != extended ||
+		o.stage.size-k.data >= k.max) {
 		o.finish()
 		if o.kexing {
 			return 0
 		}
 	}
-	if k.begin < 0 {
-		at := o.stage.size
-		most := min(c.peerMax, maxData)
-		m := o.begin(header + most)
-		if extended {
-			m[0] = msgChannelExtendedData
-			binary.BigEndian.PutUint32(m[5:], 1)
-		} else {
-			m[0] = msgChannelData
-		}
-		binary.BigEndian.PutUint32(m[1:], c.peer)
-		*k = openPacket{channel: c.peer, begin: at, max: most, extended: extended}
-		o.stage.size = at + headerSize + header
+	if k.data == 0 {
+		o.openData(c, extended)
 	}
-	have := o.stage.size - k.begin - headerSize - header
-	n := min(len(p), k.max-have)
-	if int64(n) > c.peerWindow {
-		n = int(c.peerWindow)
-	}
+	n := min(len(p), k.max-(o.stage.size-k.data))
+	n = int(min(int64(n), c.peerWindow))
 	copy(o.stage.mem[o.stage.size:], p[:n])
 	o.stage.size += n
 	c.peerWindow -= int64(n)
 	return n
+}
+
+// openData opens a packet of data: RFC 4254, section 5.2. finish fills in the data's length.
+func (o *output) openData(c *Channel, extended bool) {
+	at, header := o.stage.size, dataHeader
+	if extended {
+		header += 4
+	}
+	most := min(c.peerMax, maxData)
+	m := o.begin(header + most)
+	m[0] = msgChannelData
+	binary.BigEndian.PutUint32(m[1:], c.peer)
+	if extended {
+		m[0] = msgChannelExtendedData
+		binary.BigEndian.PutUint32(m[5:], 1) // standard error
+	}
+	data := at + headerSize + header
+	o.open = openPacket{begin: at, data: data, max: most, channel: c.peer, extended: extended}
+	o.stage.size = data
 }
 
 // maxData limits the data in a packet even if the peer accepts more, so that several packets can be
@@ -524,14 +520,12 @@ func (o *output) close(last []byte, err error) {
 	if o.closing {
 		return
 	}
-	if last != nil && o.err == nil && o.stage.size+len(last) < blockSize-1024 {
+	if last != nil && o.err == nil && o.stage.size+len(last) <= maxBatchSize {
 		o.put(last)
 	}
 	o.closing, o.closeErr = true, err
 	o.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
-	for o.err == nil && o.stage.size > 0 && !o.loop && !o.writing {
-		o.writeOnce()
-	}
+	o.flushLocked()
 	o.work.Broadcast()
 	o.change.Broadcast()
 	timer := time.AfterFunc(closeTimeout, func() {
@@ -542,17 +536,18 @@ func (o *output) close(last []byte, err error) {
 	for o.err == nil && (o.stage.size > 0 || o.writing) {
 		o.change.Wait()
 	}
-	if o.err == nil {
-		o.err = err
-	}
-	o.work.Broadcast()
-	o.change.Broadcast()
+	o.stop(err)
 }
 
 // abort ends the output at once: the connection has been closed.
 func (o *output) abort(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.stop(err)
+}
+
+// stop ends the flusher, and all waits. The caller holds mu.
+func (o *output) stop(err error) {
 	if o.err == nil {
 		o.err = err
 	}
@@ -561,9 +556,7 @@ func (o *output) abort(err error) {
 	o.change.Broadcast()
 }
 
-var (
-	errDuringKex = &ProtocolError{"a message during a key exchange"}
-)
+var errDuringKex = &ProtocolError{"a message during a key exchange"}
 
 // limits determine when keys are exchanged.
 type limits struct {

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/server"
-	"github.com/usftp/usftp/wire"
 )
 
 // upload is a file that is hidden from clients until it is complete.
@@ -320,39 +319,4 @@ func (t tree) statUpload(ctx context.Context, name string) (fs.FileInfo, error) 
 		return nil, err
 	}
 	return i, nil
-}
-
-// openUpload opens a file for writing in a tree whose files appear when they are complete.
-func (f *FS) openUpload(ctx context.Context, name string, flags uint32,
-	attrs wire.Attrs) (server.File, error) {
-	var o opened
-	err := f.tree.beneath(ctx, name, func(t tree) error {
-		return t.do(ctx, "open", name, func(w *walk) error {
-			w.create = flags&wire.OpenCreate != 0
-			return w.lookUp(flags&exclusive != exclusive, func(dir int, base string) (err error) {
-				o, err = t.uploads.openAt(ctx, dir, base, flags, attrs.Permissions&0o777)
-				return err
-			})
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	appends := flags&wire.OpenAppend != 0
-	if o.upload == nil {
-		return (&file{File: o.file, fs: f, name: name}).opened(appends), nil
-	}
-	u := &uploadFile{file: &file{File: o.upload.file, fs: f, name: name}, upload: o.upload,
-		part: o.part}
-	if attrs.Flags &^= wire.AttrPermissions; o.created && attrs.Flags != 0 {
-		if err := u.Setstat(attrs); err != nil {
-			o.upload.remove(nil)
-			u.Abandon()
-			return nil, err
-		}
-	}
-	if appends {
-		return uploadAppend{u}, nil
-	}
-	return u, nil
 }

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/server"
-	"github.com/usftp/usftp/wire"
 )
 
 // uploads are the unfinished uploads of a tree whose files appear when they are closed. Each is a
@@ -32,134 +31,8 @@ type identity struct{ dev, ino uint64 }
 
 func identify(st *unix.Stat_t) identity { return identity{uint64(st.Dev), uint64(st.Ino)} }
 
-const exclusive = wire.OpenCreate | wire.OpenExclusive
-
 // errAgain means that the file found has been completed or removed meanwhile.
 var errAgain = unix.EAGAIN
-
-// opened is a file opened for writing: an upload, or else a file in place.
-type opened struct {
-	upload  *upload
-	part    bool // see upload
-	created bool
-	file    *os.File
-}
-
-// openAt opens a file for writing: hidden if it is new or to be replaced, and otherwise in place.
-// flags are those of OPEN. It follows no link.
-func (u *uploads) openAt(ctx context.Context, dir int, base string,
-	flags, perm uint32) (o opened, err error) {
-	for i := range 10 {
-		o, err = u.tryOpen(ctx, dir, base, flags, perm)
-		if i == 0 && err == unix.ENOENT { // an upload may have got its name in the meantime
-			o, err = u.tryOpen(ctx, dir, base, flags, perm)
-		}
-		if err != errAgain {
-			o.created = o.created && i == 0 // not if it took the place of another upload
-			return o, err
-		}
-	}
-	return o, errBusy
-}
-
-func (u *uploads) tryOpen(ctx context.Context, dir int, base string,
-	flags, perm uint32) (o opened, err error) {
-	if flags&exclusive == exclusive {
-		if _, err = statAt(dir, base); err == nil {
-			err = unix.EEXIST
-		}
-	} else {
-		var fd int
-		flag := openFlags(flags&^(wire.OpenCreate|wire.OpenTruncate)) | unix.O_NONBLOCK
-		if fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, 0); err == nil {
-			return u.existing(ctx, dir, base, os.NewFile(uintptr(fd), base), flags)
-		}
-	}
-	if err != unix.ENOENT {
-		return o, err
-	}
-	if flags&wire.OpenCreate != 0 {
-		up := &upload{all: u, base: base, alone: flags&exclusive == exclusive}
-		if err := up.begin(dir, perm, nil); err != unix.EEXIST {
-			return opened{upload: up, created: true}, err
-		}
-	}
-	up, err := u.resume(ctx, dir, base, flags)
-	return opened{upload: up, part: flags&wire.OpenCreate == 0}, err
-}
-
-// existing decides how to change an existing file, which has been opened. A truncated file is
-// replaced by a new one. Opening it then without CREAT, as our own client does to send parts over
-// other connections, opens the new one. Other changes are made in place.
-func (u *uploads) existing(ctx context.Context, dir int, base string, file *os.File,
-	flags uint32) (o opened, err error) {
-	switch {
-	case flags&wire.OpenTruncate != 0:
-		o.upload, err = u.replace(ctx, dir, base, file, flags)
-	case flags&wire.OpenCreate == 0:
-		o.upload, err = u.replacing(dir, base)
-		o.part = o.upload != nil
-	}
-	if o.upload == nil && err == nil {
-		o.file, err = file, inPlace(flags)
-	}
-	if o.file == nil || err != nil {
-		file.Close()
-	}
-	return o, err
-}
-
-// inPlace returns an error if nothing may be changed where it is.
-func inPlace(flags uint32) error {
-	if flags&notInPlace != 0 {
-		return ErrInPlace
-	}
-	return nil
-}
-
-// replace begins an upload that will replace a file. It truncates the file instead, and returns
-// nil, if that has other names or another owner, which would be lost, or no file can be made next
-// to it.
-func (u *uploads) replace(ctx context.Context, dir int, base string, file *os.File,
-	flags uint32) (*upload, error) {
-	var st unix.Stat_t
-	err := control(file, func(fd int) error { return unix.Fstat(fd, &st) })
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG { // a pipe, say, which is never truncated
-		return nil, err
-	}
-	if st.Nlink == 0 { // it has been replaced or removed
-		return nil, errAgain
-	}
-	if st.Nlink == 1 && (st.Uid == u.self || u.self == 0) {
-		up := &upload{all: u, base: base, replaces: true}
-		err := up.begin(dir, uint32(st.Mode)&0o777, &st)
-		if err == unix.EEXIST {
-			if err = u.drop(ctx, dir, hiddenName(base), true, errSuperseded); err == nil ||
-				err == unix.ENOENT {
-				err = errAgain
-			}
-		}
-		if err == nil {
-			return up, nil
-		}
-		if err != unix.EACCES && err != unix.EPERM && err != unix.EROFS {
-			return nil, err
-		}
-	}
-	if err := inPlace(flags); err != nil {
-		return nil, err
-	}
-	return nil, file.Truncate(0)
-}
-
-// replacing joins the upload in progress that will replace a file, if there is one.
-func (u *uploads) replacing(dir int, base string) (*upload, error) {
-	up, err := u.find(dir, hiddenName(base))
-	if up == nil || err != nil {
-		return nil, nil
-	}
-	return up, up.join(true)
-}
 
 // lockHidden locks a hidden file, and returns errAgain if the name no longer belongs to it.
 func lockHidden(fd, dir int, hidden string) (st unix.Stat_t, err error) {
@@ -178,53 +51,6 @@ func lockHidden(fd, dir int, hidden string) (st unix.Stat_t, err error) {
 		err = errAgain
 	}
 	return st, err
-}
-
-// resume opens a file that has no name yet: an upload in progress, or the leftover of one.
-func (u *uploads) resume(ctx context.Context, dir int, base string,
-	flags uint32) (*upload, error) {
-	hidden := hiddenName(base)
-	alone := flags&exclusive == exclusive
-	if alone || flags&wire.OpenTruncate != 0 {
-		// A client that has lost its connection may begin again before the server notices, so it
-		// takes over the name, except with EXCL.
-		switch err := u.drop(ctx, dir, hidden, !alone, errSuperseded); {
-		case err == nil, err == unix.ENOENT && flags&wire.OpenCreate != 0:
-			return nil, errAgain
-		case err == errBusy && alone:
-			return nil, unix.EEXIST
-		default:
-			return nil, err
-		}
-	}
-	up, err := u.find(dir, hidden)
-	switch {
-	case err == unix.ENOENT && flags&wire.OpenCreate != 0:
-		return nil, errAgain
-	case err != nil:
-		return nil, err
-	case up != nil:
-		return up, up.join(flags&wire.OpenCreate == 0)
-	}
-	fd, err := openAt(dir, hidden, unix.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err == unix.ENOENT {
-		err = errAgain
-	}
-	if err != nil {
-		return nil, err
-	}
-	st, err := lockHidden(fd, dir, hidden)
-	if up = (&upload{all: u, base: base}); err == nil {
-		err = up.register(fd, dir, &st)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	if flags&wire.OpenCreate == 0 {
-		up.parts = 1
-	}
-	return up, nil
 }
 
 // find returns the upload in progress that a hidden name belongs to, or nil if it is a leftover, or

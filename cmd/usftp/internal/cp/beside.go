@@ -49,36 +49,35 @@ func (c *Copier) copyAll(files []file, target connect.Place, several bool) {
 // but round trips.
 func (c *Copier) copyFrom(files []file, target connect.Place, several bool,
 	taken connect.Taken[file]) {
-	var sizes inflight.Sizes
-	q := inflight.New(c.Ctx, c.atOnce(files, target), c.options.Events)
-	for i, f := range files {
-		ended := func(ok bool) bool {
-			if ok || c.moves() {
-				taken.Add(f.base(), f)
-			}
-			return ok
+	look := func(next []file) []int64 { return c.look(next, target) }
+	inflight.CopyAll(c.Ctx, c.atOnce(files, target), c.options.Events, files, look,
+		func(f file) inflight.Copy { return c.one(f, target, several, taken) })
+}
+
+// one returns the copy of one source, which other copies may be beside.
+func (c *Copier) one(f file, target connect.Place, several bool,
+	taken connect.Taken[file]) inflight.Copy {
+	ended := func(ok bool) bool {
+		if ok || c.moves() {
+			taken.Add(f.base(), f)
 		}
-		one := inflight.Copy{Name: f.base(), Size: -1,
-			Check: func() bool { return !c.over() && c.isFree(taken, f, target) },
-			Alone: func(events func(transfer.Event), again bool) bool {
-				return ended(c.copyAlone(f, target, several, again, events))
-			},
-			Beside: func(again bool) func(events func(transfer.Event)) error {
-				return c.beside(f, target, again)
-			},
-			Ended: func(err error) {
-				if err != nil && c.Ctx.Err() == nil {
-					c.untried-- // it has left something, and is reported
-				}
-				c.ended(err)
-				ended(err == nil)
-			}}
-		if q.Beside() {
-			one.Size = sizes.Of(i, func() []int64 { return c.look(files[i:], target) })
-		}
-		q.Add(one)
+		return ok
 	}
-	q.Finish()
+	return inflight.Copy{Name: f.base(),
+		Check: func() bool { return !c.over() && c.isFree(taken, f, target) },
+		Alone: func(events func(transfer.Event), again bool) bool {
+			return ended(c.copyAlone(f, target, several, again, events))
+		},
+		Beside: func(again bool) func(events func(transfer.Event)) error {
+			return c.beside(f, target, again)
+		},
+		Ended: func(err error) {
+			if err != nil && c.Ctx.Err() == nil {
+				c.untried-- // it has left something, and is reported
+			}
+			c.ended(err)
+			ended(err == nil)
+		}}
 }
 
 // beside returns the function that copies a source beside others, or nil if it has reported that a
@@ -95,14 +94,14 @@ func (c *Copier) beside(f file, target connect.Place,
 	}
 }
 
-// look looks at a source and its target before it is copied, and at some that follow on its host.
+// look looks at sources on one host, and their targets, before they are copied.
 func (c *Copier) look(files []file, target connect.Place) []int64 {
 	from := inflight.End{Client: c.client(files[0].Place)}
 	to := inflight.End{Client: c.client(target)}
 	if files[0].Remote != (from.Client != nil) || target.Remote != (to.Client != nil) {
 		return []int64{-1} // a copy that cannot begin says why
 	}
-	for _, f := range files[:min(inflight.MostLooked, len(files))] {
+	for _, f := range files {
 		from.Names = append(from.Names, f.path)
 		to.Names = append(to.Names, connect.Below(target.Path(), f.base()))
 	}

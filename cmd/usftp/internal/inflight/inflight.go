@@ -11,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
@@ -24,8 +25,8 @@ const (
 
 	mostFiles = 128
 
-	// MostLooked limits the sources that are looked at together.
-	MostLooked = 256
+	// mostLooked limits the sources that are looked at together.
+	mostLooked = 256
 )
 
 // AtOnce returns how many files may be in flight on some hosts at once. It is one where none may
@@ -86,21 +87,6 @@ func Look(from, to End) []int64 {
 	return sizes
 }
 
-// Sizes are the sizes of sources that were looked at together, before they are copied.
-type Sizes struct {
-	first int // the number of the first one
-	sizes []int64
-}
-
-// Of returns the size of a source, whose number is larger than those before. look returns the sizes
-// of it and of some that follow; not every source is asked about.
-func (s *Sizes) Of(i int, look func() []int64) int64 {
-	if i >= s.first+len(s.sizes) {
-		s.first, s.sizes = i, look()
-	}
-	return s.sizes[i-s.first]
-}
-
 // look asks for the attributes of all files, or of the links that they are.
 func (e End) look() []func() (fs.FileInfo, error) {
 	answers := make([]func() (fs.FileInfo, error), len(e.Names))
@@ -117,7 +103,7 @@ func (e End) look() []func() (fs.FileInfo, error) {
 // A Copy is the copy of one file.
 type Copy struct {
 	Name string // in the directory that all files go to
-	Size int64  // negative if nothing else may be in flight
+	size int64  // negative if nothing else may be in flight
 
 	// Check reports whether the file is still to be copied, once all that may matter has ended.
 	Check func() bool
@@ -136,39 +122,56 @@ type Copy struct {
 	Ended func(err error)
 }
 
-// A Queue holds the copies in flight, in the order in which they are reported. Its methods, and the
-// functions of its copies, run on one goroutine.
-type Queue struct {
+// CopyAll copies sources, no more than most at once, and reports to events. look returns the sizes
+// of some sources, or of the first of these; see [Look]. one returns the copy of a source. Both, and
+// the functions of the copies, run on the caller's goroutine.
+func CopyAll[Source any](ctx context.Context, most int, events func(transfer.Event),
+	sources []Source, look func(next []Source) []int64, one func(source Source) Copy) {
+	q := &queue{ctx: ctx, events: events, room: flow.NewRoom(most), names: make(map[string]bool)}
+	var sizes []int64 // of the next sources
+	for i, source := range sources {
+		if ctx.Err() != nil {
+			break
+		}
+		c := one(source)
+		c.size = -1
+		if q.beside() {
+			if len(sizes) == 0 {
+				sizes = look(sources[i:min(i+mostLooked, len(sources))])
+			}
+			c.size = sizes[0]
+		}
+		sizes = sizes[min(1, len(sizes)):]
+		q.add(c)
+	}
+	q.finish()
+}
+
+// queue holds the copies in flight, in the order in which they are reported.
+type queue struct {
 	ctx     context.Context
 	events  func(transfer.Event)
-	most    int // files in flight
-	limit   int // of most
-	grown   int // files that succeeded since most changed
+	room    flow.Room // for files
 	bytes   int64
 	flights []*flight
 	names   map[string]bool // those whose forms are keys may be one
 	told    bool            // an interruption was reported
 }
 
-// New returns a Queue that reports to events.
-func New(ctx context.Context, most int, events func(transfer.Event)) *Queue {
-	return &Queue{ctx: ctx, events: events, most: most, limit: most, names: make(map[string]bool)}
-}
+// beside reports whether files may still be in flight at once.
+func (q *queue) beside() bool { return q.room.Most > 1 }
 
-// Beside reports whether files may still be in flight at once.
-func (q *Queue) Beside() bool { return q.most > 1 }
-
-// Add copies a file alone, or starts to copy it once there is room beside those in flight. Copies
+// add copies a file alone, or starts to copy it once there is room beside those in flight. Copies
 // whose names may be one are not in flight together, and Check may report a name that is taken.
-func (q *Queue) Add(c Copy) {
-	beside := q.Beside() && c.Size >= 0 && c.Size <= mostBytes
+func (q *queue) add(c Copy) {
+	beside := q.beside() && c.size >= 0 && c.size <= mostBytes
 	form := endpoint.NameForm(c.Name)
 	if q.names[form] {
-		q.Finish()
+		q.finish()
 	}
 	q.names[form] = true
 	for len(q.flights) > 0 &&
-		(!beside || len(q.flights) >= q.most || q.bytes+c.Size > mostBytes) {
+		(!beside || len(q.flights) >= q.room.Most || q.bytes+c.size > mostBytes) {
 		q.next()
 	}
 	if q.ctx.Err() != nil || !c.Check() {
@@ -181,8 +184,8 @@ func (q *Queue) Add(c Copy) {
 	q.start(c, false)
 }
 
-// Finish waits for all copies in flight.
-func (q *Queue) Finish() {
+// finish waits for all copies in flight.
+func (q *queue) finish() {
 	for len(q.flights) > 0 {
 		q.next()
 	}
@@ -191,15 +194,15 @@ func (q *Queue) Finish() {
 // next waits for the oldest copy, and reports it. One that has failed waits for all others to be
 // tried again alone. Those that have failed, too, follow before new ones start: each would wait for
 // these.
-func (q *Queue) next() {
+func (q *queue) next() {
 	f := q.flights[0]
 	failure := f.report(q.events)
 	q.flights = q.flights[1:]
-	q.bytes -= f.Size
+	q.bytes -= f.size
 	if f.err == nil || q.ctx.Err() != nil {
 		switch {
 		case f.err == nil:
-			q.grow()
+			q.room.Grow()
 		case !q.told || leaves(failure):
 			q.told = q.told || errors.Is(f.err, context.Cause(q.ctx))
 			q.events(failure)
@@ -212,32 +215,24 @@ func (q *Queue) next() {
 	}
 	lost := f.lost()
 	if f.tryAlone(q.events, failure) && !lost {
-		q.most, q.grown = max(1, q.most/2), 0
+		q.room.Lower(q.room.Most / 2)
 	}
 	if lost {
 		q.relaunch()
 	} else {
-		q.Finish()
-	}
-}
-
-// grow allows another file once as many have succeeded as are twice in flight: a refusal need not
-// have meant that there were too many.
-func (q *Queue) grow() {
-	if q.grown++; q.grown >= 2*q.most && q.most < q.limit {
-		q.most, q.grown = q.most+1, 0
+		q.finish()
 	}
 }
 
 // relaunch restarts the copies that failed because their connection was lost. The copy that has
 // just run alone has replaced it, or has given up: then what the others have left is reported.
-func (q *Queue) relaunch() {
+func (q *queue) relaunch() {
 	old := q.flights
 	q.flights, q.bytes = nil, 0
 	for _, f := range old {
 		if !f.lost() {
 			q.flights = append(q.flights, f)
-			q.bytes += f.Size
+			q.bytes += f.size
 		} else if !q.start(f.Copy, true) {
 			if failure := f.report(func(transfer.Event) {}); leaves(failure) {
 				q.events(failure)
@@ -248,7 +243,7 @@ func (q *Queue) relaunch() {
 }
 
 // start starts a copy beside others, if it can begin.
-func (q *Queue) start(c Copy, again bool) bool {
+func (q *queue) start(c Copy, again bool) bool {
 	run := c.Beside(again)
 	if run == nil {
 		return false
@@ -256,7 +251,7 @@ func (q *Queue) start(c Copy, again bool) bool {
 	f := &flight{Copy: c, landed: make(chan struct{}), told: make(map[news]bool)}
 	f.more.L = &f.mu
 	q.flights = append(q.flights, f)
-	q.bytes += c.Size
+	q.bytes += c.size
 	go f.run(run)
 	return true
 }

@@ -89,25 +89,31 @@ func (r *rig) copy(ctx context.Context, name string, o transfer.Options) error {
 // run copies all files, and returns how many round trips that takes.
 func (r *rig) run(ctx context.Context) (trips int) {
 	began := time.Now()
-	from, to := End{}, End{Client: r.host.Client}
 	if r.down {
-		from, to = to, from
 		os.Mkdir(filepath.Join(r.local, "new"), 0o755)
 	}
-	for _, name := range r.names {
-		source, target := r.paths(name)
-		from.Names, to.Names = append(from.Names, source), append(to.Names, target)
+	look := func(names []string) []int64 {
+		from, to := End{}, End{Client: r.host.Client}
+		if r.down {
+			from, to = to, from
+		}
+		for _, name := range names {
+			source, target := r.paths(name)
+			from.Names, to.Names = append(from.Names, source), append(to.Names, target)
+		}
+		sizes := Look(from, to)
+		if r.looked != nil {
+			r.looked()
+		}
+		return sizes
 	}
-	q := New(ctx, AtOnce(r.host.Client), r.event)
-	sizes := Look(from, to)
-	if r.looked != nil {
-		r.looked()
-	}
-	for i, size := range sizes {
-		name := r.names[i]
-		q.Add(Copy{Name: name, Size: size,
+	copies := 0
+	CopyAll(ctx, AtOnce(r.host.Client), r.event, r.names, look, func(name string) Copy {
+		copies++
+		first := copies == 1
+		return Copy{Name: name,
 			Check: func() bool {
-				taken := name == r.taken && i > 0
+				taken := name == r.taken && !first
 				if taken {
 					r.events = append(r.events, "taken "+name)
 				}
@@ -129,9 +135,8 @@ func (r *rig) run(ctx context.Context) (trips int) {
 				r.ended(err)
 				return err == nil
 			},
-			Ended: r.ended})
-	}
-	q.Finish()
+			Ended: r.ended}
+	})
 	return int(time.Since(began) / trip)
 }
 
@@ -353,21 +358,22 @@ func TestLinkSinceLook(t *testing.T) {
 	}
 }
 
-// TestSizes: sources that were not asked about do not move the sizes of the others.
-func TestSizes(t *testing.T) {
+// TestLooksAhead: sources are looked at together, but not too many, and none twice.
+func TestLooksAhead(t *testing.T) {
 	t.Parallel()
-	var sizes Sizes
-	looks := 0
-	for _, i := range []int{0, 1, 2, 5, 6, 7, 11} {
-		size := sizes.Of(i, func() []int64 {
-			looks++
-			return []int64{int64(i), int64(i) + 1}
-		})
-		if size != int64(i) {
-			t.Errorf("the size of source %d is %d", i, size)
-		}
+	sources := make([]int, 5*mostLooked/2)
+	for i := range sources {
+		sources[i] = i
 	}
-	if looks != 5 {
-		t.Errorf("%d looks", looks)
+	var looks []string
+	look := func(next []int) []int64 {
+		looks = append(looks, fmt.Sprintf("%d+%d", next[0], len(next)))
+		return make([]int64, max(1, len(next)-1))
+	}
+	CopyAll(t.Context(), 2, nil, sources, look, func(i int) Copy {
+		return Copy{Name: fmt.Sprint(i), Check: func() bool { return false }}
+	})
+	if want := []string{"0+256", "255+256", "510+130", "639+1"}; !slices.Equal(looks, want) {
+		t.Errorf("looked at %v, want %v", looks, want)
 	}
 }

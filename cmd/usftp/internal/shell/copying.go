@@ -92,18 +92,7 @@ func (s *shell) copyAll(ctx context.Context, r *request, sources []word, c *copy
 	}
 	all := &copies{shell: s, copying: c, ctx: ctx, several: several, failed: failed,
 		taken: make(connect.Taken[string])}
-	q, sizes := inflight.New(ctx, most, s.listener(&c.job)), inflight.Sizes{}
-	for i, name := range names {
-		if ctx.Err() != nil {
-			break
-		}
-		size := int64(-1)
-		if q.Beside() {
-			size = sizes.Of(i, func() []int64 { return all.look(names[i:]) })
-		}
-		q.Add(all.file(name, size))
-	}
-	q.Finish()
+	inflight.CopyAll(ctx, most, s.listener(&c.job), names, all.look, all.file)
 	return all.failed
 }
 
@@ -138,9 +127,8 @@ func (c *copies) host() (host pool.Host, ok bool) {
 	return host, err == nil
 }
 
-// look looks at a source and its target before it is copied, and at some that follow.
+// look looks at sources and their targets before they are copied.
 func (c *copies) look(names []string) []int64 {
-	names = names[:min(inflight.MostLooked, len(names))]
 	from := inflight.End{Client: c.client(c.here), Names: names}
 	to := inflight.End{Client: c.client(c.near)}
 	for _, name := range names {
@@ -153,7 +141,7 @@ func (c *copies) look(names []string) []int64 {
 }
 
 // file returns the copy of one file.
-func (c *copies) file(name string, size int64) inflight.Copy {
+func (c *copies) file(name string) inflight.Copy {
 	base := filepath.Base(name)
 	ended := func(err error) bool {
 		if err == nil {
@@ -162,35 +150,34 @@ func (c *copies) file(name string, size int64) inflight.Copy {
 		c.failed = cmp.Or(c.failed, err)
 		return err == nil
 	}
-	job := c.into(name)
-	if c.here && c.several && !c.recursive { // ends has added the name
-		job.options.NoTargetDirectory = true
+	// begin returns the function that copies it, or nil if the host cannot be reached.
+	begin := func(again, beside bool) func(events func(transfer.Event)) error {
+		host, ok := c.host()
+		if !ok {
+			return nil
+		}
+		dst, src := c.ends(host, name, c.several)
+		return func(events func(transfer.Event)) error {
+			job := c.into(name)
+			o := &job.options
+			if c.here && c.several && !c.recursive { // ends has added the name
+				o.NoTargetDirectory = true
+			}
+			o.Resume = o.Resume || again
+			if o.Events = events; beside {
+				*o = inflight.Options(*o, events)
+			}
+			return c.transfer(c.ctx, job, dst, src)
+		}
 	}
-	return inflight.Copy{Name: base, Size: size,
+	return inflight.Copy{Name: base,
 		Check: func() bool { return c.isFree(name) },
 		Alone: func(events func(transfer.Event), again bool) bool {
-			host, ok := c.host()
-			if !ok {
-				return false
-			}
-			dst, src := c.ends(host, name, c.several)
-			job := job
-			job.options.Resume = job.options.Resume || again
-			job.options.Events = events
-			return ended(c.transfer(c.ctx, job, dst, src))
+			run := begin(again, false)
+			return run != nil && ended(run(events))
 		},
 		Beside: func(again bool) func(events func(transfer.Event)) error {
-			host, ok := c.host()
-			if !ok {
-				return nil
-			}
-			dst, src := c.ends(host, name, c.several)
-			return func(events func(transfer.Event)) error {
-				job := job
-				job.options.Resume = job.options.Resume || again
-				job.options = inflight.Options(job.options, events)
-				return c.transfer(c.ctx, job, dst, src)
-			}
+			return begin(again, true)
 		},
 		Ended: func(err error) { ended(err) }}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -22,10 +23,10 @@ type result interface {
 // host refuses only because it allows few open files is tried again when no other operand has one
 // open.
 func inTurn[S any, T result](j *job, operands []S, run func(S) T, done func(S, T)) {
-	room := newRoom(private.FilesAtOnce(j.client, mostAhead))
+	room := &room{Room: flow.NewRoom(private.FilesAtOnce(j.client, mostAhead))}
 	results := make([]chan T, len(operands))
 	start := func(from int) {
-		for i := from; i < min(from+room.most, len(operands)) && !j.over(); i++ {
+		for i := from; i < min(from+room.Most, len(operands)) && !j.over(); i++ {
 			if results[i] == nil {
 				results[i] = make(chan T, 1)
 				go func() { results[i] <- run(operands[i]) }()
@@ -37,7 +38,7 @@ func inTurn[S any, T result](j *job, operands []S, run func(S) T, done func(S, T
 			return
 		}
 		r := <-results[i]
-		if room.most > 1 && mayBeCrowded(j, room, r.failure()) {
+		if room.Most > 1 && mayBeCrowded(j, room, r.failure()) {
 			r.close()
 			open := 0
 			for k := i + 1; k < len(operands) && results[k] != nil; k++ {
@@ -49,7 +50,7 @@ func inTurn[S any, T result](j *job, operands []S, run func(S) T, done func(S, T
 			r = run(operands[i])
 			room.refused(open, r.failure() == nil, oneHandle(j))
 		} else if r.failure() == nil {
-			room.grow()
+			room.Grow()
 		}
 		results[i] = nil
 		done(operands[i], r)
@@ -59,40 +60,28 @@ func inTurn[S any, T result](j *job, operands []S, run func(S) T, done func(S, T
 // A room says how many operands may be worked on at once. A refusal may mean that they are too
 // many, or something else: then it is not to be tried again for each operand that is refused.
 type room struct {
-	most   int
-	limit  int // of most
+	flow.Room
 	proved int // files that the host has had open at once
-	grown  int // operands that succeeded since most changed
 }
-
-func newRoom(limit int) *room { return &room{most: limit, limit: limit} }
 
 // refused notes that an operand was refused, how many files others had open, and whether that was
 // why: crowded says that it was not refused again without them, single that the host allows one.
 func (r *room) refused(open int, crowded, single bool) {
-	if r.grown = 0; crowded || open > r.proved {
+	if crowded || open > r.proved {
 		r.proved = open
 	}
+	most := r.Most
 	switch {
 	case single:
-		r.limit = 1
+		r.Limit = 1
 	case crowded && open == 0: // the operands hold nothing open
-		r.limit = max(1, r.most/2)
+		r.Limit = max(1, most/2)
 	case crowded:
-		r.limit = open
+		r.Limit = open
 	default:
-		r.most = max(1, r.proved)
+		most = r.proved
 	}
-	if r.most > r.limit {
-		r.most = r.limit
-	}
-}
-
-// grow allows another operand once as many have succeeded as are twice in progress.
-func (r *room) grow() {
-	if r.grown++; r.grown >= 2*r.most && r.most < r.limit {
-		r.most, r.grown = r.most+1, 0
-	}
+	r.Lower(most)
 }
 
 // mayBeCrowded reports whether a host may have refused a file because others are open. Version 3
@@ -101,7 +90,7 @@ func mayBeCrowded(j *job, room *room, err error) bool {
 	if oneHandle(j) || errors.Is(err, usftp.ErrSharedHandle) {
 		return true
 	}
-	return room.most > max(1, room.proved) && !private.OfClient(j.client).WorksInOrder() &&
+	return room.Most > max(1, room.proved) && !private.OfClient(j.client).WorksInOrder() &&
 		endpoint.Refused(err) && !endpoint.IsAbsent(err)
 }
 

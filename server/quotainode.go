@@ -8,20 +8,21 @@ import (
 	"sync"
 )
 
-// quotaFiles holds the files that are open for writing or being changed, by identity: a name does
-// not identify a file, since others may lead to it, too.
-type quotaFiles struct {
+// inodes holds the files that are open for writing or being changed, by identity: a name does not
+// identify a file, since others may lead to it, too.
+type inodes struct {
 	mu    sync.Mutex
-	all   map[any]*quotaFile
+	all   map[any]*inode
 	made  uint64 // how many were ever made
 	ended uint64 // how many are gone
 }
 
-// quotaFile is a file with any number of handles and names.
-type quotaFile struct {
-	number uint64 // its place in quotaFiles.made
+// inode is a file with any number of handles and names, or a name that is locked as long as nothing
+// has it.
+type inode struct {
+	number uint64 // its place in inodes.made
 
-	// Under the lock of quotaFiles.
+	// Under the lock of inodes.
 	key   any
 	users int // handles, and changes under way
 
@@ -45,15 +46,15 @@ type quotaFile struct {
 }
 
 // use returns the file with a key, and counts a user; leave ends the use.
-func (q *quotaFiles) use(key any) *quotaFile {
+func (q *inodes) use(key any) *inode {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f := q.all[key]
 	if f == nil {
 		q.made++
-		f = &quotaFile{number: q.made, key: key}
+		f = &inode{number: q.made, key: key}
 		if q.all == nil {
-			q.all = map[any]*quotaFile{}
+			q.all = map[any]*inode{}
 		}
 		q.all[key] = f
 	}
@@ -62,7 +63,7 @@ func (q *quotaFiles) use(key any) *quotaFile {
 }
 
 // hold adds a user to a file that already has one.
-func (q *quotaFiles) hold(f *quotaFile) *quotaFile {
+func (q *inodes) hold(f *inode) *inode {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f.users++
@@ -70,7 +71,7 @@ func (q *quotaFiles) hold(f *quotaFile) *quotaFile {
 }
 
 // lock uses a file that exists, and locks it.
-func (q *quotaFiles) lock(key any) *quotaFile {
+func (q *inodes) lock(key any) *inode {
 	for {
 		f := q.use(key)
 		f.mu.Lock()
@@ -82,7 +83,7 @@ func (q *quotaFiles) lock(key any) *quotaFile {
 	}
 }
 
-func (q *quotaFiles) leave(f *quotaFile) {
+func (q *inodes) leave(f *inode) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if f.users--; f.users > 0 {
@@ -97,20 +98,22 @@ func (q *quotaFiles) leave(f *quotaFile) {
 }
 
 // keyOf returns a file's key, which a rename or removal changes.
-func (q *quotaFiles) keyOf(f *quotaFile) any {
+func (q *inodes) keyOf(f *inode) any {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return f.key
 }
 
-func (q *quotaFiles) endings() uint64 {
+func (q *inodes) endings() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ended
 }
 
-// unlink forgets the key of a file whose last name is gone: a new file may get the same identity.
-func (q *quotaFiles) unlink(f *quotaFile) {
+// unlink records that a file, which is locked, has lost its last name. It forgets the key: a new
+// file may get the same identity.
+func (q *inodes) unlink(f *inode) {
+	f.unlinked = true
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.all, f.key)
@@ -119,7 +122,7 @@ func (q *quotaFiles) unlink(f *quotaFile) {
 }
 
 // moved renames files that are known only by their paths.
-func (q *quotaFiles) moved(oldName, newName string) {
+func (q *inodes) moved(oldName, newName string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for key, f := range maps.Clone(q.all) {
@@ -133,7 +136,7 @@ func (q *quotaFiles) moved(oldName, newName string) {
 }
 
 // lockAll locks all files. The caller ensures that none is added meanwhile.
-func (q *quotaFiles) lockAll() (all map[any]*quotaFile, unlock func()) {
+func (q *inodes) lockAll() (all map[any]*inode, unlock func()) {
 	q.mu.Lock()
 	all = maps.Clone(q.all)
 	q.mu.Unlock()
@@ -146,23 +149,29 @@ func (q *quotaFiles) lockAll() (all map[any]*quotaFile, unlock func()) {
 	}
 }
 
-func lockInOrder(files []*quotaFile) {
-	slices.SortFunc(files, func(a, b *quotaFile) int { return cmp.Compare(a.number, b.number) })
+func lockInOrder(files []*inode) {
+	slices.SortFunc(files, func(a, b *inode) int { return cmp.Compare(a.number, b.number) })
 	for _, f := range files {
 		f.mu.Lock()
 	}
 }
 
 // atLeast returns the size that a file of the given size may have after the writes in flight.
-func (f *quotaFile) atLeast(size int64) int64 {
+func (f *inode) atLeast(size int64) int64 {
 	for _, end := range f.ends {
 		size = max(size, end)
 	}
 	return max(f.least, size+f.appended)
 }
 
+// settle corrects the count by the size that a file has.
+func (q *Quota) settle(f *inode, size int64) {
+	q.account.Settle(size-f.size, 0)
+	f.size = size
+}
+
 // resized sets the size, whose growth a Counter's file takes only once it is closed.
-func (f *quotaFile) resized(q *Quota, size int64) {
+func (f *inode) resized(q *Quota, size int64) {
 	if f.tally != nil {
 		q.await(size-f.size, 0)
 	}
