@@ -152,11 +152,11 @@ func patient(t *testing.T, name string) *Store {
 	return timedNode(t, name, times)
 }
 
-// still opens a node that does nothing in the background.
+// still opens a node that does nothing in the background, and waits for the store for long.
 func still(t *testing.T, name string) *Store {
 	t.Helper()
 	times := quick
-	times.tick, times.beat = time.Hour, time.Hour
+	times.tick, times.beat, times.patience = time.Hour, time.Hour, time.Minute
 	return timedNode(t, name, times)
 }
 
