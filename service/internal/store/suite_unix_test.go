@@ -175,11 +175,13 @@ func must(t *testing.T, err error) {
 }
 
 func startAtOnce(t *testing.T, name string) {
+	times := quick
+	times.patience = time.Minute // each may wait for all others
 	var group sync.WaitGroup
 	var stores [4]*Store
 	for i := range stores {
 		group.Go(func() {
-			s, err := open(context.Background(), name, slog.New(slog.DiscardHandler), quick)
+			s, err := open(context.Background(), name, slog.New(slog.DiscardHandler), times)
 			if err != nil {
 				t.Error(err)
 				return
