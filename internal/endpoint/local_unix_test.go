@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/endpoint/endpointtest"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // realDir returns a directory whose path has no link.
@@ -128,7 +129,7 @@ func TestNoPipeIsWaitedFor(t *testing.T) {
 		}()
 		select {
 		case <-opened:
-		case <-time.After(10 * time.Second):
+		case <-time.After(testenv.Patience(t)):
 			t.Fatalf("flags %#x: it waits", flag)
 		}
 	}

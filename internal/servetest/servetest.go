@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -39,9 +38,14 @@ func Start(t *testing.T, home, program string, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, home: home, Greeting: map[string]string{}, Log: newLog(),
 		Ended: make(chan struct{})}
-	// Not with the test's context, which ends before the server is asked to stop.
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience(t))
+	// Not with the test's context, which ends before the server is asked to stop. A server that
+	// does not stop is killed in time for the test to say so, and no other one is.
+	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
+	if end, ok := t.Deadline(); ok {
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-time.Minute))
+		t.Cleanup(cancel)
+	}
 	words := strings.Fields(program + " --log-format json")
 	s.Cmd = exec.CommandContext(ctx, words[0], append(words[1:], args...)...)
 	s.Cmd.Dir = home

@@ -217,7 +217,7 @@ func TestCompressionOfAttackers(t *testing.T) {
 			must(t, ssh.InjectPacked(client, packed))
 			select {
 			case <-server.Done():
-			case <-time.After(10 * time.Second):
+			case <-time.After(testenv.Patience(t)):
 				t.Fatal("it is taken")
 			}
 			var protocol *ssh.ProtocolError

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/wire"
@@ -303,7 +304,7 @@ func TestSweepForQuotasOfOneCount(t *testing.T) {
 	if _, files := quota.Usage(); files != 2 {
 		t.Fatalf("%d files count", files)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience(t))
 	defer cancel()
 	b.must(b.fs.Sweep(ctx, -time.Hour, quota, quota.WithLimits(1000, 10)))
 	if bytes, files := quota.Usage(); bytes != 4 || files != 1 {

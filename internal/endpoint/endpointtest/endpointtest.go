@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // A Fixture is a Place with an empty directory for one case.
@@ -115,9 +116,6 @@ func (s *scene) refused(what string, err error, is ...error) {
 	}
 }
 
-// tooLong is how long a call without a reason to wait may take.
-const tooLong = 20 * time.Second
-
 // inTime makes a call that must not wait for another program.
 func (s *scene) inTime(do func()) {
 	s.Helper()
@@ -128,7 +126,7 @@ func (s *scene) inTime(do func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(tooLong):
+	case <-time.After(testenv.Patience(s.T)):
 		s.Fatal("it waits for another program")
 	}
 }

@@ -47,7 +47,9 @@ func wantTrail(t *testing.T, s *Store, many int) {
 // testTrail: what all nodes record is read in the order in which it was recorded, names as they
 // were, of one user or from a time to another, and removed at its age.
 func testTrail(t *testing.T, name string) {
-	one, two := patient(t, name), patient(t, name)
+	times := quick
+	times.dead, times.patience = time.Minute, time.Minute // a page of records takes a while
+	one, two := timedNode(t, name, times), timedNode(t, name, times)
 	const many = 3*recordsAtOnce + 7
 	odd := "/\xff\x00\n=1"
 	for i := range many {

@@ -106,7 +106,7 @@ func testTakeWithAnyPlan(t *testing.T, name string) {
 }
 
 func testDeadLetters(t *testing.T, name string) {
-	s := patient(t, name)
+	s := still(t, name)
 	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "e"}))
 	first := take(t, s, "h")
 	fail(t, s, first, time.Hour, "no\x00 \xffanswer")

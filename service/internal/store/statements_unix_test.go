@@ -131,11 +131,11 @@ func testCountWhileOthersUpload(t *testing.T, name string) {
 	}
 }
 
-// silentNode opens a store that does nothing in the background.
+// silentNode opens a store that does nothing in the background, and waits for the store for long.
 func silentNode(t *testing.T, name string) *Store {
 	t.Helper()
 	times := usual
-	times.tick, times.dead, times.patience = time.Hour, time.Hour, quick.patience
+	times.tick, times.dead, times.patience = time.Hour, time.Hour, time.Minute
 	s, err := open(t.Context(), name, slog.New(slog.DiscardHandler), times)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
@@ -181,14 +181,15 @@ func testHungNode(t *testing.T, name string) {
 // testPause: a node that is suspended in the middle of a transaction begins it again, and does not
 // take the store for down.
 func testPause(t *testing.T, name string) {
-	s := timedNode(t, name, times{tick: time.Hour, beat: time.Hour, dead: time.Hour})
+	s := timedNode(t, name, times{tick: time.Hour, beat: time.Hour, dead: time.Hour,
+		patience: quick.patience})
 	if s.db.postgres == "" {
 		return // a file does not mind
 	}
 	tries := 0
 	must(t, s.do(t.Context(), func(t tx) error {
 		if tries++; tries == 1 {
-			time.Sleep(s.db.mostIdle() * 3 / 2)
+			time.Sleep(s.db.mostIdle() * 5 / 4) // the rest of its time is for a busy machine
 		}
 		_, err := t.exec(`UPDATE nodes SET seen = seen`)
 		return err
@@ -209,12 +210,13 @@ func testConfirm(t *testing.T, name string) {
 	ctx := t.Context()
 	mine := lock(t, one.Objects("b"), "f")
 	must(t, one.Objects("b").Confirm(ctx, mine))
-	two := node(t, name)
+	two, undertaker := patient(t, name), node(t, name)
 	var theirs objectfs.Upload
 	testenv.Until(t, "the silent node is dead", func() bool {
 		theirs, err = two.Objects("b").Lock(ctx, "f", "")
 		return err == nil
 	})
+	must(t, undertaker.Close()) // before it takes the silent one for dead again
 	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)
 	must(t, one.live(ctx, one.do))
 	is(t, one.Objects("b").Confirm(ctx, mine), objectfs.ErrLocked)

@@ -95,7 +95,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	s.outbox.init()
 	s.trail.init()
 	err = s.join(ctx)
-	for since := time.Now(); isBusy(err) && time.Since(since) < filePatience; {
+	for since := time.Now(); isBusy(err) && time.Since(since) < db.patience; {
 		if pace.Sleep(ctx, whileBusy) != nil {
 			break
 		}

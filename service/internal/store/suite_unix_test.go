@@ -154,11 +154,11 @@ func patient(t *testing.T, name string) *Store {
 	return timedNode(t, name, times)
 }
 
-// still opens a node that does nothing in the background.
+// still opens a node that does nothing in the background, and waits for the store for long.
 func still(t *testing.T, name string) *Store {
 	t.Helper()
 	times := quick
-	times.tick, times.beat = time.Hour, time.Hour
+	times.tick, times.beat, times.patience = time.Hour, time.Hour, time.Minute
 	return timedNode(t, name, times)
 }
 
@@ -177,11 +177,13 @@ func must(t *testing.T, err error) {
 }
 
 func startAtOnce(t *testing.T, name string) {
+	times := quick
+	times.patience = time.Minute // each may wait for all others
 	var group sync.WaitGroup
 	var stores [4]*Store
 	for i := range stores {
 		group.Go(func() {
-			s, err := open(context.Background(), name, slog.New(slog.DiscardHandler), quick)
+			s, err := open(context.Background(), name, slog.New(slog.DiscardHandler), times)
 			if err != nil {
 				t.Error(err)
 				return
