@@ -322,7 +322,19 @@ func (r *LocalRoot) between(from, to string,
 // SetAttrs implements Root.
 func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (unset Unset, err error) {
-	try := func(set usftp.NewAttrs) error { return r.setAttrs(name, kind, set) }
+	try := func(set usftp.NewAttrs) error {
+		if r.dirs.link(path.Join(r.base, name)) != nil {
+			dir, release, err := r.Open(name)
+			if err != nil {
+				return err
+			}
+			defer release()
+			return setAttrs(dir, name, ".", kind, set)
+		}
+		return r.in(name, func(in *os.Root, base string) error {
+			return setAttrs(in, name, base, kind, set)
+		})
+	}
 	if kind == fs.ModeSymlink {
 		return unset, try(set)
 	}
@@ -332,20 +344,6 @@ func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 		unset.Here = unset.Times || unset.Modes
 	}
 	return unset, err
-}
-
-func (r *LocalRoot) setAttrs(name string, kind fs.FileMode, set usftp.NewAttrs) error {
-	if r.dirs.link(path.Join(r.base, name)) != nil {
-		dir, release, err := r.Open(name)
-		if err != nil {
-			return err
-		}
-		defer release()
-		return setAttrs(dir, name, ".", kind, set)
-	}
-	return r.in(name, func(in *os.Root, base string) error {
-		return setAttrs(in, name, base, kind, set)
-	})
 }
 
 // setAttrs sets attributes of base in an open directory.
