@@ -287,13 +287,12 @@ func (d *dirUnset) add(unset endpoint.Unset) {
 }
 
 func (d *dirUnset) tell(t *tree) {
-	conn := t.dst.Conn()
-	if conn == nil || !t.options.Preserve { // it was not asked for
+	if !t.options.Preserve { // it was not asked for
 		return
 	}
-	q := quirksOf(conn)
+	q := t.quirks()
 	unset := endpoint.Unset{Times: d.times && !q.NoTimes.Load(), Modes: d.modes && !q.NoModes.Load(),
-		Dirs: true}
+		Dirs: true, Here: t.dst.Conn() == nil}
 	t.copies.Options.Tell(unset, func(why string) {
 		if !q.ToldDirs.Swap(true) {
 			t.root.warn(why)

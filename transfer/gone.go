@@ -33,6 +33,11 @@ type gone struct {
 var errIncomplete = errors.New(
 	"the source changed or went away while it was read, so nothing more is deleted; run it again")
 
+// errUnlisted reports an entry that the source has and does not list. OpenSSH's server takes an error
+// while it reads a directory, as on a bad disk, for the end of the directory.
+var errUnlisted = errors.New("the source has it, but does not list it: " +
+	"its list of the directory is not complete, so nothing more is deleted")
+
 // begin asks for the source's mark, without waiting for the answer.
 func (g *gone) begin() {
 	t := g.sync.tree
@@ -184,6 +189,8 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 		return false, err
 	case listed == throughLink:
 		return false, nil
+	case listed == notListed && !mayStand(path.Base(rel)):
+		return false, &fs.PathError{Op: "sync", Path: at, Err: errUnlisted}
 	case listed == asSpelt && !isDir && found.Mode.IsDir() && excludesPath(g.sync, rel, true):
 		return false, nil // rules exclude directories of this name, and the target has a file
 	case listed == asSpelt:
@@ -211,8 +218,16 @@ type listing int
 const (
 	notListed   listing = iota
 	asSpelt             // in this spelling
+	respelt             // in another one, which differs in case or the like
 	throughLink         // as a path through a link, which is no directory of the source
 )
+
+// mayStand reports whether Windows may take a name for another one that looks different: a short
+// name, or one with a stream.
+func mayStand(name string) bool { return strings.ContainsAny(name, "~:") }
+
+// form returns a form shared by all names that a source takes for one.
+func form(name string) string { return endpoint.NameForm(strings.TrimRight(name, ". ")) }
 
 // lists looks for a path in the source's listings, below a directory that both sides have.
 func (g *gone) lists(present, rel string) (listing, error) {
@@ -233,13 +248,16 @@ func (g *gone) lists(present, rel string) (listing, error) {
 		}
 		listed := notListed
 		err = t.list(d, func(e *entry, _ error) bool {
-			if e.name == name {
+			switch {
+			case e.name == name:
 				listed, link = asSpelt, e.info.Mode&fs.ModeSymlink != 0
+			case form(e.name) == form(name):
+				listed = respelt
 			}
-			return listed == notListed
+			return listed != asSpelt
 		})
-		if err != nil || listed == notListed {
-			return notListed, err
+		if err != nil || listed != asSpelt {
+			return listed, err
 		}
 		present = path.Join(present, name)
 	}

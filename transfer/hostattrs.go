@@ -37,12 +37,13 @@ func (k *keeping) modes() bool {
 // known reports whether times and modes are wanted, and not known to be ignored by the target.
 func (k *keeping) known() (times, modes bool) {
 	s := k.sync
-	times, modes = !s.options.NoTimes, !s.options.NoModes
-	if conn := s.tree.dst.Conn(); conn != nil {
-		q := quirksOf(conn)
-		times, modes = times && !q.NoTimes.Load(), modes && !q.NoModes.Load()
-	}
-	return times, modes
+	q := s.tree.quirks()
+	return !s.options.NoTimes && !q.NoTimes.Load(), !s.options.NoModes && !q.NoModes.Load()
+}
+
+// quirks returns the quirks of the target, which is a host or on this machine.
+func (t *tree) quirks() *quirks.Quirks {
+	return t.dst.(interface{ Quirks() *quirks.Quirks }).Quirks()
 }
 
 func quirksOf(conn *pool.Conn) *quirks.Quirks {
@@ -59,7 +60,7 @@ func (k *keeping) find(comparing bool) { k.asked.Do(func() { k.probe(comparing) 
 func (k *keeping) probe(comparing bool) {
 	s := k.sync
 	conn, into := s.tree.dst.Conn(), s.tree.into
-	if conn == nil || s.lock == nil || private.OfClient(conn.Host().Client).WorksInOrder() {
+	if s.lock == nil || conn != nil && private.OfClient(conn.Host().Client).WorksInOrder() {
 		return
 	}
 	times, modes := k.known()
@@ -78,7 +79,7 @@ func (k *keeping) probe(comparing bool) {
 		set.SetMode, set.Mode = true, before.Perm()^0o100
 	}
 	unset, err := into.SetAttrs(lockName, 0, true, set)
-	if err == nil {
+	if err == nil && conn != nil {
 		look := func() (endpoint.Info, error) { return into.Lstat(lockName) }
 		pretended := endpoint.Pretends(quirksOf(conn), set, look, func(set usftp.NewAttrs) error {
 			_, err := into.SetAttrs(lockName, 0, true, set)

@@ -367,3 +367,35 @@ func TestLitterInAMovedDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestLitterInADirectoryThatComesBack: what a tree's copy could not remove, since the directory was
+// away, as one whose file system was unmounted, is removed by the next run of the same copy.
+func TestLitterInADirectoryThatComesBack(t *testing.T) {
+	var b *bench
+	var once sync.Once
+	b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeWrite {
+			once.Do(func() { b.server.Files.Rename("/t/d", "/aside") })
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	b.server.Files.Mkdir("/t")
+	b.server.Files.Mkdir("/t/d")
+	source := filepath.Join(b.dir, "s")
+	fill(t, source, "d/small", "d/other")
+	if err := os.WriteFile(filepath.Join(source, "d/large"), random(3<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	journal := t.TempDir()
+	for run, fails := range []bool{true, false} {
+		_, err := b.tree(upload, source+"/.", "/t", func(j *treeJob) { j.Options.Journal = journal })
+		left := b.temporaries()
+		if (err != nil) != fails || (len(left) > 0) != fails {
+			t.Fatalf("run %d: %q are left: %v", run, left, err)
+		}
+		if fails {
+			b.server.Files.Remove("/t/d")
+			b.server.Files.Rename("/aside", "/t/d")
+		}
+	}
+}

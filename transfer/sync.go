@@ -597,7 +597,7 @@ func (s *syncing) wants(e *entry) bool {
 	if e.do.Untimed {
 		s.keeps.told.Do(func() {
 			t.root.warn("times are not compared, " +
-				"since the host does not set them: files of the same size count as equal " +
+				"since the target does not set them: files of the same size count as equal " +
 				"(transfer.SyncOptions.Checksum compares contents)")
 		})
 	}

@@ -63,6 +63,7 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 		}
 	}
 	t.Root = endpoint.NewLocalRoot(top, at)
+	t.Root.Quirks = t.Quirks()
 	to.Root = t.job.tree.do.root(t.Root)
 	return to, nil
 }

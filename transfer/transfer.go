@@ -58,14 +58,14 @@ const (
 type Attributes struct {
 	// Preserve gives the target the source's times and permissions, and fails if they are refused
 	// for this target alone. A host that does not set times or permissions of any file, such as AWS
-	// Transfer Family in front of S3, gets the files all the same; a Warning for each of the two
-	// says so, once. So does one if a host gets a time before 1970 or after 2106, which SFTP does
-	// not have: the nearest is set. Files get no setuid or setgid bit, since the copy would run as
-	// the user who made it; a Warning for each says so. Without Preserve a new file gets the
-	// source's permissions less the umask (ours or the server's), a replaced file keeps its own,
-	// files in trees keep their times where the target allows it, and a single file gets the current
-	// time, as with scp. Symbolic links get their source's times where possible; if not, one event
-	// says so.
+	// Transfer Family in front of S3, and a file system of that kind, get the files all the same; a
+	// Warning for each of the two says so, once. So does one if a host gets a time before 1970 or
+	// after 2106, which SFTP does not have: the nearest is set. Files get no setuid or setgid bit,
+	// since the copy would run as the user who made it; a Warning for each says so. Without
+	// Preserve a new file gets the source's permissions less the umask (ours or the server's), a
+	// replaced file keeps its own, files in trees keep their times where the target allows it, and
+	// a single file gets the current time, as with scp. Symbolic links get their source's times
+	// where possible; if not, one event says so.
 	Preserve bool
 
 	// NoTimes and NoModes leave out times or permissions, in trees and with Preserve, too, without a

@@ -48,9 +48,22 @@ var (
 )
 
 // Refused reports whether the server answered that it did not execute a request; any other error
-// leaves that open.
+// leaves that open. So did this machine's file system if it denies an attribute.
 func Refused(err error) bool {
-	return errors.As(err, new(*usftp.StatusError))
+	return errors.As(err, new(*usftp.StatusError)) || errors.As(err, new(denial))
+}
+
+// A denial marks the error of a file system of this machine that does not let us set an attribute.
+type denial struct{ error }
+
+func (d denial) Unwrap() error { return d.error }
+
+// denied marks an error from setting attributes if it is a denial.
+func denied(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
+		return denial{err}
+	}
+	return err
 }
 
 // NoDirectory returns the error for a missing directory in which an entry was to be made.

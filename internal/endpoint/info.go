@@ -127,24 +127,28 @@ func (a *Attributes) PreservesMode(of *Info) bool {
 	return a.Preserve && !a.NoModes && of.HasMode
 }
 
-// Tell reports the attributes that a host does not set, in sentences for people, unless they are not
+// Tell reports the attributes that a target does not set, in sentences for people, unless they are not
 // wanted anyway.
 func (a *Attributes) Tell(unset Unset, say func(string)) {
 	times, modes := unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
+	who := "the host"
+	if unset.Here {
+		who = "the file system"
+	}
 	switch {
 	case !unset.Dirs:
 		if times {
-			say("the host does not set times: what is copied gets the current time")
+			say(who + " does not set times: what is copied gets the current time")
 		}
 		if modes {
-			say("the host does not set permissions: what is copied gets those that the host chooses")
+			say(who + " does not set permissions: what is copied gets those that " + who + " chooses")
 		}
 	case times && modes:
-		say("the host does not set times and permissions of directories")
+		say(who + " does not set times and permissions of directories")
 	case times:
-		say("the host does not set times of directories")
+		say(who + " does not set times of directories")
 	case modes:
-		say("the host does not set permissions of directories")
+		say(who + " does not set permissions of directories")
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -328,13 +330,16 @@ type LocalFiles struct {
 	dir     string
 	in      *os.Root
 	release func()
+	quirks  *quirks.Quirks // of the file system
 }
 
-// FilesIn returns the files of a directory.
-func FilesIn(dir string) *LocalFiles { return &LocalFiles{dir: dir} }
+// FilesIn returns the files of a directory. q are its file system's quirks.
+func FilesIn(dir string, q *quirks.Quirks) *LocalFiles { return &LocalFiles{dir: dir, quirks: q} }
 
 // Files returns the files of a directory below the root.
-func (r *LocalRoot) Files(dir string) *LocalFiles { return &LocalFiles{below: r, dir: dir} }
+func (r *LocalRoot) Files(dir string) *LocalFiles {
+	return &LocalFiles{below: r, dir: dir, quirks: r.Quirks}
+}
 
 func (d *LocalFiles) ready() (err error) {
 	switch {
@@ -390,7 +395,7 @@ func (d *LocalFiles) Open(name string, flag int, perm fs.FileMode) (Writer, erro
 	if err != nil {
 		return nil, err
 	}
-	return &LocalWriter{File: f, In: d.in, Base: filepath.Base(name)}, nil
+	return &LocalWriter{File: f, In: d.in, Base: filepath.Base(name), Quirks: d.quirks}, nil
 }
 
 // Inherit implements Files: the owner and the access control list are kept.
@@ -439,6 +444,8 @@ type LocalWriter struct {
 
 	Sparse bool // blocks of zeros become holes
 	Over   bool // its old contents are overwritten
+
+	Quirks *quirks.Quirks // of its file system
 }
 
 // WriteAt implements io.WriterAt.
@@ -476,7 +483,7 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 		done.NotSet = w.Chown(set.UID, set.GID)
 	}
 	if err == nil && set.SetMode && done.NotSet == nil {
-		done.NotSet = w.Chmod(set.Mode)
+		done.NotSet = w.given(w.Chmod(set.Mode), f.Own, &w.Quirks.NoModes, &done.Unset.Modes)
 	}
 	if err == nil && f.Flush {
 		err = w.Sync()
@@ -485,12 +492,22 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 		err = w.Close() // NFS and others report failed writes only now
 	}
 	if err == nil && set.SetTimes && done.NotSet == nil {
-		done.NotSet = w.In.Chtimes(w.Base, set.Atime, set.Mtime)
-		if path, ok := errors.AsType[*fs.PathError](done.NotSet); ok {
-			path.Path, done.Times = w.Name(), true
-		}
+		err := about(w.Name(), w.In.Chtimes(w.Base, set.Atime, set.Mtime))
+		done.NotSet = w.given(err, f.Own, &w.Quirks.NoTimes, &done.Unset.Times)
+		done.Times = done.NotSet != nil
 	}
+	done.Unset.Here = done.Unset.Times || done.Unset.Modes
 	return done, err
+}
+
+// given returns why a file did not get an attribute. That the file system denies it for this run's
+// own file is no error: it does so for all, and unset says so the first time.
+func (w *LocalWriter) given(err error, own bool, known *atomic.Bool, unset *bool) error {
+	if err = denied(err); !own || !Refused(err) {
+		return err
+	}
+	*unset = !known.Swap(true)
+	return nil
 }
 
 // Keep implements Writer.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/endpoint/endpointtest"
+	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/internal/testenv"
 )
 
@@ -37,7 +38,8 @@ func writesLocal(t *testing.T) endpointtest.Write {
 		t.Cleanup(func() { in.Close() })
 		base := filepath.Base(name)
 		f, err := in.OpenFile(base, flag, 0o600)
-		return &endpoint.LocalWriter{File: f, In: in, Base: base}, err
+		return &endpoint.LocalWriter{File: f, In: in, Base: base, Quirks: new(quirks.Quirks)},
+			err
 	}
 }
 
@@ -116,7 +118,7 @@ func TestNoPipeIsWaitedFor(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	in := endpoint.FilesIn(filepath.Dir(pipe))
+	in := endpoint.FilesIn(filepath.Dir(pipe), new(quirks.Quirks))
 	defer in.Close()
 	opened := make(chan error, 2)
 	for _, flag := range []int{os.O_WRONLY, os.O_RDONLY} {

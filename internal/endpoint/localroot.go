@@ -9,6 +9,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/quirks"
 )
 
 // LocalRoot is the Root of a local directory. All its operations go through os.Root, so that names
@@ -18,6 +19,8 @@ type LocalRoot struct {
 	base string   // the directory's name in top; "." if it is top
 	dirs openDirs
 	neverLost
+
+	Quirks *quirks.Quirks // of the file system
 }
 
 // neverLost is embedded in Roots whose requests are not repeated.
@@ -29,7 +32,7 @@ func (neverLost) Guard(func() error) {}
 // NewLocalRoot returns a Root for the directory base in top, which may not exist yet, or for top
 // itself if base is ".". It takes over top. If top is nil, nothing exists.
 func NewLocalRoot(top *os.Root, base string) *LocalRoot {
-	return &LocalRoot{top: top, base: base, dirs: openDirs{top: top}}
+	return &LocalRoot{top: top, base: base, dirs: openDirs{top: top}, Quirks: new(quirks.Quirks)}
 }
 
 // Below implements Place.
@@ -317,19 +320,30 @@ func (r *LocalRoot) between(from, to string,
 }
 
 // SetAttrs implements Root.
-func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, _ bool,
-	set usftp.NewAttrs) (Unset, error) {
-	if r.dirs.link(path.Join(r.base, name)) != nil {
-		dir, release, err := r.Open(name)
-		if err != nil {
-			return Unset{}, err
+func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, own bool,
+	set usftp.NewAttrs) (unset Unset, err error) {
+	try := func(set usftp.NewAttrs) error {
+		if r.dirs.link(path.Join(r.base, name)) != nil {
+			dir, release, err := r.Open(name)
+			if err != nil {
+				return err
+			}
+			defer release()
+			return setAttrs(dir, name, ".", kind, set)
 		}
-		defer release()
-		return Unset{}, setAttrs(dir, name, ".", kind, set)
+		return r.in(name, func(in *os.Root, base string) error {
+			return setAttrs(in, name, base, kind, set)
+		})
 	}
-	return Unset{}, r.in(name, func(in *os.Root, base string) error {
-		return setAttrs(in, name, base, kind, set)
-	})
+	if kind == fs.ModeSymlink {
+		return unset, try(set)
+	}
+	r.Quirks.Settable(&set, kind == fs.ModeDir)
+	if err = try(set); Refused(err) {
+		unset, err = SetEach(r.Quirks, set, kind, own, try)
+		unset.Here = unset.Times || unset.Modes
+	}
+	return unset, err
 }
 
 // setAttrs sets attributes of base in an open directory.
@@ -362,7 +376,7 @@ func setAttrs(in *os.Root, name, base string, kind fs.FileMode, set usftp.NewAtt
 			err = in.Chtimes(base, set.Atime, set.Mtime)
 		}
 	}
-	return err
+	return denied(err)
 }
 
 // chmodDir sets the mode of a directory, and follows no link that has taken its place. A directory

@@ -137,7 +137,7 @@ type Root interface {
 
 	// SetAttrs sets attributes. kind is the type that name was found to have, and own is set for an
 	// entry that this run has made. It follows no link, except for the root. If a host refuses the
-	// attributes together, each is tried. Times and permissions that a host does not set at all are
+	// attributes together, each is tried. Times and permissions that the target does not set at all are
 	// left out; the first time that shows, Unset says so. A file that is known to have other names,
 	// which would change with it, is left alone: the error is ErrOtherNames.
 	SetAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs) (Unset, error)
@@ -173,9 +173,9 @@ func MkdirAll(in Root, dir string, perm fs.FileMode) error {
 	return err
 }
 
-// Unset says which attributes a host was found not to set for any file, or with Dirs for
-// directories.
-type Unset struct{ Times, Modes, Dirs bool }
+// Unset says which attributes a host, or with Here a file system of this machine, was found not to
+// set for any file, or with Dirs for directories.
+type Unset struct{ Times, Modes, Dirs, Here bool }
 
 // NameForm returns a form shared by all names that some file system takes for one: names that
 // differ only in case, or in how Unicode spells a letter.

@@ -108,6 +108,7 @@ func (p *commitState) rename(c *Copy, o onHost) error {
 			what := "which is gone: check the file that has the target's name"
 			if wentAlong(client, p.temporary) {
 				what = "whose directory was moved or removed"
+				c.Result.Unsure = true
 			}
 			c.Result.Detail = fmt.Sprintf("all of the data was in %s, %s", c.shown(p.temporary), what)
 		}

@@ -194,7 +194,7 @@ func (c *Copy) conclude(err error) error {
 		dropStored(c, err)
 	}
 	c.Result.Resumable, c.Result.Temporary = j.resumable, cmp.Or(t.made, c.Result.LeftBehind)
-	c.Result.Unsure = c.Result.LeftBehind != "" || len(t.strays) > 0 ||
+	c.Result.Unsure = c.Result.Unsure || c.Result.LeftBehind != "" || len(t.strays) > 0 ||
 		c.to.lost() && t.made != ""
 	c.slot.inVain(err)
 	c.slot.free()
@@ -450,6 +450,7 @@ func (c *Copy) abandon(out *output, err error) {
 		wentAlong(c.to.client.WithContext(ctx), at.temp) {
 		c.Result.Detail = fmt.Sprintf("the temporary file was %s, whose directory was moved or removed",
 			c.shown(at.temp))
+		c.Result.Unsure = true // it may come back, as one whose file system was unmounted
 	}
 }
 

@@ -396,7 +396,7 @@ type finisher struct {
 }
 
 // errPrivate reports that a file would stay readable for its owner alone.
-var errPrivate = errors.New("the host does not change the permissions of a file")
+var errPrivate = errors.New("the permissions of a file are not changed")
 
 // finish finishes the file and closes it.
 func (o finisher) finish(source *endpoint.Info) (err error) {
@@ -493,10 +493,20 @@ func (o finisher) proved() error {
 	if o.given != nil {
 		o.lookAtGiven()
 	}
-	if o.private && o.quirks.NoModes.Load() && !o.c.known.spent {
+	if o.private && o.quirks.NoModes.Load() && !o.c.known.spent && !o.opensToAll() {
 		return errPrivate
 	}
 	return nil
+}
+
+// opensToAll reports whether a file of this machine has become public all the same: where a file
+// system sets no permissions, as on a memory card, all files have the same.
+func (o finisher) opensToAll() bool {
+	if o.c.to != nil {
+		return false
+	}
+	is, err := o.files.Lstat(o.written())
+	return err == nil && is.Mode().Perm()&0o077 != 0
 }
 
 // lookAtGiven checks whether a file has the attrs that were set.

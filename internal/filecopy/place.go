@@ -148,6 +148,9 @@ func NewLocalTarget() *LocalTarget {
 	return &LocalTarget{placement: placement{new(quirks.Quirks)}}
 }
 
+// Quirks returns the quirks that the file system has shown.
+func (t *LocalTarget) Quirks() *quirks.Quirks { return t.quirks }
+
 func (t *LocalTarget) CheckName(name string, _ bool) error { return localfs.CheckName(name) }
 
 // A HostTarget is a host.
@@ -403,7 +406,7 @@ func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) 
 	if c.Options.ReplaceLink {
 		if entry, err := os.Lstat(o.name); err == nil && entry.Mode()&fs.ModeSymlink != 0 {
 			o.info, o.link = nil, true
-			return endpoint.FilesIn(filepath.Dir(o.name)), nil
+			return endpoint.FilesIn(filepath.Dir(o.name), t.quirks), nil
 		}
 	}
 	o.stream = o.info != nil && !o.info.Mode().IsRegular()
@@ -415,14 +418,14 @@ func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) 
 	}
 	if o.stream {
 		o.direct = true // /dev/stdout may lead to a pipe, which has no name
-		return endpoint.FilesIn(filepath.Dir(o.name)), nil
+		return endpoint.FilesIn(filepath.Dir(o.name), t.quirks), nil
 	}
 	resolved, err := localfs.FollowLinks(o.name)
 	if err != nil {
 		return nil, err
 	}
 	o.name, o.direct = resolved, o.info != nil && localfs.Links(o.info) > 1
-	return endpoint.FilesIn(filepath.Dir(o.name)), nil
+	return endpoint.FilesIn(filepath.Dir(o.name), t.quirks), nil
 }
 
 // place examines the target. A file of a tree takes no round trip in a directory that this copy
