@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -290,10 +291,33 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 		attrs = toMode(perm).Attrs
 	}
 	op = f.openOperation(flags, attrs)
-	if flags&wire.OpenExclusive != 0 && op.err == nil {
+	if op.err != nil {
+		return op
+	}
+	if flags&wire.OpenExclusive != 0 {
 		op.instead = lookedInto[*File](op.session, op.name, op.path, op.newPath, op.path)
 	}
+	if flags&(wire.OpenCreate|wire.OpenWrite) == wire.OpenCreate && !op.session.inOrder {
+		f.makeToRead(&op, flags, attrs)
+	}
 	return op
+}
+
+// makeToRead opens a file for writing too where a server does not find one that it was to make for
+// reading only: Apache MINA's does not, since Java's channels ignore CREATE then.
+func (f *File) makeToRead(op *operation[*File], flags uint32, attrs wire.Attrs) {
+	other := op.instead
+	op.instead = func(refusal error) *operation[*File] {
+		switch {
+		case errors.Is(refusal, fs.ErrNotExist):
+			both := f.openAs(flags|wire.OpenWrite, flags, attrs)
+			both.instead, both.refused = other, refusal
+			return &both
+		case other != nil:
+			return other(refusal)
+		}
+		return nil
+	}
 }
 
 func openFlags(flag int) (flags uint32, err error) {
@@ -355,6 +379,15 @@ func (s *session) create(ctx context.Context, name string) operation[*File] {
 
 // openOperation opens a file. A handle that arrives after its caller has gone is closed.
 func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File]) {
+	return f.openAs(flags, flags, attrs)
+}
+
+// readAppend are flags at which Maverick's server ends the session: Java's channels do not have
+// both.
+const readAppend = wire.OpenRead | wire.OpenAppend
+
+// openAs works like openOperation, but sends other flags than those that the file has afterwards.
+func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]) {
 	f.mu.Lock()
 	s, name, open := f.client, f.path, f.open
 	f.mu.Unlock()
@@ -362,7 +395,10 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 		op.session, op.name, op.path, op.err = s, "open", name, errIsOpen
 		return op
 	}
-	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs},
+	if sent&readAppend == readAppend && strings.Contains(s.options.serverVersion, "Maverick") {
+		sent &^= wire.OpenAppend // see toEnd
+	}
+	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: sent, Attrs: attrs},
 		func(call *conn.Call) (*File, error) {
 			return f.becomeOpen(s, name, call.Handle, flags)
 		})
