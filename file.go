@@ -290,29 +290,30 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	if flag&os.O_CREATE != 0 {
 		attrs = toMode(perm).Attrs
 	}
-	op = f.openOperation(flags, attrs)
-	if op.err != nil {
-		return op
+	sent := flags
+	makes := flags&(wire.OpenCreate|wire.OpenWrite) == wire.OpenCreate && !f.session().inOrder
+	if makes { // Java's channels make no file without it, and Apache MINA says that there is none
+		sent |= wire.OpenWrite
 	}
-	if flags&wire.OpenExclusive != 0 {
+	op = f.openAs(sent, flags, attrs)
+	if flags&wire.OpenExclusive != 0 && op.err == nil {
 		op.instead = lookedInto[*File](op.session, op.name, op.path, op.newPath, op.path)
 	}
-	if flags&(wire.OpenCreate|wire.OpenWrite) == wire.OpenCreate && !op.session.inOrder {
-		f.makeToRead(&op, flags, attrs)
+	if makes {
+		f.insteadOfWriting(&op, flags, attrs)
 	}
 	return op
 }
 
-// makeToRead opens a file for writing too where a server does not find one that it was to make for
-// reading only: Apache MINA's does not, since Java's channels ignore CREATE then.
-func (f *File) makeToRead(op *operation[*File], flags uint32, attrs wire.Attrs) {
+// insteadOfWriting opens a file that need not be written, after all, as it may only be read.
+func (f *File) insteadOfWriting(op *operation[*File], flags uint32, attrs wire.Attrs) {
 	other := op.instead
 	op.instead = func(refusal error) *operation[*File] {
 		switch {
-		case errors.Is(refusal, fs.ErrNotExist):
-			both := f.openAs(flags|wire.OpenWrite, flags, attrs)
-			both.instead, both.refused = other, refusal
-			return &both
+		case errors.Is(refusal, fs.ErrPermission), errors.Is(refusal, errors.ErrUnsupported):
+			reads := f.openAs(flags, flags, attrs)
+			reads.instead = other
+			return &reads
 		case other != nil:
 			return other(refusal)
 		}
@@ -397,6 +398,9 @@ func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]
 	}
 	if sent&readAppend == readAppend && strings.Contains(s.options.serverVersion, "Maverick") {
 		sent &^= wire.OpenAppend // see toEnd
+	}
+	if sent&wire.OpenTruncate != 0 && !s.inOrder {
+		sent |= wire.OpenWrite // emptying takes the permission; Java's channels do not without it
 	}
 	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: sent, Attrs: attrs},
 		func(call *conn.Call) (*File, error) {

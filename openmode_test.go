@@ -69,15 +69,18 @@ func TestOtherWay(t *testing.T) {
 }
 
 // javaServer refuses to make a file that is to be read only, as Apache MINA does, and ends the
-// session when a file is opened to be read and appended to, as Maverick does.
+// session when a file is opened to be read and appended to, as Maverick does. Neither empties a file
+// that is opened to be read.
 func javaServer(r sftptest.Request) []sftptest.Action {
-	const create = wire.OpenCreate
+	const create, empty = wire.OpenCreate, wire.OpenTruncate
 	switch {
 	case r.Type != wire.TypeOpen:
 	case r.Flags&wire.OpenRead != 0 && r.Flags&wire.OpenAppend != 0:
 		return []sftptest.Action{sftptest.Hangup()}
 	case r.Flags&(create|wire.OpenWrite) == create:
 		return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
+	case r.Flags&(empty|wire.OpenWrite) == empty:
+		return []sftptest.Action{sftptest.Refuse(wire.Failure, "it would stay as it is")}
 	}
 	return nil
 }
@@ -117,8 +120,28 @@ func TestMakeToRead(t *testing.T) {
 		}
 		ok(t, f.Close())
 	}
+	r.server.Files.WriteFile("/lock", []byte("text"))
+	ok(t, must[*usftp.File](t)(r.OpenFile("/lock", os.O_RDONLY|os.O_TRUNC, 0)).Close())
+	if info, err := r.Stat("/lock"); err != nil || info.Size() != 0 {
+		t.Errorf("the emptied file is %v, %v", info, err)
+	}
+	opens := func() (n int) {
+		for _, request := range r.server.Requests() {
+			if request.Type == wire.TypeOpen {
+				n++
+			}
+		}
+		return n
+	}
+	before := opens()
 	_, err := r.OpenFile("/missing/lock", os.O_RDONLY|os.O_CREATE, 0o600)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without its directory: %v", err)
 	}
+	// Apache MINA may give the handle of an open file to another one after an OPEN that failed.
+	if n := opens() - before; n != 1 {
+		t.Errorf("%d OPENs were sent", n)
+	}
+	only := newRig(t, sftptest.Script{NoReadWrite: true}, 0)
+	ok(t, must[*usftp.File](t)(only.OpenFile("/lock", os.O_RDONLY|os.O_CREATE, 0o600)).Close())
 }
