@@ -101,7 +101,7 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 }
 
 // takeLost works like takePath for a file that was open over lost connections only. None of its
-// handles can be reopened by a path with other attributes; see isSame.
+// handles can be reopened by a path with other attributes, unless it was changed here; see isSame.
 func (f *FS) takeLost(n *node, path string, a attrs) bool {
 	return n.differs(&a) && n.openFile().isLost() && f.tree.takePath(n, path)
 }
@@ -162,7 +162,8 @@ func (f *file) isRead() (is bool) {
 	return is
 }
 
-// isLost reports whether all connections over which a file was opened are lost.
+// isLost reports whether all connections over which a file was opened are lost, and nothing here has
+// changed it.
 func (f *file) isLost() bool {
 	if f == nil {
 		return false
@@ -174,7 +175,7 @@ func (f *file) isLost() bool {
 			return false
 		}
 	}
-	return true
+	return !f.modified
 }
 
 // statOpenFile returns the attributes of an open file by one of its handles, as if it no longer has
