@@ -61,6 +61,27 @@ func TestReopenEmptiedHere(t *testing.T) {
 	}
 }
 
+// A file whose time was set here just before the connection was lost can be opened again.
+func TestReopenTouchedHere(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("text"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	var out fuse.AttrOut
+	in := fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{InHeader: o.header,
+		Valid: fuse.FATTR_MTIME, Mtime: 1e9}}
+	if status := s.SetAttr(nil, &in, &out); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if err := s.server.Files.SetModTime("/file", time.Unix(1e9+1, 0)); err != nil {
+		t.Fatal(err) // as if the answer with the new time had been lost
+	}
+	s.cut()
+	s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDWR)
+	if data, status := o.read(10); data != "text" || status != fuse.OK {
+		t.Errorf("read: %q, %v", data, status)
+	}
+}
+
 // A file that others extend over the same connection can still be reopened.
 func TestReopenExtended(t *testing.T) {
 	s := mountScripted(t, 0, sftptest.Script{})
