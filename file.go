@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -289,11 +290,35 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	if flag&os.O_CREATE != 0 {
 		attrs = toMode(perm).Attrs
 	}
-	op = f.openOperation(flags, attrs)
+	sent := flags
+	makes := flags&(wire.OpenCreate|wire.OpenWrite) == wire.OpenCreate && !f.session().inOrder
+	if makes { // Java's channels make no file without it, and Apache MINA says that there is none
+		sent |= wire.OpenWrite
+	}
+	op = f.openAs(sent, flags, attrs)
 	if flags&wire.OpenExclusive != 0 && op.err == nil {
 		op.instead = lookedInto[*File](op.session, op.name, op.path, op.newPath, op.path)
 	}
+	if makes {
+		f.insteadOfWriting(&op, flags, attrs)
+	}
 	return op
+}
+
+// insteadOfWriting opens a file that need not be written, after all, as it may only be read.
+func (f *File) insteadOfWriting(op *operation[*File], flags uint32, attrs wire.Attrs) {
+	other := op.instead
+	op.instead = func(refusal error) *operation[*File] {
+		switch {
+		case errors.Is(refusal, fs.ErrPermission), errors.Is(refusal, errors.ErrUnsupported):
+			reads := f.openAs(flags, flags, attrs)
+			reads.instead = other
+			return &reads
+		case other != nil:
+			return other(refusal)
+		}
+		return nil
+	}
 }
 
 func openFlags(flag int) (flags uint32, err error) {
@@ -355,6 +380,15 @@ func (s *session) create(ctx context.Context, name string) operation[*File] {
 
 // openOperation opens a file. A handle that arrives after its caller has gone is closed.
 func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File]) {
+	return f.openAs(flags, flags, attrs)
+}
+
+// readAppend are flags at which Maverick's server ends the session: Java's channels do not have
+// both.
+const readAppend = wire.OpenRead | wire.OpenAppend
+
+// openAs works like openOperation, but sends other flags than those that the file has afterwards.
+func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]) {
 	f.mu.Lock()
 	s, name, open := f.client, f.path, f.open
 	f.mu.Unlock()
@@ -362,7 +396,13 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 		op.session, op.name, op.path, op.err = s, "open", name, errIsOpen
 		return op
 	}
-	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs},
+	if sent&readAppend == readAppend && strings.Contains(s.options.serverVersion, "Maverick") {
+		sent &^= wire.OpenAppend // see toEnd
+	}
+	if sent&wire.OpenTruncate != 0 && !s.inOrder {
+		sent |= wire.OpenWrite // emptying takes the permission; Java's channels do not without it
+	}
+	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: sent, Attrs: attrs},
 		func(call *conn.Call) (*File, error) {
 			return f.becomeOpen(s, name, call.Handle, flags)
 		})

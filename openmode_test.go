@@ -10,6 +10,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestOtherWay: a file that is open for reading only is not written, and the other way round. No
@@ -65,4 +66,82 @@ func TestOtherWay(t *testing.T) {
 			ok(t, other.Close())
 		}
 	}
+}
+
+// javaServer refuses to make a file that is to be read only, as Apache MINA does, and ends the
+// session when a file is opened to be read and appended to, as Maverick does. Neither empties a file
+// that is opened to be read.
+func javaServer(r sftptest.Request) []sftptest.Action {
+	const create, empty = wire.OpenCreate, wire.OpenTruncate
+	switch {
+	case r.Type != wire.TypeOpen:
+	case r.Flags&wire.OpenRead != 0 && r.Flags&wire.OpenAppend != 0:
+		return []sftptest.Action{sftptest.Hangup()}
+	case r.Flags&(create|wire.OpenWrite) == create:
+		return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
+	case r.Flags&(empty|wire.OpenWrite) == empty:
+		return []sftptest.Action{sftptest.Refuse(wire.Failure, "it would stay as it is")}
+	}
+	return nil
+}
+
+// TestReadAndAppend: where both together end the session, appended data still goes to the end.
+func TestReadAndAppend(t *testing.T) {
+	r := newRig(t, sftptest.Script{Intercept: javaServer}, 0,
+		usftp.WithServerVersion("SSH-2.0-MaverickSynergy"))
+	r.server.Files.WriteFile("/log", []byte("one"))
+	f := must[*usftp.File](t)(r.OpenFile("/log", os.O_RDWR|os.O_APPEND, 0))
+	if _, err := f.WriteAt([]byte("x"), 0); err == nil {
+		t.Error("WriteAt does not fail")
+	}
+	must[int](t)(f.Write([]byte(" two")))
+	other := must[*usftp.File](t)(r.OpenFile("/log", os.O_WRONLY, 0))
+	must[int](t)(other.WriteAt([]byte(" three"), int64(len("one two"))))
+	must[int](t)(f.Write([]byte(" four")))
+	data := make([]byte, 100)
+	n, err := f.ReadAt(data, 0)
+	if err != io.EOF || string(data[:n]) != "one two three four" {
+		t.Errorf("the file has %q, %v", data[:n], err)
+	}
+}
+
+// TestMakeToRead: a file can be made and opened for reading alone, as flock(1) does it, where that
+// takes permission to write.
+func TestMakeToRead(t *testing.T) {
+	r := newRig(t, sftptest.Script{Intercept: javaServer}, 0)
+	for _, flag := range []int{0, os.O_EXCL} {
+		r.server.Files.Remove("/lock")
+		f := must[*usftp.File](t)(r.OpenFile("/lock", os.O_RDONLY|os.O_CREATE|flag, 0o600))
+		if info, err := f.Stat(); err != nil || info.Mode() != 0o600 {
+			t.Errorf("the file is %v, %v", info, err)
+		}
+		if _, err := f.Write([]byte("x")); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("writing to it: %v", err)
+		}
+		ok(t, f.Close())
+	}
+	r.server.Files.WriteFile("/lock", []byte("text"))
+	ok(t, must[*usftp.File](t)(r.OpenFile("/lock", os.O_RDONLY|os.O_TRUNC, 0)).Close())
+	if info, err := r.Stat("/lock"); err != nil || info.Size() != 0 {
+		t.Errorf("the emptied file is %v, %v", info, err)
+	}
+	opens := func() (n int) {
+		for _, request := range r.server.Requests() {
+			if request.Type == wire.TypeOpen {
+				n++
+			}
+		}
+		return n
+	}
+	before := opens()
+	_, err := r.OpenFile("/missing/lock", os.O_RDONLY|os.O_CREATE, 0o600)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without its directory: %v", err)
+	}
+	// Apache MINA may give the handle of an open file to another one after an OPEN that failed.
+	if n := opens() - before; n != 1 {
+		t.Errorf("%d OPENs were sent", n)
+	}
+	only := newRig(t, sftptest.Script{NoReadWrite: true}, 0)
+	ok(t, must[*usftp.File](t)(only.OpenFile("/lock", os.O_RDONLY|os.O_CREATE, 0o600)).Close())
 }

@@ -48,6 +48,11 @@ func (c privateClient) EmptiesToCut() bool {
 	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-paramiko")
 }
 
+// SetsByName implements private.Client. It is Apache MINA's doFSetStat.
+func (c privateClient) SetsByName() bool {
+	return strings.Contains(c.options.serverVersion, "APACHE-SSHD")
+}
+
 // Heard implements private.Client.
 func (c privateClient) Heard() time.Time { return c.conn.Heard() }
 

@@ -29,6 +29,9 @@ type Client interface {
 	// EmptiesToCut reports whether the server is known to lose what a file has when it is truncated
 	// to a size, which then reads as zeros.
 	EmptiesToCut() bool
+	// SetsByName reports whether the server is known to carry out FSETSTAT on the name by which the
+	// file was opened, whichever file has it by then.
+	SetsByName() bool
 	// StartSmall makes transfers start with one request in flight, or at least 256 KiB, and keep no
 	// more in flight than twice the link's capacity. It is for short links: sshd spends much time
 	// on growing its buffers if it receives faster than its sftp-server takes.

@@ -363,6 +363,7 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 	a attrs, flags int) (attrs, error) {
 	file, open := n.statReader(ctx, c)
 	if open == nil && flags&os.O_TRUNC != 0 && a.size == 0 {
+		n.noteOpenVersion(file, a.version()) // handles of a lost connection know the one before
 		return a, nil
 	}
 	stat, err := remote.WithContext(ctx).Async().Stat().Wait()

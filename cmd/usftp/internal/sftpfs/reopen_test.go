@@ -13,6 +13,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -30,6 +31,53 @@ func TestReopenReplaced(t *testing.T) {
 		t.Errorf("the attributes: size %d, %v", found.Size, status)
 	}
 	if data, status := o.read(10); status != fuse.Status(syscall.ESTALE) {
+		t.Errorf("read: %q, %v", data, status)
+	}
+}
+
+// A file that another program here empties over the next connection is still the one that was open.
+func TestReopenEmptiedHere(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("text"))
+	if err := s.server.Files.SetModTime("/file", time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	s.cut()
+	other := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDWR|os.O_TRUNC)
+	if status := other.flush(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	other.Release(nil, &fuse.ReleaseIn{Fh: other.fh})
+	testenv.Until(t, "the other program has closed it", func() bool {
+		return len(s.files.get(o.fh).file.all()) == 1
+	})
+	s.lookup(t, root(), "file")
+	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 0 {
+		t.Errorf("size %d, %v", attr.Size, status)
+	}
+	if data, status := o.read(10); data != "" || status != fuse.OK {
+		t.Errorf("read: %q, %v", data, status)
+	}
+}
+
+// A file whose time was set here just before the connection was lost can be opened again.
+func TestReopenTouchedHere(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("text"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	var out fuse.AttrOut
+	in := fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{InHeader: o.header,
+		Valid: fuse.FATTR_MTIME, Mtime: 1e9}}
+	if status := s.SetAttr(nil, &in, &out); status != fuse.OK {
+		t.Fatal(status)
+	}
+	if err := s.server.Files.SetModTime("/file", time.Unix(1e9+1, 0)); err != nil {
+		t.Fatal(err) // as if the answer with the new time had been lost
+	}
+	s.cut()
+	s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDWR)
+	if data, status := o.read(10); data != "text" || status != fuse.OK {
 		t.Errorf("read: %q, %v", data, status)
 	}
 }

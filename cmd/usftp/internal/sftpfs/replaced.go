@@ -101,9 +101,18 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 }
 
 // takeLost works like takePath for a file that was open over lost connections only. None of its
-// handles can be reopened by a path with other attributes; see isSame.
+// handles can be reopened by a path with other attributes, unless it was changed here; see isSame.
 func (f *FS) takeLost(n *node, path string, a attrs) bool {
-	return n.differs(&a) && n.openFile().isLost() && f.tree.takePath(n, path)
+	file := n.openFile()
+	lost, changed := file.isLost()
+	switch {
+	case !lost || !n.differs(&a):
+		return false
+	case changed:
+		n.noteOpenVersion(file, a.version())
+		return false
+	}
+	return f.tree.takePath(n, path)
 }
 
 // takePath takes a path from a node, unless it is being renamed here.
@@ -162,19 +171,20 @@ func (f *file) isRead() (is bool) {
 	return is
 }
 
-// isLost reports whether all connections over which a file was opened are lost.
-func (f *file) isLost() bool {
+// isLost reports whether all connections over which a file was opened are lost, and whether the file
+// was changed here.
+func (f *file) isLost() (lost, changed bool) {
 	if f == nil {
-		return false
+		return false, false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for h := range f.handles {
 		if !pool.Lost(h.client) {
-			return false
+			return false, f.modified
 		}
 	}
-	return true
+	return true, f.modified
 }
 
 // statOpenFile returns the attributes of an open file by one of its handles, as if it no longer has

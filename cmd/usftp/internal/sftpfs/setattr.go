@@ -425,14 +425,17 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 	var err error
 	if by != nil {
 		err = f.onHandle(ctx, by, func(remote *usftp.File) error {
-			if emptiesToSet(remote.Client(), size) {
+			switch c := remote.Client(); {
+			case private.OfClient(c).SetsByName():
+				by = nil // another file may have that name by now
+				return nil
+			case emptiesToSet(c, size):
 				return errors.ErrUnsupported
 			}
 			return remote.Truncate(int64(size))
 		})
 	}
-	// Apache MINA looks for the name under which the file was opened.
-	if by == nil || errors.Is(err, fs.ErrNotExist) {
+	if by == nil || errors.Is(err, fs.ErrNotExist) { // from a server like Apache MINA
 		err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
 			if emptiesToSet(c, size) {
 				return errors.ErrUnsupported

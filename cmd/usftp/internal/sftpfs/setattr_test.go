@@ -397,20 +397,55 @@ func TestSizeWhereThatEmpties(t *testing.T) {
 	}
 }
 
-// Apache MINA changes the file that has the name under which a handle was opened.
+// Apache MINA sets the size of the file that has the name under which a handle was opened.
 func TestSizeAfterRename(t *testing.T) {
-	s := mountScripted(t, 0, sftptest.Script{Faults: []sftptest.Fault{
-		{On: wire.TypeFsetstat, Do: sftptest.Refuse(wire.NoSuchFile, "")}}})
-	s.server.Files.WriteFile("/file", []byte("12345"))
-	o := s.open(t, "file")
-	if status := s.Unlink(nil, root(), "file"); status != fuse.OK {
-		t.Fatal(status)
-	}
-	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 3}); status != fuse.OK {
-		t.Error(status)
-	}
-	if got, status := o.read(10); got != "123" {
-		t.Errorf("%q, %v", got, status)
+	for _, version := range []string{"SSH-2.0-APACHE-SSHD-2.16.0", "SSH-2.0-other"} {
+		s := &scripted{version: version}
+		s.server = sftptest.NewServer(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type != wire.TypeFsetstat || r.Attrs.Flags&wire.AttrSize == 0 {
+					return nil
+				}
+				data, err := s.server.Files.ReadFile("/file")
+				if err != nil {
+					return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
+				}
+				s.server.Files.WriteFile("/file", data[:min(len(data), int(r.Attrs.Size))])
+				return []sftptest.Action{sftptest.Refuse(wire.OK, "")}
+			}})
+		s.mount(t, 0)
+		cut := func(o *opened, want fuse.Status) {
+			t.Helper()
+			status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 3})
+			if status != want {
+				t.Errorf("%s: %v", version, status)
+			}
+		}
+		s.server.Files.WriteFile("/file", []byte("12345"))
+		o := s.open(t, "file")
+		if status := s.Unlink(nil, root(), "file"); status != fuse.OK {
+			t.Fatal(status)
+		}
+		cut(o, fuse.OK)
+		if got, status := o.read(10); got != "123" {
+			t.Errorf("%s: %q, %v", version, got, status)
+		}
+		if version == "SSH-2.0-other" {
+			continue
+		}
+		s.server.Files.WriteFile("/file", []byte("abcde"))
+		o = s.open(t, "file")
+		s.move(t, "file", "moved")
+		s.server.Files.WriteFile("/file", []byte("other"))
+		cut(o, fuse.OK)
+		s.server.Files.WriteFile("/new", []byte("newer"))
+		s.move(t, "new", "moved") // without a link, no name is left of the file
+		cut(o, fuse.Status(syscall.ESTALE))
+		for name, want := range map[string]string{"/file": "other", "/moved": "newer"} {
+			if data, err := s.server.Files.ReadFile(name); string(data) != want {
+				t.Errorf("%s has %q, %v", name, data, err)
+			}
+		}
 	}
 }
 
