@@ -85,7 +85,7 @@ type login struct {
 
 // run logs in over r, which the caller closes.
 func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) {
-	checker, err := newHostKeyChecker(l.s, l.d.asker)
+	checker, err := l.knownHosts()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,6 +115,15 @@ func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) 
 		return nil, nil, l.explain(err, sniff)
 	}
 	return t, first, nil
+}
+
+// knownHosts reads the known hosts, as long as the server may keep a login waiting: they may be in a
+// pipe.
+func (l *login) knownHosts() (*hostKeyChecker, error) {
+	limit := cmp.Or(l.s.connectTimeout, loginStall)
+	ctx, cancel := context.WithTimeoutCause(l.ctx, limit, &timeoutError{"reading it", limit})
+	defer cancel()
+	return newHostKeyChecker(ctx, l.s, l.d.asker)
 }
 
 // resume lets the clock run again. ConnectTimeout limits each wait for the server as long as no

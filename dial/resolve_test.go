@@ -334,7 +334,7 @@ func TestHomeThatIsNoDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newHostKeyChecker(s, newAsker(new(Config))); err != nil {
+	if _, err := newHostKeyChecker(t.Context(), s, newAsker(new(Config))); err != nil {
 		t.Error(err)
 	}
 	k := &keyring{ctx: t.Context(), s: s, asker: newAsker(new(Config))}
