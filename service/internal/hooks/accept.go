@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,14 +57,14 @@ type gatekeeper struct {
 	*Hook
 	all     *Hooks
 	checker checker
-	places  chan struct{}
+	places  places
 	spooled budget
 	failed  limited
 }
 
 func newGatekeeper(all *Hooks, hook *Hook) *gatekeeper {
 	hook.MaxSize = cmp.Or(hook.MaxSize, UsualMaxSize)
-	g := &gatekeeper{Hook: hook, all: all, places: make(chan struct{}, hook.AtOnce),
+	g := &gatekeeper{Hook: hook, all: all, places: places{free: hook.AtOnce},
 		spooled: budget{left: spoolFactor * hook.MaxSize}}
 	switch {
 	case hook.Clamd != "":
@@ -116,12 +117,10 @@ func (g *gatekeeper) ask(session context.Context, e Event, contents io.ReaderAt,
 func (g *gatekeeper) check(ctx context.Context, e *Event, contents io.ReaderAt, size int64) error {
 	waiting, stop := context.WithTimeout(ctx, mostWait)
 	defer stop()
-	select {
-	case g.places <- struct{}{}:
-		defer func() { <-g.places }()
-	case <-waiting.Done():
+	if !g.places.take(waiting, e.User) {
 		return fmt.Errorf("not its turn within %s: at_once is %d", mostWait, g.AtOnce)
 	}
+	defer g.places.give()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := fmt.Errorf("nothing came of it within %s", g.Timeout)
@@ -135,6 +134,74 @@ func (g *gatekeeper) check(ctx context.Context, e *Event, contents io.ReaderAt, 
 		err = late
 	}
 	return err
+}
+
+// places are handed on to users in turn, however many files of each are waiting.
+type places struct {
+	mu      sync.Mutex
+	free    int                        // 0 while anybody waits
+	waiting map[string][]chan struct{} // by users
+	turns   []string                   // the users who wait; the first is next
+}
+
+// take waits for a place for a user, and reports whether it came before ctx ended.
+func (p *places) take(ctx context.Context, user string) bool {
+	p.mu.Lock()
+	if p.free > 0 {
+		p.free--
+		p.mu.Unlock()
+		return true
+	}
+	if p.waiting == nil {
+		p.waiting = map[string][]chan struct{}{}
+	}
+	turn := make(chan struct{})
+	if len(p.waiting[user]) == 0 {
+		p.turns = append(p.turns, user)
+	}
+	p.waiting[user] = append(p.waiting[user], turn)
+	p.mu.Unlock()
+	select {
+	case <-turn:
+		return true
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	i := slices.Index(p.waiting[user], turn)
+	if i >= 0 {
+		p.leave(user, i)
+		if len(p.waiting[user]) == 0 {
+			p.turns = slices.DeleteFunc(p.turns, func(u string) bool { return u == user })
+		}
+	}
+	p.mu.Unlock()
+	if i < 0 {
+		p.give() // it has come just now
+	}
+	return false
+}
+
+// leave takes one of those who wait for a user out. The caller holds the lock.
+func (p *places) leave(user string, i int) {
+	if p.waiting[user] = slices.Delete(p.waiting[user], i, i+1); len(p.waiting[user]) == 0 {
+		delete(p.waiting, user)
+	}
+}
+
+// give returns a place.
+func (p *places) give() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.turns) == 0 {
+		p.free++
+		return
+	}
+	user := p.turns[0]
+	p.turns = p.turns[1:]
+	close(p.waiting[user][0])
+	if p.leave(user, 0); len(p.waiting[user]) > 0 {
+		p.turns = append(p.turns, user)
+	}
 }
 
 // watchedReader calls a function after each MiB that is read, and at the end.
