@@ -35,13 +35,15 @@ type knownKey struct {
 // known.
 type knownSet struct {
 	keys, authorities, revoked []knownKey
+
+	unread error // why one of the files could not be opened
 }
 
 // maxKnownHosts bounds the bytes read of one file; 64 MiB hold some 300,000 hosts.
 const maxKnownHosts = 64 << 20
 
 // readKnownHosts collects the lines about name. Files that do not exist count as empty. Bad lines
-// are logged and skipped.
+// are logged and skipped, and so are files that may not be opened.
 func readKnownHosts(ctx context.Context, files []string, name string, a *asker) (*knownSet, error) {
 	set := new(knownSet)
 	for _, file := range files {
@@ -49,15 +51,23 @@ func readKnownHosts(ctx context.Context, files []string, name string, a *asker) 
 		if missing(err) {
 			continue
 		}
+		path, unopened := errors.AsType[*fs.PathError](err)
 		if err == nil {
 			err = set.read(io.LimitReader(f, maxKnownHosts), file, name, a.log)
 			f.Close()
+			path, _ = errors.AsType[*fs.PathError](err)
 		}
-		if path, ok := errors.AsType[*fs.PathError](err); ok {
+		if path != nil {
 			err = path.Err
 		}
 		if err != nil {
-			return nil, fmt.Errorf("known hosts: %s: %w", file, err)
+			err = fmt.Errorf("known hosts: %s: %w", file, err)
+		}
+		if unopened { // ssh goes on without it, too
+			set.unread = err
+			a.warnOnce(err.Error())
+		} else if err != nil {
+			return nil, err
 		}
 	}
 	return set, nil
