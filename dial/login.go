@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -302,7 +303,14 @@ func (l *login) explain(err error, sniff *sniffer) error {
 			"(dial.Config.SSH) may have one, if ssh_config allows it", negotiation.What,
 			strings.Join(negotiation.Ours, ","), strings.Join(listed(negotiation.Theirs), ","))
 	}
-	text := strings.TrimPrefix(err.Error(), "ssh: handshake failed: ")
+	text := err.Error()
+	if op, ok := errors.AsType[*net.OpError](err); ok { // its addresses say nothing new
+		text = op.Err.Error()
+		if sys, ok := errors.AsType[*os.SyscallError](op.Err); ok {
+			text = sys.Err.Error()
+		}
+	}
+	text = strings.TrimPrefix(text, "ssh: handshake failed: ")
 	text = strings.TrimPrefix(text, "ssh: ")
 	// "Too many authentication failures" arrives as a disconnect.
 	if l.current.method != "" {
