@@ -118,8 +118,7 @@ func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) 
 	return t, first, nil
 }
 
-// knownHosts reads the known hosts, as long as the server may keep a login waiting: they may be in a
-// pipe.
+// knownHosts reads the known hosts. They may be in a pipe, which is waited for as the server is.
 func (l *login) knownHosts() (*hostKeyChecker, error) {
 	limit := cmp.Or(l.s.connectTimeout, loginStall)
 	ctx, cancel := context.WithTimeoutCause(l.ctx, limit, &timeoutError{"reading it", limit})
