@@ -32,6 +32,7 @@ type asker struct {
 	mu          sync.Mutex
 	passphrases map[string][]byte          // by file
 	accepted    map[string][]ssh.PublicKey // host keys, by name
+	warned      map[string]bool
 }
 
 func newAsker(c *Config) *asker {
@@ -39,6 +40,17 @@ func newAsker(c *Config) *asker {
 		prompter: c.Prompter, log: c.logger(), turn: make(chan struct{}, 1),
 		pipes:       cmp.Or(c.KeyPipes, new(KeyPipes)),
 		passphrases: make(map[string][]byte), accepted: make(map[string][]ssh.PublicKey),
+		warned: make(map[string]bool),
+	}
+}
+
+// warnOnce warns of what each login would warn of.
+func (a *asker) warnOnce(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.warned[text] {
+		a.warned[text] = true
+		a.log.Warn(text)
 	}
 }
 

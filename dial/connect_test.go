@@ -135,6 +135,28 @@ func TestSilentJump(t *testing.T) {
 	}
 }
 
+// TestSilentHop: the host's ConnectTimeout ends the wait for a jump host, too, also for the first of
+// several, as it does with ssh.
+func TestSilentHop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := New(t.Context(), Target{Host: "h"}, &Config{ConfigFile: "none", Jump: "j,k",
+			Options: []string{"ConnectTimeout=7"}, Env: withoutSSH(t.TempDir())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.hop.hop.tcp = func(context.Context) (net.Conn, error) {
+			ours, _ := socketPair()
+			return ours, nil
+		}
+		began := time.Now()
+		_, err = d.Dial(t.Context())
+		if want := "h: jump host j: no answer within 7s while connecting"; err == nil ||
+			!strings.HasSuffix(err.Error(), want) || time.Since(began) != 7*time.Second {
+			t.Errorf("%v after %v; want %s", err, time.Since(began), want)
+		}
+	})
+}
+
 func TestJumpLoop(t *testing.T) {
 	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
 		_, err := New(testContext(t), Target{Host: "x"},

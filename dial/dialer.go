@@ -146,6 +146,10 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 	if err != nil {
 		return nil, jumpError(t.UserHost(), err)
 	}
+	// With ssh, the host's ConnectTimeout ends the wait for a silent hop, too.
+	for h := hop; h != nil; h = h.hop {
+		h.s.connectTimeout = cmp.Or(h.s.connectTimeout, d.s.connectTimeout)
+	}
 	return hop, nil
 }
 

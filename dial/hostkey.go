@@ -27,15 +27,15 @@ type hostKeyChecker struct {
 	portless *knownSet
 }
 
-func newHostKeyChecker(s *settings, a *asker) (*hostKeyChecker, error) {
+func newHostKeyChecker(ctx context.Context, s *settings, a *asker) (*hostKeyChecker, error) {
 	files := slices.Concat(s.userKnown, s.globalKnown)
-	set, err := readKnownHosts(files, s.knownAs(), a.log)
+	set, err := readKnownHosts(ctx, files, s.knownAs(), a)
 	if err != nil {
 		return nil, err
 	}
 	h := &hostKeyChecker{s: s, asker: a, set: set, portless: new(knownSet)}
 	if s.knownAs() != s.principal() {
-		if h.portless, err = readKnownHosts(files, s.principal(), a.log); err != nil {
+		if h.portless, err = readKnownHosts(ctx, files, s.principal(), a); err != nil {
 			return nil, err
 		}
 	}
@@ -183,6 +183,9 @@ func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.P
 			return err
 		}
 	default:
+		if h.set.unread != nil { // nobody looks at the warning, and it may hold another key
+			return h.set.unread
+		}
 		var ok bool
 		if fresh, ok = h.asker.accept(name, key, h.s.strict == "no"); !ok {
 			return h.problem(HostKeyChanged, key)
@@ -191,7 +194,7 @@ func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.P
 	if !fresh || len(h.s.userKnown) == 0 {
 		return nil
 	}
-	err := h.store(name, key)
+	err := h.store(ctx, name, key)
 	if _, changed := errors.AsType[*HostKeyError](err); changed {
 		return err
 	}
@@ -207,10 +210,10 @@ var storing sync.Mutex
 
 // store adds a key to the known hosts, unless another connection has added one since the files were
 // read.
-func (h *hostKeyChecker) store(name string, key ssh.PublicKey) error {
+func (h *hostKeyChecker) store(ctx context.Context, name string, key ssh.PublicKey) error {
 	storing.Lock()
 	defer storing.Unlock()
-	set, err := readKnownHosts(slices.Concat(h.s.userKnown, h.s.globalKnown), name, h.asker.log)
+	set, err := readKnownHosts(ctx, slices.Concat(h.s.userKnown, h.s.globalKnown), name, h.asker)
 	if err != nil {
 		return err
 	}

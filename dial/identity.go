@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	"golang.org/x/crypto/ssh"
@@ -267,7 +266,7 @@ func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-func readSmall(path string) ([]byte, fs.FileInfo, error) {
+func readSmall(path string, most int64) ([]byte, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
@@ -280,13 +279,13 @@ func readSmall(path string) ([]byte, fs.FileInfo, error) {
 	if !fi.Mode().IsRegular() && fi.Mode()&fs.ModeNamedPipe == 0 {
 		return nil, nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a file")}
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	text, err := io.ReadAll(io.LimitReader(f, most))
 	return text, fi, err
 }
 
 // readPublic reads a public key or certificate, one line as in authorized_keys.
 func readPublic(path string) (ssh.PublicKey, error) {
-	text, _, err := readSmall(path)
+	text, _, err := readSmall(path, maxKeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -294,45 +293,12 @@ func readPublic(path string) (ssh.PublicKey, error) {
 	return key, err
 }
 
-// KeyPipes keeps what was in key files that are pipes, by name. The zero value is ready, for any
-// number of dialers.
-type KeyPipes struct{ kept sync.Map }
-
-// A keyPipe is what was in a key file that is a pipe, once it is read.
-type keyPipe struct {
-	read chan struct{}
-	text []byte
-	info fs.FileInfo
-	err  error
-}
-
-// readKey reads a key file. A pipe, as from ssh -i <(program), can be read only once, and by one
-// reader: another might wait for ever, or take a part. So what it held is kept for all logins. The
-// program may write late, or never.
+// readKey reads a key file, which may be a pipe.
 func (k *keyring) readKey(path string) ([]byte, fs.FileInfo, error) {
-	kept, known := k.asker.pipes.kept.Load(path)
-	if !known {
-		fi, err := os.Stat(path)
-		if err != nil || fi.Mode()&fs.ModeNamedPipe == 0 {
-			return readSmall(path)
-		}
-		kept, known = k.asker.pipes.kept.LoadOrStore(path, &keyPipe{read: make(chan struct{})})
+	if k.asker.pipes.has(path) {
+		return k.asker.pipes.read(k.ctx, path)
 	}
-	pipe := kept.(*keyPipe)
-	if !known {
-		go func() {
-			defer close(pipe.read)
-			if pipe.text, pipe.info, pipe.err = readSmall(path); pipe.err != nil {
-				k.asker.pipes.kept.Delete(path)
-			}
-		}()
-	}
-	select {
-	case <-pipe.read:
-		return pipe.text, pipe.info, pipe.err
-	case <-k.ctx.Done():
-		return nil, nil, context.Cause(k.ctx)
-	}
+	return readSmall(path, maxKeyFile)
 }
 
 // load reads one identity. If the file does not exist, or the private key is elsewhere (in an

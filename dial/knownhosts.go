@@ -3,12 +3,14 @@ package dial
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha1"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -33,30 +35,50 @@ type knownKey struct {
 // known.
 type knownSet struct {
 	keys, authorities, revoked []knownKey
+
+	unread error // why one of the files could not be opened
 }
 
 // maxKnownHosts bounds the bytes read of one file; 64 MiB hold some 300,000 hosts.
 const maxKnownHosts = 64 << 20
 
 // readKnownHosts collects the lines about name. Files that do not exist count as empty. Bad lines
-// are logged and skipped.
-func readKnownHosts(files []string, name string, log *slog.Logger) (*knownSet, error) {
+// are logged and skipped, and so are files that may not be opened.
+func readKnownHosts(ctx context.Context, files []string, name string, a *asker) (*knownSet, error) {
 	set := new(knownSet)
 	for _, file := range files {
-		f, err := os.Open(file)
+		f, err := openKnownHosts(ctx, file, a.pipes)
 		if missing(err) {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("known hosts: %w", err)
+		path, unopened := errors.AsType[*fs.PathError](err)
+		if err == nil {
+			err = set.read(io.LimitReader(f, maxKnownHosts), file, name, a.log)
+			f.Close()
+			path, _ = errors.AsType[*fs.PathError](err)
 		}
-		err = set.read(io.LimitReader(f, maxKnownHosts), file, name, log)
-		f.Close()
+		if path != nil {
+			err = path.Err
+		}
 		if err != nil {
-			return nil, fmt.Errorf("known hosts: %s: %w", file, err)
+			err = fmt.Errorf("known hosts: %s: %w", file, err)
+		}
+		if unopened { // ssh goes on without it, too
+			set.unread = err
+			a.warnOnce(err.Error())
+		} else if err != nil {
+			return nil, err
 		}
 	}
 	return set, nil
+}
+
+func openKnownHosts(ctx context.Context, file string, pipes *KeyPipes) (io.ReadCloser, error) {
+	if !pipes.has(file) {
+		return os.Open(file)
+	}
+	text, _, err := pipes.read(ctx, file)
+	return io.NopCloser(bytes.NewReader(text)), err
 }
 
 func (set *knownSet) read(r io.Reader, file, name string, log *slog.Logger) error {

@@ -63,7 +63,7 @@ func checkerFor(t testing.TB, s *settings, text string, p Prompter) *hostKeyChec
 	if s.hostKeyAlgos == nil {
 		s.hostKeyAlgos = own.Supported().HostKeys
 	}
-	h, err := newHostKeyChecker(s, newAsker(&Config{Prompter: p}))
+	h, err := newHostKeyChecker(t.Context(), s, newAsker(&Config{Prompter: p}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestAppendKnownHost(t *testing.T) {
 			if hash == bytes.Contains(text, []byte("example")) {
 				t.Errorf("hash %v wrote %s", hash, text)
 			}
-			set, err := readKnownHosts([]string{file}, name, slog.New(slog.DiscardHandler))
+			set, err := readKnownHosts(t.Context(), []string{file}, name, newAsker(new(Config)))
 			if err != nil || len(set.keys) != 1 || set.keys[0].line != 2 {
 				t.Errorf("read back: %+v, %v", set, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,7 +86,7 @@ type login struct {
 
 // run logs in over r, which the caller closes.
 func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) {
-	checker, err := newHostKeyChecker(l.s, l.d.asker)
+	checker, err := l.knownHosts()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,6 +116,14 @@ func (l *login) run(r *route, sniff *sniffer) (transport, *firstSession, error) 
 		return nil, nil, l.explain(err, sniff)
 	}
 	return t, first, nil
+}
+
+// knownHosts reads the known hosts. They may be in a pipe, which is waited for as the server is.
+func (l *login) knownHosts() (*hostKeyChecker, error) {
+	limit := cmp.Or(l.s.connectTimeout, loginStall)
+	ctx, cancel := context.WithTimeoutCause(l.ctx, limit, &timeoutError{"reading it", limit})
+	defer cancel()
+	return newHostKeyChecker(ctx, l.s, l.d.asker)
 }
 
 // resume lets the clock run again. ConnectTimeout limits each wait for the server as long as no
@@ -293,7 +302,14 @@ func (l *login) explain(err error, sniff *sniffer) error {
 			"(dial.Config.SSH) may have one, if ssh_config allows it", negotiation.What,
 			strings.Join(negotiation.Ours, ","), strings.Join(listed(negotiation.Theirs), ","))
 	}
-	text := strings.TrimPrefix(err.Error(), "ssh: handshake failed: ")
+	text := err.Error()
+	if op, ok := errors.AsType[*net.OpError](err); ok { // its addresses say nothing new
+		text = op.Err.Error()
+		if sys, ok := errors.AsType[*os.SyscallError](op.Err); ok {
+			text = sys.Err.Error()
+		}
+	}
+	text = strings.TrimPrefix(text, "ssh: handshake failed: ")
 	text = strings.TrimPrefix(text, "ssh: ")
 	// "Too many authentication failures" arrives as a disconnect.
 	if l.current.method != "" {

@@ -145,3 +145,38 @@ func TestCertificateInAPipe(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestKnownHostsInAPipe: so may be the known hosts, `-o UserKnownHostsFile=<(program)`.
+func TestKnownHostsInAPipe(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv := newTestServer(t)
+	srv.NoClientAuth = true
+	dialer := func(more ...string) *Dialer {
+		return srv.dialer(t, &Config{Options: append(more, "UserKnownHostsFile="+pipe)})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	d := dialer()
+	if _, err := d.Dial(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a writer: %v", err)
+	}
+	written := make(chan error)
+	line := []byte("h " + authorizedLine(srv.key.PublicKey()) + "\n")
+	go func() { written <- os.WriteFile(pipe, line, 0) }()
+	dialTwice(t, d)
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	_, err := dialer("ConnectTimeout=1").Dial(t.Context())
+	want := "me@h: known hosts: " + pipe + ": no answer within 1s while reading it"
+	if err == nil || err.Error() != want {
+		t.Errorf("with a ConnectTimeout: %v", err)
+	}
+	if err := os.WriteFile(pipe, line, 0); err != nil { // lets the reader go
+		t.Error(err)
+	}
+}

@@ -138,7 +138,7 @@ func sshG(ctx context.Context, path string, args []string, host string, c *Confi
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("reading the ssh configuration: %w", context.Cause(ctx))
 		}
-		if text := lastLine(stderr.Bytes()); text != "" {
+		if text := complaint(stderr.Bytes()); text != "" {
 			return nil, fmt.Errorf("the ssh configuration: %s", text)
 		}
 		return nil, fmt.Errorf("reading the ssh configuration with %s -G: %w", path, err)
@@ -194,10 +194,22 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// lastLine returns the last line of text that is not empty.
-func lastLine(text []byte) string {
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return printable(lines[len(lines)-1])
+// mistakes limits how many lines of ssh's are shown.
+const mistakes = 4
+
+// complaint returns what ssh says of a configuration that it does not take. Its last line may only
+// count the lines before it.
+func complaint(text []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	last := len(lines) - 1
+	if last > 0 && strings.Contains(lines[last], ": terminating, ") {
+		lines = lines[:last]
+	}
+	lines = lines[max(0, len(lines)-mistakes):]
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(printable([]byte(lines[i])), ".")
+	}
+	return strings.Join(lines, "; ")
 }
 
 // printable makes text from a peer or a program fit for one line of a message.

@@ -49,6 +49,19 @@ func withoutSSH(home string) []string {
 		"SSH_AUTH_SOCK=/agent"}
 }
 
+// TestConfigMistakes: each of ssh's lines about a configuration says which line is wrong; the last
+// one only counts them.
+func TestConfigMistakes(t *testing.T) {
+	opensshd.Find(t, "ssh")
+	file := writeFile(t, filepath.Join(t.TempDir(), "c"), "Host h\n Foo bar\n Port x\n")
+	_, err := New(testContext(t), Target{Host: "h"}, &Config{ConfigFile: file})
+	want := "h: the ssh configuration: " + file + ": line 2: Bad configuration option: foo; " +
+		file + " line 3: Bad port 'x'"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
+	}
+}
+
 // TestParity reads the same configuration with `ssh -G` and with the library.
 func TestParity(t *testing.T) {
 	opensshd.Find(t, "ssh")
@@ -334,7 +347,7 @@ func TestHomeThatIsNoDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newHostKeyChecker(s, newAsker(new(Config))); err != nil {
+	if _, err := newHostKeyChecker(t.Context(), s, newAsker(new(Config))); err != nil {
 		t.Error(err)
 	}
 	k := &keyring{ctx: t.Context(), s: s, asker: newAsker(new(Config))}

@@ -58,6 +58,9 @@ func ParseTarget(s string) (t Target, remote bool, err error) {
 		return Target{}, false, nil
 	}
 	t, err = parseUserHost(s[:colon])
+	if address, path, ok := bareIPv6(s, colon); ok {
+		err = fmt.Errorf("an IPv6 address needs brackets: [%s]:%s", address, path)
+	}
 	if err != nil {
 		return Target{}, true, fmt.Errorf("%q: %w", s, err)
 	}
@@ -155,6 +158,21 @@ func scpColon(s string) int {
 		}
 	}
 	return -1
+}
+
+// bareIPv6 finds an IPv6 address without brackets in a target whose first colon is at colon, as in
+// "me@fe80::1:path". In "cafe::path" the host is cafe.
+func bareIPv6(s string, colon int) (address, path string, ok bool) {
+	host := s[strings.LastIndexByte(s[:colon], '@')+1:]
+	start, _, _ := strings.Cut(host, "/") // a zone may have any character
+	for end := len(start); end > 0; {
+		end = max(0, strings.LastIndexByte(host[:end], ':'))
+		addr, err := netip.ParseAddr(host[:end])
+		if err == nil && addr.Is6() && !strings.HasSuffix(host[:end], "::") {
+			return host[:end], host[end+1:], true
+		}
+	}
+	return "", "", false
 }
 
 // isWindowsPath reports whether text with a colon is a path on Windows: "C:x", or anything with a

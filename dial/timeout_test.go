@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +153,39 @@ func TestSilentServers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A resetConn is a connection that the peer resets after some text.
+type resetConn struct {
+	net.Conn
+	text string
+}
+
+func (c *resetConn) Read(p []byte) (n int, err error) {
+	if n = copy(p, c.text); n == 0 {
+		err = &net.OpError{Op: "read", Net: "tcp", Addr: remoteAddr,
+			Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	}
+	c.text = c.text[n:]
+	return n, err
+}
+
+// TestHandshakeFailures: what ends a handshake is said without Go's names for it.
+func TestHandshakeFailures(t *testing.T) {
+	for version, want := range map[string]string{
+		"SSH-2.0-x\r\n": syscall.ECONNRESET.Error(),
+		"SSH-1.5-x\r\n": "the peer speaks only version 1 of SSH",
+	} {
+		d := newTestServer(t).dialer(t, &Config{})
+		d.tcp = func(context.Context) (net.Conn, error) {
+			ours, _ := socketPair()
+			return &resetConn{Conn: ours, text: version}, nil
+		}
+		_, err := d.Dial(t.Context())
+		if want = "me@h: the SSH handshake failed: " + want; err == nil || err.Error() != want {
+			t.Errorf("%v; want %s", err, want)
+		}
 	}
 }
 

@@ -84,6 +84,7 @@ var (
 	ErrChannelClosed = errors.New("ssh: the peer closed the channel")
 
 	errNotSSH = errors.New("ssh: the peer does not speak SSH")
+	errOldSSH = errors.New("ssh: the peer speaks only version 1 of SSH")
 )
 
 type closedError struct{}

@@ -130,6 +130,9 @@ func (t *transport) readVersion() error {
 			if len(line) > maxVersion || bytes.IndexByte(line, 0) >= 0 ||
 				!bytes.HasPrefix(line, []byte("SSH-2.0-")) &&
 					!bytes.HasPrefix(line, []byte("SSH-1.99-")) {
+				if bytes.HasPrefix(line, []byte("SSH-1.")) {
+					return errOldSSH
+				}
 				return errNotSSH
 			}
 			t.theirs = slices.Clone(line)

@@ -11,8 +11,8 @@ import (
 )
 
 // complete completes the line up to pos, which counts characters, for the editor: a command's name,
-// or an operand of the kind that the table gives. It never waits: if a listing has not arrived
-// there are no candidates, and the next Tab finds it.
+// or an operand of the kind that the table gives. It waits for a moment only: if a listing has not
+// arrived by then there are no candidates, and a later Tab finds it.
 func (s *shell) complete(line string, pos int) (head string, candidates []string, tail string) {
 	runes := []rune(line)
 	text, tail := string(runes[:pos]), string(runes[pos:])
@@ -112,7 +112,7 @@ func (s *shell) remoteCandidates(o operand, directories bool) (from int, candida
 		dir = path.Join(at, dir)
 	}
 	dir = path.Clean(dir)
-	from, candidates = o.candidates(s.listings.get(dir), directories)
+	from, candidates = o.candidates(s.listings.await(dir), directories)
 	if len(candidates) == 1 && strings.HasSuffix(candidates[0], "/") {
 		words, _ := scan(o.typed[:from]+candidates[0], shQuoting)
 		s.listings.get(path.Join(dir, path.Base(words[0].text)))

@@ -197,3 +197,28 @@ func TestLocalName(t *testing.T) {
 		}
 	}
 }
+
+// TestTabWaits: the first Tab in a directory finds its names if they arrive soon, and lets the user
+// type on if they do not.
+func TestTabWaits(t *testing.T) {
+	for after, want := range map[time.Duration][]string{
+		listingWait / 2: {"one "}, listingWait * 2: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			s, coming := completing(), &listing{arrived: make(chan struct{})}
+			s.listings.dirs["/srv/late"] = coming
+			time.AfterFunc(after, func() {
+				s.listings.mu.Lock()
+				defer s.listings.mu.Unlock()
+				s.listings.dirs["/srv/late"] = &listing{read: time.Now(),
+					entries: []complete.Entry{{Name: "one"}}}
+				close(coming.arrived)
+			})
+			began := time.Now()
+			_, got, _ := s.complete("ls late/o", len("ls late/o"))
+			if waited := time.Since(began); !slices.Equal(got, want) ||
+				waited != min(after, listingWait) {
+				t.Errorf("after %v: %q", waited, got)
+			}
+		})
+	}
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // listings are recently read directories of the host, for completion. Other goroutines read them,
-// so that typing never waits. It is nil in a batch, where no user types.
+// so that typing never waits, and a Tab only for a moment. It is nil in a batch: nobody types.
 type listings struct {
 	client func() (client *usftp.Client, dir string) // client is nil without a connection
 
@@ -22,9 +22,11 @@ type listings struct {
 type listing struct {
 	read    time.Time // when it arrived; zero before that
 	entries []complete.Entry
+	arrived chan struct{} // closed when it has arrived or failed; nil in the one that arrived
 }
 
 const (
+	listingWait  = time.Second / 2  // how long a Tab waits for one
 	listingGood  = 20 * time.Second // how long a listing is used
 	listingLimit = 5 * time.Second  // how long reading one may take
 	listingsKept = 64
@@ -51,6 +53,25 @@ func (l *listings) get(dir string) (entries []complete.Entry) {
 	return entries
 }
 
+// await returns the entries of a directory, for which it may wait for a moment.
+func (l *listings) await(dir string) []complete.Entry {
+	entries := l.get(dir)
+	if l == nil || entries != nil {
+		return entries
+	}
+	l.mu.Lock()
+	coming := l.dirs[dir]
+	l.mu.Unlock()
+	if coming == nil || coming.arrived == nil {
+		return nil
+	}
+	select {
+	case <-coming.arrived:
+	case <-time.After(listingWait):
+	}
+	return l.get(dir)
+}
+
 // changed invalidates all listings after a change on the host, and reads the current directory
 // again.
 func (l *listings) changed() {
@@ -74,16 +95,17 @@ func (l *listings) fetch(dir string, entries []complete.Entry) {
 	if len(l.dirs) >= listingsKept {
 		clear(l.dirs)
 	}
-	coming := &listing{entries: entries}
+	coming := &listing{entries: entries, arrived: make(chan struct{})}
 	l.dirs[dir] = coming
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), listingLimit)
 		defer cancel()
+		defer close(coming.arrived)
 		read := complete.List(client.WithContext(ctx), dir, func(string) bool { return true })
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.dirs[dir] == coming { // otherwise the host has changed meanwhile
-			l.dirs[dir] = &listing{time.Now(), read}
+			l.dirs[dir] = &listing{read: time.Now(), entries: read}
 		}
 	}()
 }
