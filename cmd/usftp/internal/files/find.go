@@ -114,7 +114,7 @@ func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, e
 				i++
 				flags = append(flags, args[i])
 			}
-		case !primary && len(words) == 0 && ownLetter(f, arg):
+		case !primary && len(words) == 0 && ownLetter(f, arg) && !likeIdentity[arg]:
 			flags = append(flags, arg)
 			if len(arg) == 2 && f.ShorthandLookup(arg[1:]).NoOptDefVal == "" && i+1 < len(args) {
 				i++
@@ -136,6 +136,11 @@ func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, e
 	}
 	return files, words, flags, nil
 }
+
+// likeIdentity has the primaries of GNU find that we lack, and that -i with the name of a key looks
+// like.
+var likeIdentity = map[string]bool{"-ignore_readdir_race": true, "-ilname": true, "-inum": true,
+	"-iregex": true}
 
 // ownLetter reports whether a word is a flag of ours by its letter.
 func ownLetter(f *pflag.FlagSet, word string) bool {

@@ -53,9 +53,15 @@ the device nor the mount point: the host and the operand are printed instead.`,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Human, "human-readable", "h", false, "print sizes such as 1.5G")
 			f.BoolVarP(&o.Inodes, "inodes", "i", false, "print inode counts instead of space")
+			kibibytes(f)
 		},
 		run: with(verb.Space, &o),
 	}
+}
+
+// kibibytes adds the flag that scripts give df and du, as POSIX demands.
+func kibibytes(f *pflag.FlagSet) {
+	f.BoolP("kilobytes", "k", false, "print sizes in units of 1024 bytes, as without it")
 }
 
 func diskUsage() *spec {
@@ -76,6 +82,7 @@ has no inode numbers, so a file with several names counts once for each.`,
 			f.BoolVarP(&o.All, "all", "a", false, "print files too, not only directories")
 			f.BoolVarP(&o.Bytes, "bytes", "b", false, "print sizes in bytes")
 			f.BoolVarP(&o.Total, "total", "c", false, "print a grand total at the end")
+			kibibytes(f)
 			f.Bool("apparent-size", false,
 				"accepted for compatibility with du; sizes are always apparent sizes")
 			f.IntVarP(&o.Depth, "max-depth", "d", -1,

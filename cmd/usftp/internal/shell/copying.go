@@ -319,7 +319,8 @@ func (s *shell) report(err error) error {
 
 // show reports an error, unless it was reported before.
 func (s *shell) show(err error) {
-	if err != nil && !errors.As(err, new(*reportedError)) && !errors.As(err, new(*ui.ExitError)) {
+	if err != nil && !errors.As(err, new(*reportedError)) && !errors.As(err, new(*ui.ExitError)) &&
+		!ui.ReaderGone(err) {
 		s.app.Console.Say(err.Error())
 	}
 }

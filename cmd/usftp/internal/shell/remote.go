@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -78,11 +79,20 @@ func (s *shell) rename(ctx context.Context, r *request) error {
 	client := r.host.Client.WithContext(ctx)
 	from, to := s.session.abs(r.args[0].text), s.session.abs(r.args[1].text)
 	replace := !r.has('l') && client.HasPosixRename()
-	return private.OfClient(client).Move(from, to, replace)
+	return cannot("rename %s to %s", private.OfClient(client).Move(from, to, replace))
+}
+
+// cannot says what failed with two names, in the words of the other commands.
+func cannot(what string, err error) error {
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return fmt.Errorf("cannot "+what+": %w", link.Old, link.New, link.Err)
+	}
+	return err
 }
 
 func (s *shell) symlink(ctx context.Context, r *request) error {
-	return r.host.Client.WithContext(ctx).Symlink(r.args[0].text, s.session.abs(r.args[1].text))
+	client := r.host.Client.WithContext(ctx)
+	return cannot("link to %s from %s", client.Symlink(r.args[0].text, s.session.abs(r.args[1].text)))
 }
 
 func (s *shell) version(_ context.Context, r *request) error {
