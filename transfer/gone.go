@@ -189,7 +189,7 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 		return false, err
 	case listed == throughLink:
 		return false, nil
-	case listed == notListed && !mayStand(path.Base(rel)):
+	case listed == notListed:
 		return false, &fs.PathError{Op: "sync", Path: at, Err: errUnlisted}
 	case listed == asSpelt && !isDir && found.Mode.IsDir() && excludesPath(g.sync, rel, true):
 		return false, nil // rules exclude directories of this name, and the target has a file
@@ -218,16 +218,24 @@ type listing int
 const (
 	notListed   listing = iota
 	asSpelt             // in this spelling
-	respelt             // in another one, which differs in case or the like
+	respelt             // in another one, which differs in case or the like, or may be a long name
 	throughLink         // as a path through a link, which is no directory of the source
 )
 
-// mayStand reports whether Windows may take a name for another one that looks different: a short
-// name, or one with a stream.
-func mayStand(name string) bool { return strings.ContainsAny(name, "~:") }
+// form returns a form shared by all names that a source takes for one. Windows drops what is after a
+// colon, the name of a stream, and dots and spaces at the end.
+func form(name string) string {
+	name, _, _ = strings.Cut(name, ":")
+	return endpoint.NameForm(strings.TrimRight(name, ". "))
+}
 
-// form returns a form shared by all names that a source takes for one.
-func form(name string) string { return endpoint.NameForm(strings.TrimRight(name, ". ")) }
+// isShort reports whether Windows or Samba may take a name for a long one that looks different: it
+// has at most 8 characters, such as LONGNA~1, before an extension. Backups of editors end with ~.
+func isShort(name string) bool {
+	base, extension, _ := strings.Cut(name, ".")
+	tilde := strings.IndexByte(base, '~')
+	return tilde > 0 && tilde < len(base)-1 && len(base) <= 8 && len(extension) <= 3
+}
 
 // lists looks for a path in the source's listings, below a directory that both sides have.
 func (g *gone) lists(present, rel string) (listing, error) {
@@ -251,7 +259,7 @@ func (g *gone) lists(present, rel string) (listing, error) {
 			switch {
 			case e.name == name:
 				listed, link = asSpelt, e.info.Mode&fs.ModeSymlink != 0
-			case form(e.name) == form(name):
+			case isShort(name), form(e.name) == form(name):
 				listed = respelt
 			}
 			return listed != asSpelt

@@ -14,10 +14,19 @@ import (
 // TestSyncFromAListingThatBreaksOff: OpenSSH's server takes an error while it reads a directory for
 // the end of the directory. What the source has is not deleted for that, and the sync fails.
 func TestSyncFromAListingThatBreaksOff(t *testing.T) {
+	for _, names := range [][]string{
+		{"dir/a", "dir/b", "dir/c", "dir/d", "dir/sub/e", "f", "g"},
+		{"dir/a", "dir/b", "dir/c~", "dir/d.txt~", "dir/e.~1~", "dir/f:g"}, // like short names and streams
+	} {
+		syncsFromAListingThatBreaksOff(t, names)
+	}
+}
+
+func syncsFromAListingThatBreaksOff(t *testing.T, names []string) {
+	t.Helper()
 	b := newBench(t, sftptest.Script{ReaddirNames: 4, Faults: []sftptest.Fault{{
 		On: wire.TypeReaddir, Path: "/src/dir", Skip: 1, Do: sftptest.Refuse(wire.EOF, "")}}},
 		sftptest.LinkConfig{})
-	names := []string{"dir/a", "dir/b", "dir/c", "dir/d", "dir/sub/e", "f", "g"}
 	for _, dir := range []string{"/src", "/src/dir", "/src/dir/sub"} {
 		b.server.Files.Mkdir(dir)
 	}
