@@ -383,9 +383,12 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 	return f.openAs(flags, flags, attrs)
 }
 
-// readAppend are flags at which Maverick's server ends the session: Java's channels do not have
-// both.
-const readAppend = wire.OpenRead | wire.OpenAppend
+// appendsItself reports whether a file that is opened with flags is appended to by toEnd alone.
+// Maverick's server ends the session when one is to be read, too: Java's channels do not have both.
+func (s *session) appendsItself(flags uint32) bool {
+	const readAppend = wire.OpenRead | wire.OpenAppend
+	return flags&readAppend == readAppend && strings.Contains(s.options.serverVersion, "Maverick")
+}
 
 // openAs works like openOperation, but sends other flags than those that the file has afterwards.
 func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]) {
@@ -396,8 +399,8 @@ func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]
 		op.session, op.name, op.path, op.err = s, "open", name, errIsOpen
 		return op
 	}
-	if sent&readAppend == readAppend && strings.Contains(s.options.serverVersion, "Maverick") {
-		sent &^= wire.OpenAppend // see toEnd
+	if s.appendsItself(sent) {
+		sent &^= wire.OpenAppend
 	}
 	if sent&wire.OpenTruncate != 0 && !s.inOrder {
 		sent |= wire.OpenWrite // emptying takes the permission; Java's channels do not without it
@@ -597,7 +600,7 @@ func (f *File) size(open *openFile) (int64, error) {
 	return int64(size), nil
 }
 
-// errNoSize says why a Seek from the end fails if the size is not known.
+// errNoSize says why nothing is found at the end of a file whose size is not known.
 var errNoSize = errors.New("the file's size is not known")
 
 // appends reports whether the file is open with O_APPEND.

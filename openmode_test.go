@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/usftp/usftp"
@@ -102,6 +103,29 @@ func TestReadAndAppend(t *testing.T) {
 	n, err := f.ReadAt(data, 0)
 	if err != io.EOF || string(data[:n]) != "one two three four" {
 		t.Errorf("the file has %q, %v", data[:n], err)
+	}
+}
+
+// TestAppendWithoutAnEnd: where only the end of the file says where appended data goes, nothing is
+// written without it.
+func TestAppendWithoutAnEnd(t *testing.T) {
+	for name, write := range map[string]func(f *usftp.File) error{
+		"Write":    func(f *usftp.File) error { _, err := f.Write([]byte("x")); return err },
+		"ReadFrom": func(f *usftp.File) error { _, err := f.ReadFrom(strings.NewReader("x")); return err },
+		"Writer":   func(f *usftp.File) error { _, err := f.Writer().Write([]byte("x")); return err },
+	} {
+		r := newRig(t, sftptest.Script{Intercept: javaServer, Faults: []sftptest.Fault{
+			{On: wire.TypeFstat, Do: sftptest.Refuse(wire.Failure, "")}}}, 0,
+			usftp.WithServerVersion("SSH-2.0-MaverickSynergy"))
+		r.server.Files.WriteFile("/log", []byte("one"))
+		f := must[*usftp.File](t)(r.OpenFile("/log", os.O_RDWR|os.O_APPEND, 0))
+		if err := write(f); !errors.Is(err, usftp.ErrSSHFxFailure) {
+			t.Errorf("%s: %v", name, err)
+		}
+		ok(t, f.Close())
+		if data := must[[]byte](t)(r.server.Files.ReadFile("/log")); string(data) != "one" {
+			t.Errorf("%s: the file has %q", name, data)
+		}
 	}
 }
 

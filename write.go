@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -32,7 +33,9 @@ func (f *File) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	before := f.offset
-	f.toEnd()
+	if err := f.toEnd(); err != nil {
+		return 0, err
+	}
 	n, err := f.writeAt(p, f.offset)
 	if f.offset += int64(n); n == 0 {
 		f.offset = before
@@ -43,16 +46,22 @@ func (f *File) Write(p []byte) (int, error) {
 // toEnd moves the offset of a file opened with O_APPEND to the file's end. OpenSSH's server and ours
 // ignore the offset then, but others, such as pkg/sftp's, ignore O_APPEND and would write at the
 // offset, over what others have appended since the last Write. What a Writer has collected has its
-// place already. The caller holds the turn.
-func (f *File) toEnd() {
+// place already. If only the offset appends, a server that does not tell the size is an error. The
+// caller holds the turn.
+func (f *File) toEnd() error {
 	open, err := f.opening("write", wire.OpenWrite)
 	if err != nil || open.flags&wire.OpenAppend == 0 || f.writing.Load() != nil ||
 		open.client.inOrder || isOurs(open.client.options.serverVersion) {
-		return
+		return nil
 	}
-	if stat, err := run(f.ctx, f.statOperation()); err == nil && stat.HasSize() {
+	stat, err := run(f.ctx, f.statOperation())
+	switch {
+	case err == nil && stat.HasSize():
 		f.offset = int64(stat.Size)
+	case open.client.appendsItself(open.flags):
+		return cmp.Or(err, f.wrap("write", errNoSize))
 	}
+	return nil
 }
 
 // WriteAt writes p at an offset, with as many requests at once as it needs, and returns how many
@@ -120,7 +129,9 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 		return 0, err
 	}
 	before := f.offset
-	f.toEnd()
+	if err := f.toEnd(); err != nil {
+		return 0, err
+	}
 	f.progress.Store(0)
 	n, err := f.upload("write", f.offset, r, &f.progress)
 	if f.offset += n; n == 0 {

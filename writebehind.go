@@ -90,7 +90,9 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 		return 0, f.wrap("write", err)
 	}
 	if len(p) > 0 {
-		f.toEnd()
+		if err := f.toEnd(); err != nil {
+			return 0, err
+		}
 	}
 	if endOf(f.offset, len(p))-f.offset < int64(len(p)) {
 		return 0, f.wrap("write", errTooLong)
