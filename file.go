@@ -291,7 +291,7 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 		attrs = toMode(perm).Attrs
 	}
 	sent := flags
-	makes := flags&(wire.OpenCreate|wire.OpenWrite) == wire.OpenCreate && !f.session().inOrder
+	makes := flags&(wire.OpenCreate|wire.OpenWrite) == wire.OpenCreate && !f.session().opensAsPOSIX()
 	if makes { // Java's channels make no file without it, and Apache MINA says that there is none
 		sent |= wire.OpenWrite
 	}
@@ -305,12 +305,14 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	return op
 }
 
-// insteadOfWriting opens a file that need not be written, after all, as it may only be read.
+// insteadOfWriting opens a file that need not be written, after all, as it may only be read. Servers
+// that have no status for a read-only file system, or for a file that others use, say FAILURE.
 func (f *File) insteadOfWriting(op *operation[*File], flags uint32, attrs wire.Attrs) {
 	other := op.instead
 	op.instead = func(refusal error) *operation[*File] {
+		failed := errors.Is(refusal, ErrSSHFxFailure) && flags&wire.OpenExclusive == 0
 		switch {
-		case errors.Is(refusal, fs.ErrPermission), errors.Is(refusal, errors.ErrUnsupported):
+		case failed, errors.Is(refusal, fs.ErrPermission), errors.Is(refusal, errors.ErrUnsupported):
 			reads := f.openAs(flags, flags, attrs)
 			reads.instead = other
 			return &reads
@@ -402,7 +404,7 @@ func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]
 	if s.appendsItself(sent) {
 		sent &^= wire.OpenAppend
 	}
-	if sent&wire.OpenTruncate != 0 && !s.inOrder {
+	if sent&wire.OpenTruncate != 0 && !s.opensAsPOSIX() {
 		sent |= wire.OpenWrite // emptying takes the permission; Java's channels do not without it
 	}
 	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: sent, Attrs: attrs},

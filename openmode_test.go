@@ -129,6 +129,16 @@ func TestAppendWithoutAnEnd(t *testing.T) {
 	}
 }
 
+// opens counts the OPENs that were sent.
+func opens(r *rig) (n int) {
+	for _, request := range r.server.Requests() {
+		if request.Type == wire.TypeOpen {
+			n++
+		}
+	}
+	return n
+}
+
 // TestMakeToRead: a file can be made and opened for reading alone, as flock(1) does it, where that
 // takes permission to write.
 func TestMakeToRead(t *testing.T) {
@@ -149,23 +159,37 @@ func TestMakeToRead(t *testing.T) {
 	if info, err := r.Stat("/lock"); err != nil || info.Size() != 0 {
 		t.Errorf("the emptied file is %v, %v", info, err)
 	}
-	opens := func() (n int) {
-		for _, request := range r.server.Requests() {
-			if request.Type == wire.TypeOpen {
-				n++
-			}
-		}
-		return n
-	}
-	before := opens()
+	before := opens(r)
 	_, err := r.OpenFile("/missing/lock", os.O_RDONLY|os.O_CREATE, 0o600)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without its directory: %v", err)
 	}
 	// Apache MINA may give the handle of an open file to another one after an OPEN that failed.
-	if n := opens() - before; n != 1 {
+	if n := opens(r) - before; n != 1 {
 		t.Errorf("%d OPENs were sent", n)
 	}
 	only := newRig(t, sftptest.Script{NoReadWrite: true}, 0)
 	ok(t, must[*usftp.File](t)(only.OpenFile("/lock", os.O_RDONLY|os.O_CREATE, 0o600)).Close())
+}
+
+// TestMakeToReadWhatExists: a file that exists is opened for reading with O_CREATE, also where it
+// cannot be written and the server says no more than FAILURE. Our server is not asked to write it,
+// which would count as an upload.
+func TestMakeToReadWhatExists(t *testing.T) {
+	for version, want := range map[string]int{"SSH-2.0-other": 2, "SSH-2.0-usftp_1": 1} {
+		r := newRig(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeOpen && r.Flags&wire.OpenWrite != 0 {
+				return []sftptest.Action{sftptest.Refuse(wire.Failure, "Read-only file system")}
+			}
+			return nil
+		}}, 0, usftp.WithServerVersion(version))
+		r.server.Files.WriteFile("/f", []byte("text"))
+		f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDONLY|os.O_CREATE, 0o600))
+		if data, err := io.ReadAll(f); string(data) != "text" || err != nil {
+			t.Errorf("%s: %q, %v", version, data, err)
+		}
+		if n := opens(r); n != want {
+			t.Errorf("%s: %d OPENs", version, n)
+		}
+	}
 }

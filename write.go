@@ -51,7 +51,7 @@ func (f *File) Write(p []byte) (int, error) {
 func (f *File) toEnd() error {
 	open, err := f.opening("write", wire.OpenWrite)
 	if err != nil || open.flags&wire.OpenAppend == 0 || f.writing.Load() != nil ||
-		open.client.inOrder || isOurs(open.client.options.serverVersion) {
+		open.client.opensAsPOSIX() {
 		return nil
 	}
 	stat, err := run(f.ctx, f.statOperation())
