@@ -69,8 +69,8 @@ type Config struct {
 	// Compression, if set, measures the effect of compression (ssh_config's Compression, in Options
 	// or a file), if the host allows it.
 	Compression *Compression
-	// KeyPipes, if set, keeps the keys, certificates and known hosts that were read from pipes for all
-	// dialers that share it.
+	// KeyPipes, if set, keeps the keys, certificates and known hosts that were read from pipes, for
+	// all dialers that share it.
 	KeyPipes *KeyPipes
 	// Env is the environment, in the form of os.Environ. Nil means the process's own.
 	Env []string

@@ -22,7 +22,7 @@ type Host struct {
 
 	// Redial, if not nil, replaces the Client's lost connection. It may be called several times,
 	// and by several copies. Once the connection that an earlier call made is lost, too, the next
-	// call replaces that one. The Host that it returns needs no Redial, and keeps this one then.
+	// call replaces that one. If the Host that it returns has no Redial, this one is kept.
 	Redial func(context.Context) (Host, error)
 
 	// Helper, if not nil, returns a client of usftp's own server running on the host, for

@@ -137,8 +137,8 @@ func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, e
 	return files, words, flags, nil
 }
 
-// likeIdentity has the primaries of GNU find that we lack, and that -i with the name of a key looks
-// like.
+// likeIdentity has the primaries of GNU find that we lack, and that look like -i with the name of a
+// key.
 var likeIdentity = map[string]bool{"-ignore_readdir_race": true, "-ilname": true, "-inum": true,
 	"-iregex": true}
 
