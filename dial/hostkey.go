@@ -223,6 +223,9 @@ func (h *hostKeyChecker) store(ctx context.Context, name string, key ssh.PublicK
 	if len(set.keys) > 0 {
 		return h.changed(set, key)
 	}
+	if h.asker.pipes.has(h.s.userKnown[0]) { // nobody would read it, or another program would
+		return fmt.Errorf("%s is a pipe", h.s.userKnown[0])
+	}
 	err = appendKnownHost(h.s.userKnown[0], name, key, h.s.hashKnownHosts)
 	if err == nil { // as ssh says it (sshconnect.c)
 		h.asker.log.Warn(fmt.Sprintf(

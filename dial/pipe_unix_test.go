@@ -3,12 +3,15 @@
 package dial
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -171,7 +174,21 @@ func TestKnownHostsInAPipe(t *testing.T) {
 	if err := <-written; err != nil {
 		t.Error(err)
 	}
-	_, err := dialer("ConnectTimeout=1").Dial(t.Context())
+	// Nothing is written to a pipe.
+	var log bytes.Buffer
+	a := newAsker(&Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), KeyPipes: d.asker.pipes})
+	s := &settings{alias: "new", host: "new", port: 22, strict: "accept-new", userKnown: []string{pipe}}
+	h, err := newHostKeyChecker(t.Context(), s, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.check(t.Context(), remoteAddr, srv.key.PublicKey()); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "Failed to add the host 'new'") {
+		t.Errorf("it says: %s", log.String())
+	}
+	_, err = dialer("ConnectTimeout=1").Dial(t.Context())
 	want := "me@h: known hosts: " + pipe + ": no answer within 1s while reading it"
 	if err == nil || err.Error() != want {
 		t.Errorf("with a ConnectTimeout: %v", err)
