@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -31,11 +30,10 @@ const serverAttempts = 128
 // Limits on the data held while a client waits, or a callback decides: a user name, and a password
 // or the answers to questions. Some services take long tokens as passwords.
 const (
-	maxUser    = 1 << 10
-	maxMethod  = 64 // RFC 4251, section 6
-	maxSecret  = 8 << 10
-	maxHeldKey = 2 << 10 // RSA's with 16384 bits
-	maxError   = 512
+	maxUser   = 1 << 10
+	maxMethod = 64 // RFC 4251, section 6
+	maxSecret = 8 << 10
+	maxError  = 512
 )
 
 // serverLogin is the server's side of RFC 4252.
@@ -49,13 +47,6 @@ type serverLogin struct {
 	partial   bool // some method has already succeeded
 	errs      []error
 	pending   []byte // a request that came instead of answers
-	// The last key's hash and the callback's result: clients ask about a key, and then sign with
-	// it. A long certificate's data, to which permissions refer, would be too much to hold.
-	key   [sha256.Size]byte
-	user  string
-	asked bool // the callback was asked about that key and user
-	perm  *xssh.Permissions
-	err   error
 }
 
 // run lets the client log in.
@@ -197,7 +188,6 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	}
 	if isPartial {
 		l.partial, l.callbacks = true, partial.Next
-		l.asked = false // the next callback may decide otherwise
 	} else if l.counts(a.method) {
 		l.failures++
 		if most := l.config.MaxAuthTries; most > 0 && l.failures >= most {
@@ -367,22 +357,13 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 		return nil, fmt.Errorf("ssh: a key of type %.64q for the algorithm %s", key.Type(), k.algo),
 			nil
 	}
-	if sum := sha256.Sum256(k.key); !l.asked || l.key != sum || l.user != a.user {
-		l.asked, l.key, l.user = len(k.key) <= maxHeldKey, sum, a.user
-		l.perm, l.err = l.callbacks.PublicKeyCallback(l.conn, key)
-		l.err = shorten(l.err)
-		if succeeds(l.err) {
-			if err := checkSource(l.conn.RemoteAddr(), l.perm); err != nil {
-				l.perm, l.err = nil, err
-			}
-		}
-	}
-	perm, decided := l.perm, l.err
-	if !l.asked {
-		l.perm, l.err = nil, nil
-	}
+	// Also if the client has asked about the key before: it may have been revoked since.
+	perm, decided := l.callbacks.PublicKeyCallback(l.conn, key)
 	if !succeeds(decided) {
-		return nil, decided, nil
+		return nil, shorten(decided), nil
+	}
+	if err := checkSource(l.conn.RemoteAddr(), perm); err != nil {
+		return nil, err, nil
 	}
 	if !k.signed {
 		ok := appendString(appendString([]byte{msgUserAuthPubKeyOK}, k.algo), k.key)

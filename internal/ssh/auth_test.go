@@ -351,6 +351,24 @@ func TestMethods(t *testing.T) {
 	}
 }
 
+// TestKeyRevokedBeforeItSigns: that a key would have been accepted when the client asked does not let
+// it log in.
+func TestKeyRevokedBeforeItSigns(t *testing.T) {
+	key := signer(t, "ed25519")
+	cc, sc := clientConfig(key), serverConfig(t, nil)
+	cc.Auth = once(ssh.PublicKey(key))
+	times := 0
+	sc.Auth.PublicKeyCallback = func(xssh.ConnMetadata, xssh.PublicKey) (*xssh.Permissions, error) {
+		if times++; times > 1 {
+			return nil, errWrong
+		}
+		return nil, nil
+	}
+	if _, _, err, serverErr := tryConnect(cc, sc, nil); err == nil || serverErr == nil || times != 2 {
+		t.Errorf("client: %v; server: %v; it was asked %d times", err, serverErr, times)
+	}
+}
+
 // TestKeptKeys: a callback may keep the keys that it is asked about. What the client sends later
 // does not change them.
 func TestKeptKeys(t *testing.T) {

@@ -216,6 +216,24 @@ func TestAtomicUploads(t *testing.T) {
 			a.must(f.Close())
 			a.there("f=text")
 		},
+		"abandoned and truncated": func(a *atomics) { // as the kernel does for sshfs
+			a.abandoned("/f", "half")
+			f := a.open("/f", wire.OpenWrite|wire.OpenTruncate)
+			a.there("?=")
+			a.at(f, 0, "t")
+			a.must(f.Close())
+			a.there("f=t")
+		},
+		"truncated while another session uploads it": func(a *atomics) {
+			f := a.open("/f", truncate)
+			a.at(f, 0, "text")
+			if _, err := open(a.fs, "/f", wire.OpenWrite|wire.OpenTruncate); err == nil ||
+				errors.Is(err, fs.ErrNotExist) {
+				a.Errorf("it is opened, or said not to be there: %v", err)
+			}
+			a.must(f.Close())
+			a.there("f=text")
+		},
 		"abandoned and taken for new": func(a *atomics) {
 			a.abandoned("/f", "half")
 			f := a.open("/f", truncate|wire.OpenExclusive)

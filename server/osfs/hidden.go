@@ -60,7 +60,7 @@ var (
 		"the upload has not been completed: until then the file cannot be read or renamed")
 	errSuperseded = errors.New(
 		"the file was begun again or replaced in the meantime, and this upload was given up")
-	errBusy = errors.New("the file is being uploaded through another server, or another user's directory")
+	errBusy = errors.New("another session is uploading the file")
 )
 
 // readPatience is the time that an OPEN for reading waits for the file's upload to end. Mounts send

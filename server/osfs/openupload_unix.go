@@ -54,7 +54,8 @@ func (f *FS) openUpload(ctx context.Context, name string, flags uint32,
 //	                                         removes a leftover, and begins
 //	TRUNC+CREAT  begins an upload, or        removes it, and begins           begins an upload
 //	             truncates it in place
-//	TRUNC        the same                    removes it, and fails            fails
+//	TRUNC        the same                    fails while it is in progress;   fails
+//	                                         empties a leftover, as a part
 //	CREAT        writes in place             goes on with it                  begins an upload
 //	none         goes on with its upload,    goes on with it, as a part       fails
 //	             or writes in place
@@ -120,7 +121,7 @@ func (o *opening) try(ctx context.Context) (done opened, err error) {
 			return opened{upload: up, created: true}, err
 		}
 	}
-	if o.alone() || o.truncates() {
+	if o.alone() || o.creates() && o.truncates() {
 		return done, o.removeHidden(ctx)
 	}
 	up, err := o.joinOrResume()
@@ -204,7 +205,8 @@ func (o *opening) removeHidden(ctx context.Context) error {
 	return err
 }
 
-// joinOrResume opens a hidden file: an upload in progress, or the leftover of one.
+// joinOrResume opens a hidden file: an upload in progress, or the leftover of one. TRUNC alone does
+// not begin a file again, so it must not take it from the session that does.
 func (o *opening) joinOrResume() (*upload, error) {
 	hidden, part := hiddenName(o.base), !o.creates()
 	up, err := o.find(o.dir, hidden)
@@ -213,6 +215,8 @@ func (o *opening) joinOrResume() (*upload, error) {
 		return nil, errAgain
 	case err != nil:
 		return nil, err
+	case up != nil && o.truncates():
+		return nil, errBusy
 	case up != nil:
 		return up, up.join(part)
 	}
@@ -224,6 +228,9 @@ func (o *opening) joinOrResume() (*upload, error) {
 		return nil, err
 	}
 	st, err := lockHidden(fd, o.dir, hidden)
+	if err == nil && o.truncates() {
+		err = unix.Ftruncate(fd, 0)
+	}
 	up = &upload{all: o.uploads, base: o.base}
 	if part {
 		up.parts = 1

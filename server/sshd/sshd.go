@@ -62,7 +62,8 @@ type Config struct {
 	HostKeys []ssh.Signer
 
 	// PublicKey decides whether to accept a key or certificate. The client has yet to prove that it
-	// owns the key, and may only be asking about it. Nil accepts no keys.
+	// owns the key, and may only be asking about it, in which case PublicKey is called again when
+	// the client signs. Nil accepts no keys.
 	PublicKey func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error)
 
 	// Password decides whether to accept a password, which may have come by keyboard-interactive.

@@ -160,6 +160,21 @@ url = "http://127.0.0.1:1/"
 	fails(check(strings.Replace(text, `file = "state/store.db"`,
 		`url = "postgres://u@127.0.0.1:1/d?connect_timeout=1"`, 1)),
 		`the store does not answer: .*`)
+	listens := func(on string) outcome {
+		return check(strings.Replace(text, `listen = ["127.0.0.1:0"]`, "listen = "+on, 1))
+	}
+	for _, both := range []string{`["127.0.0.1:1", "127.0.0.1:1"]`, `[":1", "0.0.0.0:1"]`,
+		"['[::1]:1']\nmetrics = '[::1]:1'"} {
+		fails(listens(both), `nobody can listen on both \S*:1 and \S+:1\n$`)
+	}
+	if got := listens("['127.0.0.1:1', '127.0.0.2:1', ':0', ':0']"); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := check(text + "users = ['alice', 'nobody']\n"); got.code != 0 ||
+		strings.Count(got.stderr, "a hook is for a user who does not exist") != 1 ||
+		!strings.Contains(got.stderr, "user=nobody") {
+		t.Errorf("%+v", got)
+	}
 	fails(check("ciphers = ['none']\n"+text), `:1:12: ciphers: unknown cipher "none"`)
 	fails(check(text, "--host-key", filepath.Join(home, "id.pub")), `id\.pub`)
 	fails(check(text+fmt.Sprintf("[[users]]\nname = 'c'\nroot = 's3://b'\nkeys = ['%s']\n"+

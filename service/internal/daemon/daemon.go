@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -110,6 +113,31 @@ func (s *flags) override(made *settings) {
 	}
 }
 
+// apart returns an error if a server could not listen on all addresses at once. BSD lets one socket
+// have an address, and another one the port of all addresses.
+func apart(addresses []string) error {
+	for i, one := range addresses {
+		host, port := hostPort(one)
+		for _, other := range addresses[:i] {
+			otherHost, otherPort := hostPort(other)
+			if port == otherPort && port != "" && port != "0" && (host == otherHost ||
+				runtime.GOOS == "linux" && (host == "" || otherHost == "")) {
+				return fmt.Errorf("nobody can listen on both %s and %s", other, one)
+			}
+		}
+	}
+	return nil
+}
+
+// hostPort splits an address. The host is "" for all.
+func hostPort(address string) (host, port string) {
+	host, port, _ = net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = ""
+	}
+	return host, port
+}
+
 // A service is the running server.
 type service struct {
 	site.Site
@@ -157,6 +185,7 @@ func (s *service) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	s.warnOfHooks()
 	s.Second = s.checkCode
 	s.useAdmin()
 	s.sweeper = &sweeper{log: s.Log, quotas: s.Quotas, clock: s.clock}
@@ -210,6 +239,9 @@ func (s *service) read() (*site.Settings, error) {
 	s.useOutside(made)
 	if made.metrics != "" {
 		err = site.CheckAddress(made.metrics)
+	}
+	if err == nil {
+		err = apart(append(slices.Clone(made.Listen), made.metrics))
 	}
 	if err == nil {
 		err = made.checkAdmin()

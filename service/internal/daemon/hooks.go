@@ -240,13 +240,6 @@ func (s *service) useHooks() error {
 		}
 		return root, folder
 	}
-	for _, hook := range s.started.hooks {
-		for _, name := range hook.Users {
-			if !s.mayKnow(name) { // misspelt, perhaps: then nobody would check the user's files
-				s.Log.Warn("a hook is for a user who does not exist", "hook", hook.Name, "user", name)
-			}
-		}
-	}
 	s.Gate, s.Guard = s.hooks.Gate, s.hooks.Guard
 	s.subscribe(s.hooks.Event)
 	if s.metrics != nil {
@@ -254,6 +247,17 @@ func (s *service) useHooks() error {
 		s.metrics.waiting(told, s.store)
 	}
 	return nil
+}
+
+// warnOfHooks logs which users of hooks do not exist.
+func (s *service) warnOfHooks() {
+	for _, hook := range s.started.hooks {
+		for _, name := range hook.Users {
+			if !s.mayKnow(name) { // misspelt, perhaps: then nobody would check the user's files
+				s.Log.Warn("a hook is for a user who does not exist", "hook", hook.Name, "user", name)
+			}
+		}
+	}
 }
 
 // mayKnow reports whether there is a user of a name, as far as this node can tell.

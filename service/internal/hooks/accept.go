@@ -58,14 +58,14 @@ type gatekeeper struct {
 	all     *Hooks
 	checker checker
 	places  places
-	spooled budget
+	spooled *budget
 	failed  limited
 }
 
 func newGatekeeper(all *Hooks, hook *Hook) *gatekeeper {
 	hook.MaxSize = cmp.Or(hook.MaxSize, UsualMaxSize)
 	g := &gatekeeper{Hook: hook, all: all, places: places{free: hook.AtOnce},
-		spooled: budget{left: spoolFactor * hook.MaxSize}}
+		spooled: newBudget(spoolFactor * hook.MaxSize)}
 	switch {
 	case hook.Clamd != "":
 		g.checker = &clamd{hook}
@@ -228,18 +228,36 @@ func shorten(text string) string {
 	return text
 }
 
-// budget is a number of bytes that many share.
+// budget is a number of bytes that users share.
 type budget struct {
 	mu   sync.Mutex
 	left int64
+	has  map[string]int64 // by users
 }
 
-func (b *budget) take(n int64) bool {
+func newBudget(n int64) *budget { return &budget{left: n, has: map[string]int64{}} }
+
+// take takes n bytes for a user, if the user then has no more than is left for others.
+func (b *budget) take(user string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > b.left {
+	if b.has[user]+n > b.left-n {
 		return false
 	}
-	b.left -= n
+	b.move(user, n)
 	return true
+}
+
+func (b *budget) give(user string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.move(user, -n)
+}
+
+// move moves n bytes to a user. The caller holds the lock.
+func (b *budget) move(user string, n int64) {
+	b.left -= n
+	if b.has[user] += n; b.has[user] == 0 {
+		delete(b.has, user)
+	}
 }

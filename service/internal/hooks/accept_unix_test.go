@@ -414,7 +414,9 @@ func TestGuardedObjects(t *testing.T) {
 	if got, err := client.ReadFile("good"); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("after that %d bytes came back, %v", len(got), err)
 	}
-	_, err := client.OpenFile("empty", os.O_RDONLY|os.O_CREATE, 0o644)
+	// Our client would open it for writing, too.
+	_, err := s.fs.(server.Opener).Open(t.Context(), "/empty", wire.OpenRead|wire.OpenCreate,
+		wire.Attrs{})
 	if s.absent("empty"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("made without being checked: %v", err)
 	}
@@ -459,9 +461,11 @@ func TestGuardedObjects(t *testing.T) {
 		t.Errorf("told of %+v", one.Event)
 	default:
 	}
-	spooled := &h.gates[0].spooled
+	spooled := h.gates[0].spooled
 	testenv.Until(t, "what an abandoned file has spooled is free", func() bool {
-		return spooled.take(spoolFactor * 19 << 19)
+		spooled.mu.Lock()
+		defer spooled.mu.Unlock()
+		return spooled.left == spoolFactor*19<<19 && len(spooled.has) == 0
 	})
 	testenv.Until(t, "nothing is kept of it", func() bool {
 		_, err := s.fs.Stat(t.Context(), "/half")
@@ -517,7 +521,7 @@ func (refusing) WriteAt([]byte, int64) (int, error) { return 0, errors.New("refu
 // longer than the file.
 func TestSpoolHasWhatWasWritten(t *testing.T) {
 	t.Parallel()
-	s := &spool{budget: &budget{left: 100}, most: 80}
+	s := &spool{budget: newBudget(1000), most: 80}
 	defer s.close()
 	s.WriteAt([]byte("hello"), 0)
 	w := &guardedObject{objectWriter: refusing{}, spool: s}
@@ -531,21 +535,27 @@ func TestSpoolHasWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestSpoolIsBounded: what waits to be checked takes so much of the disk and no more; files beyond
-// that are not checked.
+// TestSpoolIsBounded: what waits to be checked takes so much of the disk and no more, and a user
+// has no more of that than is left for others; files beyond that are not checked.
 func TestSpoolIsBounded(t *testing.T) {
 	t.Parallel()
-	b := &budget{left: 100}
-	one, two := &spool{budget: b, most: 80}, &spool{budget: b, most: 80}
-	one.WriteAt(make([]byte, 60), 0)
-	one.WriteAt(make([]byte, 60), 0)
-	two.WriteAt(make([]byte, 30), 20)
-	if _, _, err := two.contents(); err == nil || b.left != 40 {
-		t.Errorf("50 bytes beside 60 of 100: %v, %d are left", err, b.left)
+	b := newBudget(100)
+	one, two := &spool{budget: b, user: "a", most: 49}, &spool{budget: b, user: "a", most: 49}
+	one.WriteAt(make([]byte, 40), 0)
+	one.WriteAt(make([]byte, 40), 0)
+	two.WriteAt(make([]byte, 10), 1)
+	if _, _, err := two.contents(); err == nil || b.left != 60 {
+		t.Errorf("11 bytes beside 40 of 100: %v, %d are left", err, b.left)
 	}
-	one.WriteAt(make([]byte, 30), 60)
-	if _, size, err := one.contents(); err == nil || size != 90 || b.left != 100 {
-		t.Errorf("90 bytes of 80: %d, %v, %d are left", size, err, b.left)
+	other := &spool{budget: b, user: "b", most: 80}
+	other.WriteAt(make([]byte, 30), 0)
+	if _, _, err := other.contents(); err != nil || b.left != 30 {
+		t.Errorf("another user's 30 bytes: %v, %d are left", err, b.left)
+	}
+	other.close()
+	one.WriteAt(make([]byte, 30), 40)
+	if _, size, err := one.contents(); err == nil || size != 70 || b.left != 100 {
+		t.Errorf("70 bytes of 49: %d, %v, %d are left", size, err, b.left)
 	}
 	three := &spool{budget: b, most: 80}
 	three.WriteAt([]byte("hello"), 2)
@@ -561,8 +571,8 @@ func TestSpoolIsBounded(t *testing.T) {
 	for _, s := range []*spool{one, two, three} {
 		s.close()
 	}
-	if b.left != 100 {
-		t.Errorf("%d of 100 are left", b.left)
+	if b.left != 100 || len(b.has) != 0 {
+		t.Errorf("%d of 100 are left; users have %v", b.left, b.has)
 	}
 }
 

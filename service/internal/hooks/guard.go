@@ -109,7 +109,7 @@ func (g *guardedObjects) Open(ctx context.Context, name string, flags uint32,
 	longest := g.guard.longest()
 	w := &guardedObject{objectWriter: file.(objectWriter), all: g, session: ctx, name: name,
 		appends: flags&wire.OpenAppend != 0,
-		spool:   &spool{budget: &longest.spooled, most: longest.MaxSize}}
+		spool:   &spool{budget: longest.spooled, user: g.guard.user, most: longest.MaxSize}}
 	info, err := w.Stat()
 	if err == nil && info.Size() > 0 {
 		err = errInPlace // it is stored, or was closed before, or would be resumed

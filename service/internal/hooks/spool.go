@@ -8,7 +8,8 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// spoolFactor is how many files of the largest size may be spooled at once on each node.
+// spoolFactor is how many files of the largest size may be spooled at once on each node; half as
+// many if one user has them all.
 const spoolFactor = 32
 
 var errSpool = errors.New("too much waits to be checked")
@@ -18,6 +19,7 @@ var errSpool = errors.New("too much waits to be checked")
 // without a name, and no longer than the checks allow.
 type spool struct {
 	budget *budget
+	user   string
 	most   int64
 
 	mu    sync.Mutex
@@ -61,7 +63,7 @@ func (s *spool) grow(end int64) bool {
 		return false
 	}
 	if more := end - s.taken; more > 0 {
-		if !s.budget.take(more) {
+		if !s.budget.take(s.user, more) {
 			s.err = errSpool
 			return false
 		}
@@ -97,7 +99,7 @@ func (s *spool) drop() {
 		s.file.Close()
 		s.file = nil
 	}
-	s.budget.take(-s.taken)
+	s.budget.give(s.user, s.taken)
 	s.taken = 0
 }
 

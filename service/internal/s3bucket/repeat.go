@@ -53,7 +53,13 @@ func change[T any](ctx context.Context, b *Bucket, request func(context.Context)
 	error) {
 	var lost atomic.Int64
 	ctx = context.WithValue(ctx, lostKey{}, &lost)
-	result, err := repeat(ctx, b, func() (T, error) { return request(ctx) })
+	result, err := repeat(ctx, b, func() (T, error) {
+		result, err := request(ctx)
+		if errors.As(err, new(cutAnswer)) {
+			lost.Add(1)
+		}
+		return result, err
+	})
 	if lost.Load() > 0 && (isAbsent(err) || errors.Is(err, objectfs.ErrPrecondition)) {
 		err = server.Unsure(err)
 	}
@@ -87,7 +93,7 @@ func passes(err error) bool {
 				http.StatusInternalServerError, http.StatusBadGateway,
 				http.StatusServiceUnavailable, http.StatusGatewayTimeout}, response.StatusCode)
 	}
-	_, failed := errors.AsType[*url.Error](err)
+	failed := errors.As(err, new(*url.Error)) || errors.As(err, new(cutAnswer))
 	return failed && !errors.Is(err, context.Canceled) &&
 		!errors.As(err, new(*tls.CertificateVerificationError))
 }

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -507,6 +508,83 @@ func TestErrorsInGoodAnswers(t *testing.T) {
 		}
 		server.Close()
 	}
+}
+
+// TestCutAnswers: the connection is lost in the middle of a good answer. The request is repeated,
+// and a refusal is not sure if an earlier try may have made the change.
+func TestCutAnswers(t *testing.T) {
+	t.Parallel()
+	answer := xml.Header + `<R><Bucket>bucket</Bucket><ETag>"new"</ETag></R>`
+	for name, request := range map[string]func(b *Bucket) error{
+		"copy": func(b *Bucket) error {
+			_, err := b.Copy(t.Context(), "f", "old", "g", objectfs.Condition{Absent: true})
+			return err
+		},
+		"copy of a part": func(b *Bucket) error {
+			_, err := b.CopyPart(t.Context(), "g", "id", 1, "f", "old", 0, 3)
+			return err
+		},
+		"completion": func(b *Bucket) error {
+			parts := []objectfs.Part{{Number: 1, ETag: "one"}}
+			_, err := b.Complete(t.Context(), "g", "id", parts, objectfs.Condition{Absent: true})
+			return err
+		},
+		"list": func(b *Bucket) error {
+			_, err := b.List(t.Context(), objectfs.Query{})
+			return err
+		},
+		"parts": func(b *Bucket) error {
+			_, _, err := b.ListParts(t.Context(), "g", "id", 0)
+			return err
+		},
+		"upload": func(b *Bucket) error {
+			_, err := b.CreateUpload(t.Context(), "g")
+			return err
+		},
+	} {
+		for _, cut := range []int{0, len(xml.Header) + 20} {
+			for _, refused := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d/%t", name, cut, refused), func(t *testing.T) {
+					t.Parallel()
+					b, tries := cutting(t, answer, cut, refused)
+					err := request(b)
+					changes := name == "copy" || name == "completion"
+					if tries.Load() < 2 || errors.Is(err, objectfs.ErrPrecondition) != refused ||
+						!refused && err != nil ||
+						errors.Is(err, server.ErrUnsure) != (refused && changes) {
+						t.Errorf("after %d tries: %v", tries.Load(), err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// cutting returns a bucket whose first answer ends after some bytes. The later ones are whole, or
+// refusals.
+func cutting(t *testing.T, answer string, cut int, refuses bool) (*Bucket, *atomic.Int64) {
+	var tries atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		switch n := tries.Add(1); {
+		case n == 1:
+			w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+			io.WriteString(w, answer[:cut])
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		case refuses:
+			w.WriteHeader(http.StatusPreconditionFailed)
+			io.WriteString(w, "<Error><Code>PreconditionFailed</Code></Error>")
+		default:
+			io.WriteString(w, answer)
+		}
+	}))
+	t.Cleanup(web.Close)
+	b, err := New("bucket", config(web.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, &tries
 }
 
 // TestRepeatedChanges: a refusal of a change is sure if there was one try, and of no use if an

@@ -69,11 +69,19 @@ func (b *received) Read(p []byte) (int, error) {
 	b.moved()
 	n, err := b.ReadCloser.Read(p)
 	b.timer.Stop()
-	if err != nil && err != io.EOF && context.Cause(b.ctx) == errSilent {
-		err = errSilent
+	if err != nil && err != io.EOF {
+		if context.Cause(b.ctx) == errSilent {
+			err = errSilent
+		}
+		err = cutAnswer{err}
 	}
 	return n, err
 }
+
+// cutAnswer is the error of an answer that has begun, and whose rest does not come.
+type cutAnswer struct{ error }
+
+func (c cutAnswer) Unwrap() error { return c.error }
 
 // Close implements io.Closer.
 func (b *received) Close() error {

@@ -29,6 +29,13 @@ type Message struct {
 	lease int64 // its end proves which node has the message
 }
 
+// size is what a message counts for in the limits below: 1, and 1 for each KiB. In JSON a client's
+// path may take tens.
+func (m *Message) size() int64 { return 1 + int64(len(m.Event))/1024 }
+
+// sizes is the sum of sizes in a statement.
+const sizes = `sum(1 + octet_length(event) / 1024)`
+
 const (
 	// mostWaiting is how many messages may wait for one hook.
 	mostWaiting = 1_000_000
@@ -39,8 +46,10 @@ const (
 	mostOfUser = mostWaiting / 10
 	fewWaiting = mostWaiting / 100
 
-	// mostUnsent is how many messages a node keeps in memory while the store is down.
-	mostUnsent = 10_000
+	// mostUnsent is how many messages a node keeps in memory while the store is down. Once half as
+	// many are kept, no user may have more than mostUnsentOfUser.
+	mostUnsent       = 10_000
+	mostUnsentOfUser = mostUnsent / 10
 
 	// endedAtOnce is how many outcomes a transaction stores, with a statement or more for each.
 	endedAtOnce = 100
@@ -70,7 +79,8 @@ type outbox struct {
 	mu      sync.Mutex
 	posted  chan struct{} // there may be messages to take
 	waiting map[string]int64
-	added   map[string]map[string]int64 // to those that wait for a hook, by users
+	sizes   map[string]int64            // of those that wait
+	added   map[string]map[string]int64 // to these, by users
 	unsent  []Message                   // the store was down
 	ended   []endedPart                 // of announcements
 }
@@ -117,7 +127,7 @@ func (o *outbox) room(messages []Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, m := range messages {
-		waiting := o.waiting[m.Hook]
+		waiting := o.sizes[m.Hook]
 		if waiting >= mostWaiting ||
 			waiting >= mostWaiting/2 && o.added[m.Hook][m.User] >= mostOfUser {
 			return ErrFull
@@ -127,9 +137,29 @@ func (o *outbox) room(messages []Message) error {
 		if o.added[m.Hook] == nil {
 			o.added[m.Hook] = map[string]int64{}
 		}
-		o.added[m.Hook][m.User]++
+		o.added[m.Hook][m.User] += m.size()
 	}
 	return nil
+}
+
+// keep keeps messages of one user until the store is back, and reports whether there is room.
+func (o *outbox) keep(messages []Message) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all, own, more int64
+	for _, m := range o.unsent {
+		if all += m.size(); m.User == messages[0].User {
+			own += m.size()
+		}
+	}
+	for _, m := range messages {
+		more += m.size()
+	}
+	if all+more > mostUnsent || all >= mostUnsent/2 && own+more > mostUnsentOfUser {
+		return false
+	}
+	o.unsent = append(o.unsent, messages...)
+	return true
 }
 
 // insert puts messages into the outbox. node is the node that announces them, or "".
@@ -142,8 +172,8 @@ func insert(t tx, node string, messages []Message) error {
 		`(?, @now, @now, ?, ?, ?, ?)`, `ON CONFLICT (id) DO NOTHING`, rows)
 }
 
-// Post puts events that have happened into the outbox. While the store is down they wait in the
-// node's memory; an error means that they are lost.
+// Post puts a user's events that have happened into the outbox. While the store is down they wait
+// in the node's memory; an error means that they are lost.
 func (s *Store) Post(ctx context.Context, messages ...Message) error {
 	if err := s.outbox.room(messages); err != nil {
 		return err
@@ -157,14 +187,10 @@ func (s *Store) Post(ctx context.Context, messages ...Message) error {
 		s.outbox.wake()
 		return nil
 	}
-	o := &s.outbox
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.unsent)+len(named) > mostUnsent {
-		return err
+	if s.outbox.keep(named) {
+		return nil
 	}
-	o.unsent = append(o.unsent, named...)
-	return nil
+	return err
 }
 
 // Announce puts events that are about to happen into the outbox. They are not delivered before end
@@ -284,20 +310,20 @@ func (o *outbox) keepCounting(ctx context.Context, s *Store) {
 // count counts the waiting messages. The transaction is over before it takes the lock, which flush
 // holds while it waits for one.
 func (o *outbox) count(ctx context.Context, s *Store) {
-	waiting := map[string]int64{}
+	waiting, size := map[string]int64{}, map[string]int64{}
 	var hook string
-	var n int64
+	var n, sum int64
 	if s.db.doWithin(ctx, countPatience, func(t tx) error {
-		return t.each(`SELECT hook, count(*) FROM outbox WHERE dead = 0 GROUP BY hook`, nil,
-			[]any{&hook, &n}, func() { waiting[hook] = n })
+		return t.each(`SELECT hook, count(*), `+sizes+` FROM outbox WHERE dead = 0 GROUP BY hook`,
+			nil, []any{&hook, &n, &sum}, func() { waiting[hook], size[hook] = n, sum })
 	}) != nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waiting = waiting
+	o.waiting, o.sizes = waiting, size
 	for hook := range o.added {
-		if waiting[hook] <= fewWaiting {
+		if size[hook] <= fewWaiting {
 			delete(o.added, hook)
 		}
 	}
@@ -327,13 +353,14 @@ func cleanOutbox(t tx) error {
 		longestDead.Milliseconds()); err != nil {
 		return err
 	}
-	var dead int64
-	if _, err := t.one(`SELECT count(*) FROM outbox WHERE dead > 0`, nil, &dead); err != nil ||
-		dead <= mostDead {
-		return err
-	}
-	_, err := t.exec(`DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE dead > 0
-		ORDER BY dead LIMIT $1)`, dead-mostDead)
+	return trimLetters(t, mostDead)
+}
+
+// trimLetters removes the oldest dead letters, if all of them count for more than most.
+func trimLetters(t tx, most int64) error {
+	_, err := t.exec(`DELETE FROM outbox WHERE id IN (SELECT id FROM (SELECT id, `+sizes+`
+		OVER (ORDER BY dead DESC, id) AS newer FROM outbox WHERE dead > 0) AS letters
+		WHERE newer > $1)`, most)
 	return err
 }
 

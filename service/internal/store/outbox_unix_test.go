@@ -351,7 +351,7 @@ func testOutboxInAnOutage(t *testing.T, name string) {
 	s.stop() // so that nobody counts
 	s.ended.Wait()
 	s.outbox.mu.Lock()
-	s.outbox.waiting = map[string]int64{"h": mostWaiting}
+	s.outbox.sizes = map[string]int64{"h": mostWaiting}
 	s.outbox.mu.Unlock()
 	err = s.Post(t.Context(), Message{Hook: "h"})
 	if _, also := s.Announce(t.Context(), Message{Hook: "h"}); err != ErrFull || also != ErrFull {
@@ -367,7 +367,7 @@ func testShareOfAUser(t *testing.T, name string) {
 	posts := func(when string, waiting int64, m Message, want error) {
 		t.Helper()
 		s.outbox.mu.Lock()
-		s.outbox.waiting = map[string]int64{"h": waiting}
+		s.outbox.sizes = map[string]int64{"h": waiting}
 		s.outbox.mu.Unlock()
 		if err := s.Post(t.Context(), m); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", when, err, want)
@@ -382,6 +382,60 @@ func testShareOfAUser(t *testing.T, name string) {
 	posts("while fewer wait", mostWaiting/2-1, busy, nil)
 	s.outbox.count(t.Context(), s) // in fact few wait
 	posts("after few have waited", mostWaiting/2, busy, nil)
+
+	// Long messages count for more.
+	long := Message{Hook: "long", User: "busy", Event: strings.Repeat("x", 10<<10)}
+	posts("a long one", 0, long, nil)
+	if n := s.outbox.added["long"]["busy"]; n != 11 {
+		t.Errorf("10 KiB count for %d", n)
+	}
+	s.outbox.count(t.Context(), s)
+	if n, size := s.Waiting()["long"], s.outbox.sizes["long"]; n != 1 || size != 11 {
+		t.Errorf("%d messages wait, which count for %d", n, size)
+	}
+}
+
+// testUnsentOfAUser: in an outage one user's events, or long ones, do not take all of the memory
+// that there is for those of all.
+func testUnsentOfAUser(t *testing.T, name string) {
+	s := still(t, name)
+	s.fell(errors.New("an outage"))
+	posts := func(when string, m Message, many int, want error) {
+		t.Helper()
+		messages := make([]Message, many)
+		for i := range messages {
+			messages[i] = m
+		}
+		if err := s.Post(t.Context(), messages...); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", when, err, want)
+		}
+	}
+	long := Message{Hook: "h", User: "busy", Event: strings.Repeat("x", 9<<10)}
+	posts("more than there is room for", long, mostUnsent/10+1, ErrDown)
+	posts("half of it", long, mostUnsent/20, nil)
+	posts("one more", Message{Hook: "h", User: "busy"}, 1, ErrDown)
+	posts("of another user", Message{Hook: "h", User: "other"}, mostUnsentOfUser, nil)
+	posts("one more of the other", Message{Hook: "h", User: "other"}, 1, ErrDown)
+}
+
+// testOldLetters: the oldest dead letters are removed once all take too much room.
+func testOldLetters(t *testing.T, name string) {
+	s := still(t, name)
+	for age, text := range []string{"newest", strings.Repeat("x", 10<<10), "oldest"} {
+		must(t, s.do(t.Context(), func(t tx) error {
+			if err := insert(t, "", []Message{{ID: fmt.Sprint(age), Event: text}}); err != nil {
+				return err
+			}
+			_, err := t.exec(`UPDATE outbox SET dead = @now - $1 WHERE dead = 0`, 1000*age)
+			return err
+		}))
+	}
+	for _, c := range []struct{ most, left int64 }{{13, 3}, {12, 2}, {11, 1}, {0, 0}} {
+		must(t, s.do(t.Context(), func(t tx) error { return trimLetters(t, c.most) }))
+		if n := s.count(t, `SELECT count(*) FROM outbox`); int64(n) != c.left {
+			t.Errorf("%d are left of what may count for %d, not %d", n, c.most, c.left)
+		}
+	}
 }
 
 // testEndAfterAnOutage: a node that ends before it has found out that the store is back tells it

@@ -65,6 +65,8 @@ var suite = map[string]func(t *testing.T, name string){
 	"announced changes":        testAnnounced,
 	"outbox in an outage":      testOutboxInAnOutage,
 	"share of a user":          testShareOfAUser,
+	"unsent of a user":         testUnsentOfAUser,
+	"old letters":              testOldLetters,
 	"counting and flushing":    testCountBesideFlush,
 	"objects":                  testObjects,
 	"objects of a dead node":   testObjectsOfADeadNode,
