@@ -291,8 +291,8 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 		attrs = toMode(perm).Attrs
 	}
 	sent := flags
-	makes := flags&(wire.OpenCreate|wire.OpenWrite) == wire.OpenCreate && !f.session().inOrder
-	if makes { // Java's channels make no file without it, and Apache MINA says that there is none
+	makes := flags&(wire.OpenCreate|wire.OpenWrite) == wire.OpenCreate && f.session().makesToWrite()
+	if makes {
 		sent |= wire.OpenWrite
 	}
 	op = f.openAs(sent, flags, attrs)
@@ -305,12 +305,19 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	return op
 }
 
-// insteadOfWriting opens a file that need not be written, after all, as it may only be read.
+// makesToWrite reports whether the server may make no file that is to be read only: Java's channels
+// do not, and Apache MINA says that there is none. OpenSSH's server and ours do; with ours, a file
+// that is written may appear only when it is closed.
+func (s *session) makesToWrite() bool { return !s.inOrder && !s.offered(wire.ExtAbandon) }
+
+// insteadOfWriting opens a file that need not be written, after all, as it may only be read. A
+// file that is there may be on a file system that is read-only, for which there is no code.
 func (f *File) insteadOfWriting(op *operation[*File], flags uint32, attrs wire.Attrs) {
 	other := op.instead
 	op.instead = func(refusal error) *operation[*File] {
 		switch {
-		case errors.Is(refusal, fs.ErrPermission), errors.Is(refusal, errors.ErrUnsupported):
+		case errors.Is(refusal, fs.ErrPermission), errors.Is(refusal, errors.ErrUnsupported),
+			errors.Is(refusal, ErrSSHFxFailure) && flags&wire.OpenExclusive == 0:
 			reads := f.openAs(flags, flags, attrs)
 			reads.instead = other
 			return &reads

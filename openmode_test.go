@@ -108,7 +108,7 @@ func TestReadAndAppend(t *testing.T) {
 // TestMakeToRead: a file can be made and opened for reading alone, as flock(1) does it, where that
 // takes permission to write.
 func TestMakeToRead(t *testing.T) {
-	r := newRig(t, sftptest.Script{Intercept: javaServer}, 0)
+	r := newRig(t, sftptest.Script{Intercept: javaServer, Extensions: []wire.ExtensionPair{}}, 0)
 	for _, flag := range []int{0, os.O_EXCL} {
 		r.server.Files.Remove("/lock")
 		f := must[*usftp.File](t)(r.OpenFile("/lock", os.O_RDONLY|os.O_CREATE|flag, 0o600))
@@ -144,4 +144,29 @@ func TestMakeToRead(t *testing.T) {
 	}
 	only := newRig(t, sftptest.Script{NoReadWrite: true}, 0)
 	ok(t, must[*usftp.File](t)(only.OpenFile("/lock", os.O_RDONLY|os.O_CREATE, 0o600)).Close())
+}
+
+// TestMakeToReadWhatCannotBeWritten: a file that exists opens also if nobody can write it, as on a
+// file system that is read-only, for which version 3 has no code. Where a file that is written
+// appears only when it is closed, it is not opened for writing at all.
+func TestMakeToReadWhatCannotBeWritten(t *testing.T) {
+	for name, extensions := range map[string][]wire.ExtensionPair{
+		"read-only": {},
+		"atomic":    {{Name: wire.ExtAbandon, Data: "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{Extensions: extensions,
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeOpen && r.Flags&wire.OpenWrite != 0 {
+						return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+					}
+					return nil
+				}}, 0)
+			r.server.Files.WriteFile("/f", []byte("text"))
+			ok(t, must[*usftp.File](t)(r.OpenFile("/f", os.O_RDONLY|os.O_CREATE, 0o600)).Close())
+			if sent := r.server.Requests(); name == "atomic" && sent[0].Flags&wire.OpenWrite != 0 {
+				t.Errorf("sent: %v", sent[0])
+			}
+		})
+	}
 }
