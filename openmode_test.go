@@ -69,8 +69,8 @@ func TestOtherWay(t *testing.T) {
 }
 
 // javaServer refuses to make a file that is to be read only, as Apache MINA does, and ends the
-// session when a file is opened to be read and appended to, as Maverick does. Neither empties a file
-// that is opened to be read.
+// session when a file is opened to be read and appended to, as Maverick does. Neither empties a
+// file that is opened to be read.
 func javaServer(r sftptest.Request) []sftptest.Action {
 	const create, empty = wire.OpenCreate, wire.OpenTruncate
 	switch {

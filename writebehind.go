@@ -27,9 +27,9 @@ type Writer struct {
 // A server's error is returned by a later call: the next Write, Flush, [File.Sync], or Close of the
 // writer or the file, and by each of them from then on. The file's offset is then the length that
 // is safe, without a gap. Any other error of Write, too, is returned by all later calls of the
-// writer, as with [bufio.Writer]. All methods of the File that use its contents or attributes wait for the
-// written data first; the methods of [File.Async] do not. Closing the writer does not close the
-// file.
+// writer, as with [bufio.Writer]. All methods of the File that use its contents or attributes wait
+// for the written data first; the methods of [File.Async] do not. Closing the writer does not close
+// the file.
 //
 // If a server refuses WRITEs while another is in flight, or out of order, a Writer fails, since its
 // data is gone. [File.ReadFrom] with a source that can seek finds out and recovers; from then on

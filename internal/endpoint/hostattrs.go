@@ -14,10 +14,10 @@ import (
 // Some hosts accept files but let nobody set their times or permissions: AWS Transfer Family in
 // front of S3, Azure, and servers that deny SETSTAT. So do some file systems of this machine: a
 // memory card that another user mounted, and many with FUSE. The attributes are then tried one by
-// one. An attribute refused for a file that this run has made is refused for all, so it is reported once
-// and not tried again, and the file counts as copied. Directories are judged separately: pkg/sftp's
-// in-memory server refuses only their attributes. An entry that others made may be theirs, or on a
-// full disk, and a refusal does not tell: the caller has to find out.
+// one. An attribute refused for a file that this run has made is refused for all, so it is reported
+// once and not tried again, and the file counts as copied. Directories are judged separately:
+// pkg/sftp's in-memory server refuses only their attributes. An entry that others made may be
+// theirs, or on a full disk, and a refusal does not tell: the caller has to find out.
 
 // SetEach sets attributes one by one, after they were refused together. own is set for an entry
 // that this run has made.

@@ -127,8 +127,8 @@ func (a *Attributes) PreservesMode(of *Info) bool {
 	return a.Preserve && !a.NoModes && of.HasMode
 }
 
-// Tell reports the attributes that a target does not set, in sentences for people, unless they are not
-// wanted anyway.
+// Tell reports the attributes that a target does not set, in sentences for people, unless they are
+// not wanted anyway.
 func (a *Attributes) Tell(unset Unset, say func(string)) {
 	times, modes := unset.Times && !a.NoTimes, unset.Modes && !a.NoModes
 	who := "the host"

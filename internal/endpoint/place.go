@@ -137,9 +137,9 @@ type Root interface {
 
 	// SetAttrs sets attributes. kind is the type that name was found to have, and own is set for an
 	// entry that this run has made. It follows no link, except for the root. If a host refuses the
-	// attributes together, each is tried. Times and permissions that the target does not set at all are
-	// left out; the first time that shows, Unset says so. A file that is known to have other names,
-	// which would change with it, is left alone: the error is ErrOtherNames.
+	// attributes together, each is tried. Times and permissions that the target does not set at all
+	// are left out; the first time that shows, Unset says so. A file that is known to have other
+	// names, which would change with it, is left alone: the error is ErrOtherNames.
 	SetAttrs(name string, kind fs.FileMode, own bool, set usftp.NewAttrs) (Unset, error)
 
 	// Guard makes requests fail with may's error, unless that is nil, before they are repeated over a

@@ -123,8 +123,8 @@ type Copy struct {
 }
 
 // CopyAll copies sources, no more than most at once, and reports to events. look returns the sizes
-// of some sources, or of the first of these; see [Look]. one returns the copy of a source. Both, and
-// the functions of the copies, run on the caller's goroutine.
+// of some sources, or of the first of these; see [Look]. one returns the copy of a source. Both,
+// and the functions of the copies, run on the caller's goroutine.
 func CopyAll[Source any](ctx context.Context, most int, events func(transfer.Event),
 	sources []Source, look func(next []Source) []int64, one func(source Source) Copy) {
 	q := &queue{ctx: ctx, events: events, room: flow.NewRoom(most), names: make(map[string]bool)}
