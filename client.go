@@ -404,7 +404,9 @@ func knownInOrder(version string) bool { return strings.Contains(version, "OpenS
 func knownToList(version string) bool { return knownInOrder(version) || isOurs(version) }
 
 // opensAsPOSIX reports whether the server is known to take the flags of OPEN as open(2) does.
-func (s *session) opensAsPOSIX() bool { return s.inOrder || isOurs(s.options.serverVersion) }
+func (s *session) opensAsPOSIX() bool {
+	return s.inOrder || isOurs(s.options.serverVersion) || s.offered(wire.ExtAbandon)
+}
 
 // isOurs reports whether a server, by its SSH version line, is package server.
 func isOurs(version string) bool { return strings.HasPrefix(version, "SSH-2.0-usftp") }

@@ -105,7 +105,11 @@ func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 // Write sends one WRITE (draft-02, section 6.4). It copies p before it returns.
 func (r Raw) Write(handle []byte, off uint64, p []byte) *Pending[struct{}] {
 	call := r.session.writeCall(r.handle(handle), int64(off), p)
-	return start(r.ctx, operation[none]{session: r.session, name: "write", call: call})
+	op := operation[none]{session: r.session, name: "write", call: call}
+	if op.err = r.session.refusesLength("", call.Request); op.err != nil {
+		call.Payload.Release()
+	}
+	return start(r.ctx, op)
 }
 
 // Fstat sends FSTAT (draft-02, section 6.8).

@@ -70,8 +70,8 @@ func TestOtherWay(t *testing.T) {
 }
 
 // javaServer refuses to make a file that is to be read only, as Apache MINA does, and ends the
-// session when a file is opened to be read and appended to, as Maverick does. Neither empties a file
-// that is opened to be read.
+// session when a file is opened to be read and appended to, as Maverick does. Neither empties a
+// file that is opened to be read.
 func javaServer(r sftptest.Request) []sftptest.Action {
 	const create, empty = wire.OpenCreate, wire.OpenTruncate
 	switch {
@@ -142,7 +142,7 @@ func opens(r *rig) (n int) {
 // TestMakeToRead: a file can be made and opened for reading alone, as flock(1) does it, where that
 // takes permission to write.
 func TestMakeToRead(t *testing.T) {
-	r := newRig(t, sftptest.Script{Intercept: javaServer}, 0)
+	r := newRig(t, sftptest.Script{Intercept: javaServer, Extensions: []wire.ExtensionPair{}}, 0)
 	for _, flag := range []int{0, os.O_EXCL} {
 		r.server.Files.Remove("/lock")
 		f := must[*usftp.File](t)(r.OpenFile("/lock", os.O_RDONLY|os.O_CREATE|flag, 0o600))
@@ -176,19 +176,28 @@ func TestMakeToRead(t *testing.T) {
 // cannot be written and the server says no more than FAILURE. Our server is not asked to write it,
 // which would count as an upload.
 func TestMakeToReadWhatExists(t *testing.T) {
-	for version, want := range map[string]int{"SSH-2.0-other": 2, "SSH-2.0-usftp_1": 1} {
-		r := newRig(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+	abandons := []wire.ExtensionPair{{Name: wire.ExtAbandon, Data: "1"}}
+	for version, c := range map[string]struct {
+		offered []wire.ExtensionPair
+		want    int
+	}{
+		"SSH-2.0-other":   {[]wire.ExtensionPair{}, 2},
+		"SSH-2.0-usftp_1": {[]wire.ExtensionPair{}, 1},
+		"SSH-2.0-renamed": {abandons, 1},
+	} {
+		refuse := func(r sftptest.Request) []sftptest.Action {
 			if r.Type == wire.TypeOpen && r.Flags&wire.OpenWrite != 0 {
 				return []sftptest.Action{sftptest.Refuse(wire.Failure, "Read-only file system")}
 			}
 			return nil
-		}}, 0, usftp.WithServerVersion(version))
+		}
+		r := newRig(t, sftptest.Script{Extensions: c.offered, Intercept: refuse}, 0, usftp.WithServerVersion(version))
 		r.server.Files.WriteFile("/f", []byte("text"))
 		f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDONLY|os.O_CREATE, 0o600))
 		if data, err := io.ReadAll(f); string(data) != "text" || err != nil {
 			t.Errorf("%s: %q, %v", version, data, err)
 		}
-		if n := opens(r); n != want {
+		if n := opens(r); n != c.want {
 			t.Errorf("%s: %d OPENs", version, n)
 		}
 	}

@@ -376,5 +376,9 @@ func TestLongestRequests(t *testing.T) {
 	if _, err := r.Extended("x", make([]byte, wire.MaxPacket)); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("too long a request: %v", err)
 	}
+	_, err := r.Raw().Write([]byte("h"), 0, make([]byte, wire.MaxPacket)).Wait()
+	if !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("too long a WRITE: %v", err)
+	}
 	must[fs.FileInfo](t)(r.Stat("/"))
 }

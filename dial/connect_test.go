@@ -135,8 +135,8 @@ func TestSilentJump(t *testing.T) {
 	}
 }
 
-// TestSilentHop: the host's ConnectTimeout ends the wait for a jump host, too, also for the first of
-// several, as it does with ssh.
+// TestSilentHop: the host's ConnectTimeout ends the wait for a jump host, too, also for the first
+// of several, as it does with ssh.
 func TestSilentHop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := New(t.Context(), Target{Host: "h"}, &Config{ConfigFile: "none", Jump: "j,k",

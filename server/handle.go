@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -138,15 +139,26 @@ func (h *handle) abandon(reason error) {
 	}
 }
 
-// OpenFiles limits the files and directories that sessions have open at once, over all sessions that
-// share it. It is safe for concurrent use. A nil OpenFiles does not limit them.
-type OpenFiles struct{ left atomic.Int64 }
+// OpenFiles limits the files and directories that sessions have open at once, over all sessions
+// that share it. It is safe for concurrent use. A nil OpenFiles does not limit them.
+type OpenFiles struct{ most, left atomic.Int64 }
 
 // NewOpenFiles returns a limit of most files and directories.
 func NewOpenFiles(most int) *OpenFiles {
 	o := &OpenFiles{}
-	o.left.Store(int64(most))
+	o.SetMost(most)
 	return o
+}
+
+// SetMost changes the limit. What is open beyond it stays open.
+func (o *OpenFiles) SetMost(most int) { o.left.Add(int64(most) - o.most.Swap(int64(most))) }
+
+// Most returns the limit.
+func (o *OpenFiles) Most() int {
+	if o == nil {
+		return math.MaxInt
+	}
+	return int(o.most.Load())
 }
 
 // take takes a place for one, if there is any left.

@@ -50,6 +50,19 @@ func TestListsAtOnce(t *testing.T) {
 	}
 }
 
+// TestLimitOfManySessions: a client learns how many files it may have open, also if that is what
+// all sessions of its user share.
+func TestLimitOfManySessions(t *testing.T) {
+	for _, most := range []int{5, 5000} {
+		c := start(t, memfs.New(0), &server.Options{OpenFiles: server.NewOpenFiles(most)})
+		var limits wire.LimitsReply
+		if err := limits.Parse(c.do(wire.Limits{}).body); err != nil {
+			t.Fatal(err)
+		}
+		want(t, limits.MaxOpenHandles, uint64(min(most, 1024)))
+	}
+}
+
 // TestManySessions has a thousand clients come, list and leave. The synctest bubble makes sure that
 // no goroutine is left.
 func TestManySessions(t *testing.T) {

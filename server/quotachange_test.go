@@ -386,3 +386,45 @@ func TestQuotaOfFailedChanges(t *testing.T) {
 		}
 	}
 }
+
+// between is a tree that runs next after /b was described, before the answer is used.
+type between struct {
+	*memfs.FS
+	next func()
+}
+
+func (b *between) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
+	info, err := b.FS.Lstat(ctx, name)
+	if next := b.next; name == "/b" && next != nil {
+		b.next = nil
+		next()
+	}
+	return info, err
+}
+
+// TestQuotaOfTwoNamesRemovedAtOnce: of an open file whose two names are removed at once, each by a
+// session that has seen the other name, nothing counts once it is closed.
+func TestQuotaOfTwoNamesRemovedAtOnce(t *testing.T) {
+	backend, q := &between{FS: memfs.New(0)}, server.NewQuota(1000, 100)
+	view, err := server.NewView(backend, &server.Policy{Quota: q})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	f, err := view.Open(ctx, "/a", wire.OpenWrite|wire.OpenCreate, wire.Attrs{})
+	ok(err)
+	_, err = f.WriteAt([]byte("0123456789"), 0)
+	ok(err)
+	ok(view.Link(ctx, "/a", "/b"))
+	backend.next = func() { ok(view.Remove(ctx, "/a")) }
+	ok(view.Remove(ctx, "/b"))
+	want(t, usage(q), [2]int64{10, 0})
+	ok(f.Close())
+	want(t, usage(q), [2]int64{0, 0})
+}

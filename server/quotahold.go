@@ -102,7 +102,7 @@ func (q *Quota) confirm(ctx context.Context, look look, e *entry, name string,
 	}
 	key := q.inodes.keyOf(f)
 	_, named := key.(string)
-	if f.known && named || !f.known && !quiet {
+	if f.known && !named || !f.known && !quiet {
 		if e.info, e.err = look(ctx, name); e.err != nil || !e.info.Mode().IsRegular() {
 			return false
 		}

@@ -25,7 +25,8 @@ type Options struct {
 	// OPEN fails beyond that. Clients learn it from limits@openssh.com.
 	MaxHandles int
 
-	// OpenFiles, if not nil, limits the same over all sessions that share it.
+	// OpenFiles, if not nil, limits the same over all sessions that share it. Clients learn it if it
+	// is less.
 	OpenFiles *OpenFiles
 
 	// MaxMemory limits, in bytes, the file contents being moved for the session: 2.5 MiB by
@@ -181,7 +182,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		MaxPacket:      wire.MaxPacket,
 		MaxRead:        wire.MaxData,
 		MaxWrite:       wire.MaxData,
-		MaxOpenHandles: uint64(s.maxOpen),
+		MaxOpenHandles: uint64(min(s.maxOpen, max(1, s.open.Most()))),
 	}
 	s.timer = time.AfterFunc(time.Hour, s.watch)
 	s.timer.Stop()

@@ -33,8 +33,8 @@ type gone struct {
 var errIncomplete = errors.New(
 	"the source changed or went away while it was read, so nothing more is deleted; run it again")
 
-// errUnlisted reports an entry that the source has and does not list. OpenSSH's server takes an error
-// while it reads a directory, as on a bad disk, for the end of the directory.
+// errUnlisted reports an entry that the source has and does not list. OpenSSH's server takes an
+// error while it reads a directory, as on a bad disk, for the end of the directory.
 var errUnlisted = errors.New("the source has it, but does not list it: " +
 	"its list of the directory is not complete, so nothing more is deleted")
 

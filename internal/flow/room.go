@@ -1,7 +1,7 @@
 package flow
 
-// A Room is how many files, or other things, may be in flight at once. A refusal lowers it. Since
-// that need not have meant that there were too many, it grows again.
+// A Room is how many files, or other things, may be in flight at once. A refusal lowers it. Since a
+// refusal need not mean that there were too many, it grows again.
 type Room struct {
 	Most  int
 	Limit int // of Most
@@ -11,8 +11,7 @@ type Room struct {
 // NewRoom returns a Room for as many as limit.
 func NewRoom(limit int) Room { return Room{Most: limit, Limit: limit} }
 
-// Grow records that one has succeeded. It allows one more when that many have that are twice in
-// flight.
+// Grow records that one has succeeded. Each time that twice Most have, it allows one more.
 func (r *Room) Grow() {
 	if r.grown++; r.grown >= 2*r.Most && r.Most < r.Limit {
 		r.Most, r.grown = r.Most+1, 0

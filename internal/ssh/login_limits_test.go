@@ -102,8 +102,8 @@ type deaf struct{ feed }
 
 func (deaf) Write([]byte) (int, error) { return 0, net.ErrClosed }
 
-// TestReasonOfDisconnect: a login fails for its own reason, also when the client has gone and cannot
-// be told.
+// TestReasonOfDisconnect: a login fails for its own reason, also when the client has gone and
+// cannot be told.
 func TestReasonOfDisconnect(t *testing.T) {
 	l := loginServerOn(deaf{feedOf(framed(appendString([]byte{msgServiceRequest}, "other")))},
 		fuzzKey.PublicKey())

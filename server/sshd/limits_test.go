@@ -447,15 +447,16 @@ func TestOpenFilesOfAUser(t *testing.T) {
 	}
 	client := mustConnect(t, s)
 	var all []ssh.Channel
+	var holder ssh.Channel // of the last
 	opened, last := 0, ""
 	for full := false; !full; {
 		all = append(all, session(client))
-		for range 1024 { // as many as one session may have
+		for range min(1024, mostOpen(userMost)/2) { // no more than one session may have
 			handle, ok := open(all[len(all)-1])
 			if full = !ok; full {
 				break
 			}
-			opened, last = opened+1, handle
+			opened, last, holder = opened+1, handle, all[len(all)-1]
 		}
 	}
 	if opened != mostOpen(userMost) || len(all) < 2 {
@@ -469,13 +470,24 @@ func TestOpenFilesOfAUser(t *testing.T) {
 	if _, ok := open(session(other)); !ok {
 		t.Error("another user cannot open anything")
 	}
-	ask(all[len(all)-1], wire.HandleRequest{Type: wire.TypeClose, Handle: []byte(last)}.Append(nil, 2))
-	if _, ok := open(all[len(all)-1]); !ok {
+	ask(holder, wire.HandleRequest{Type: wire.TypeClose, Handle: []byte(last)}.Append(nil, 2))
+	if _, ok := open(holder); !ok {
 		t.Error("there is no room for one in place of one that was closed")
 	}
 	all[0].Close()
 	testenv.Until(t, "there is room again", func() bool {
-		_, ok := open(all[len(all)-1])
+		_, ok := open(holder)
 		return ok
 	})
+}
+
+// TestOpenFilesFollowSessions: a user who may have more sessions from now on may have more files
+// open, too, although the user is never without a connection.
+func TestOpenFilesFollowSessions(t *testing.T) {
+	u := users{all: map[string]*usage{}}
+	for _, most := range []int{2, 6, 4} {
+		if got := u.enter("alice", most).files.Most(); got != mostOpen(most) {
+			t.Errorf("with %d sessions %d files, not %d", most, got, mostOpen(most))
+		}
+	}
 }

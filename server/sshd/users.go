@@ -38,10 +38,10 @@ func (u *users) enter(name string, most int) *usage {
 	defer u.mu.Unlock()
 	one := u.all[name]
 	if one == nil {
-		one = &usage{sessions: NewSessionLimit(userMost),
-			files: server.NewOpenFiles(mostOpen(most))}
+		one = &usage{sessions: NewSessionLimit(userMost), files: &server.OpenFiles{}}
 		u.all[name] = one
 	}
+	one.files.SetMost(mostOpen(most)) // which the configuration may have changed
 	if one.connections >= most {
 		return nil
 	}

@@ -92,7 +92,8 @@ token = "carol/token"
 	if err := os.Mkdir(carol, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(carol, "token"), []byte("0123456789abcdef"), 0o600); err != nil {
+	err := os.WriteFile(filepath.Join(carol, "token"), []byte("0123456789abcdef"), 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
 	do(t, home, file, "secret\n", "user", "add", "--root", carol, "--password", "carol")

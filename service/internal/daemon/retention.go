@@ -81,8 +81,8 @@ func (s *service) applyRules(ctx context.Context) {
 	}
 }
 
-// applyRule applies a rule once, unless another node does. It ends before another node may begin. It
-// reports whether there was a clock to apply it by: without one, no node's turn is used up.
+// applyRule applies a rule once, unless another node does. It ends before another node may begin.
+// It reports whether there was a clock to apply it by: without one, no node's turn is used up.
 func (s *service) applyRule(ctx context.Context, rule *retention.Rule) (clock bool) {
 	log := s.Log.With("user", rule.User, "protocol", retention.Protocol)
 	turn := rule.Every() * 9 / 10 // so that it is over when this node wants the next

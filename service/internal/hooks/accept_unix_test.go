@@ -781,8 +781,8 @@ func (c slowChecker) check(context.Context, *Event, *io.SectionReader) error {
 	return nil
 }
 
-// TestUsersTakeTurns: a user who has hundreds of files checked at once does not keep those of others
-// from being checked in time; those who have given up take no turn.
+// TestUsersTakeTurns: a user who has hundreds of files checked at once does not keep those of
+// others from being checked in time; those who have given up take no turn.
 func TestUsersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hook := &Hook{Name: "slow", On: []Kind{Accept}, Command: []string{"true"}, AtOnce: 2,

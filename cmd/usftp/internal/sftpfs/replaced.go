@@ -171,8 +171,8 @@ func (f *file) isRead() (is bool) {
 	return is
 }
 
-// isLost reports whether all connections over which a file was opened are lost, and whether the file
-// was changed here.
+// isLost reports whether all connections over which a file was opened are lost, and whether the
+// file was changed here.
 func (f *file) isLost() (lost, changed bool) {
 	if f == nil {
 		return false, false
