@@ -383,9 +383,9 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 	return f.openAs(flags, flags, attrs)
 }
 
-// readAppend are flags at which Maverick's server ends the session: Java's channels do not have
-// both.
-const readAppend = wire.OpenRead | wire.OpenAppend
+// notAppend are flags that Java's channels do not have together with appending. At either of them
+// Maverick's server ends the session.
+const notAppend = wire.OpenRead | wire.OpenTruncate
 
 // openAs works like openOperation, but sends other flags than those that the file has afterwards.
 func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]) {
@@ -396,7 +396,7 @@ func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]
 		op.session, op.name, op.path, op.err = s, "open", name, errIsOpen
 		return op
 	}
-	if sent&readAppend == readAppend && strings.Contains(s.options.serverVersion, "Maverick") {
+	if sent&notAppend != 0 && strings.Contains(s.options.serverVersion, "Maverick") {
 		sent &^= wire.OpenAppend // see toEnd
 	}
 	if sent&wire.OpenTruncate != 0 && !s.inOrder {
