@@ -386,10 +386,11 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 }
 
 // appendsItself reports whether a file that is opened with flags is appended to by toEnd alone.
-// Maverick's server ends the session when one is to be read, too: Java's channels do not have both.
+// Maverick's server ends the session when one is to be read or emptied, too: Java's channels have
+// neither together with appending.
 func (s *session) appendsItself(flags uint32) bool {
-	const readAppend = wire.OpenRead | wire.OpenAppend
-	return flags&readAppend == readAppend && strings.Contains(s.options.serverVersion, "Maverick")
+	return flags&wire.OpenAppend != 0 && flags&(wire.OpenRead|wire.OpenTruncate) != 0 &&
+		strings.Contains(s.options.serverVersion, "Maverick")
 }
 
 // openAs works like openOperation, but sends other flags than those that the file has afterwards.

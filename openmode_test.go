@@ -70,13 +70,13 @@ func TestOtherWay(t *testing.T) {
 }
 
 // javaServer refuses to make a file that is to be read only, as Apache MINA does, and ends the
-// session when a file is opened to be read and appended to, as Maverick does. Neither empties a
-// file that is opened to be read.
+// session when a file is opened to be appended to and also read or emptied, as Maverick does.
+// Neither empties a file that is opened to be read.
 func javaServer(r sftptest.Request) []sftptest.Action {
 	const create, empty = wire.OpenCreate, wire.OpenTruncate
 	switch {
 	case r.Type != wire.TypeOpen:
-	case r.Flags&wire.OpenRead != 0 && r.Flags&wire.OpenAppend != 0:
+	case r.Flags&(wire.OpenRead|empty) != 0 && r.Flags&wire.OpenAppend != 0:
 		return []sftptest.Action{sftptest.Hangup()}
 	case r.Flags&(create|wire.OpenWrite) == create:
 		return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
@@ -137,6 +137,21 @@ func opens(r *rig) (n int) {
 		}
 	}
 	return n
+}
+
+// TestEmptyAndAppend: nor does emptying a file that is then appended to end the session there.
+func TestEmptyAndAppend(t *testing.T) {
+	r := newRig(t, sftptest.Script{Intercept: javaServer}, 0,
+		usftp.WithServerVersion("SSH-2.0-MaverickSynergy"))
+	r.server.Files.WriteFile("/log", []byte("old"))
+	f := must[*usftp.File](t)(r.OpenFile("/log", os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0))
+	must[int](t)(f.Write([]byte("one")))
+	ok(t, r.server.Files.Append("/log", []byte(" two")))
+	must[int](t)(f.Write([]byte(" three")))
+	ok(t, f.Close())
+	if data, err := r.server.Files.ReadFile("/log"); string(data) != "one two three" {
+		t.Errorf("the file has %q, %v", data, err)
+	}
 }
 
 // TestMakeToRead: a file can be made and opened for reading alone, as flock(1) does it, where that

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -318,7 +319,7 @@ var byFile = map[string]func(w *twins) func(fd int) (string, error){
 	},
 	"mmap": func(w *twins) func(int) (string, error) {
 		b := byte(w.random.Uint32())
-		return func(fd int) (string, error) {
+		return func(fd int) (text string, err error) {
 			var stat unix.Stat_t
 			unix.Fstat(fd, &stat)
 			if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Size == 0 {
@@ -328,9 +329,15 @@ var byFile = map[string]func(w *twins) func(fd int) (string, error){
 			if err != nil {
 				return "", err
 			}
+			defer unix.Munmap(m)
+			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+			defer func() {
+				if recover() != nil {
+					text, err = "", syscall.EFAULT // SIGBUS
+				}
+			}()
 			m[len(m)/2] = b
-			before := bytes.Clone(m)
-			return string(before), unix.Munmap(m)
+			return string(bytes.Clone(m)), nil
 		}
 	},
 }
@@ -358,7 +365,7 @@ func (w *twins) step() {
 	default:
 		what := w.oneOf(keys(byFile))
 		slot, call := w.slot(), byFile[what](w)
-		if w.sides[0].open[slot] < 0 || what == "mmap" && w.link != nil { // an error there is SIGBUS
+		if w.sides[0].open[slot] < 0 {
 			return
 		}
 		w.both(fmt.Sprintf("%s %d", what, slot), func(s *twin) (string, error) {

@@ -351,7 +351,12 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 			return status
 		}
 	}
-	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, again bool) error {
+	removed, err := f.tree.moveOne(ctx, place{dir, name})
+	if err != nil {
+		return statusOf(err)
+	}
+	defer removed()
+	err = f.inDir(ctx, dir, name, func(c *usftp.Client, path string, again bool) error {
 		return gone(c.Remove(path), again)
 	})
 	if err != nil {
@@ -510,6 +515,11 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 		return statusOf(err)
 	}
 	defer moved()
+	taken, err := f.tree.moveOne(ctx, target)
+	if err != nil {
+		return statusOf(err)
+	}
+	defer taken()
 	request := func() error {
 		return f.onPaths(ctx, from, to,
 			func(c *usftp.Client, oldDir, newDir string, again bool) error {

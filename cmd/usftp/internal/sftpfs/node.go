@@ -159,6 +159,15 @@ func (t *tree) move(ctx context.Context, from place) (moved func(), err error) {
 	return moved, nil
 }
 
+// moveOne works like move before the host removes one of several names of a file. What is written
+// to the file meanwhile must go to one of the others.
+func (t *tree) moveOne(ctx context.Context, from place) (moved func(), err error) {
+	if n := t.child(from.dir, from.name); n == nil || t.links(n) < 2 {
+		return func() {}, nil
+	}
+	return t.move(ctx, from)
+}
+
 // end counts down a node's changes that are under way, and wakes all callers waiting for that. The
 // caller holds the lock.
 func (t *tree) end(what map[*node]int, n *node) {

@@ -18,6 +18,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/wire"
@@ -490,11 +491,22 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	var remote *usftp.File
 	var a, named attrs // of the open file, and of the one that has the name
 	var asked time.Time
+	var alone bool // this call has made the file
 	err := f.onPath(ctx, dir, func(c *usftp.Client, path string, _ bool) (err error) {
 		at := join(path, name)
-		if remote, named, asked, err = f.opening(c, at, flags, perm); err != nil {
+		first := flags
+		if mayIgnoreMode(c) {
+			first |= os.O_EXCL
+		}
+		remote, named, asked, err = f.opening(c, at, first, perm)
+		if first != flags && endpoint.Refused(err) {
+			first = flags
+			remote, named, asked, err = f.opening(c, at, flags, perm)
+		}
+		if err != nil {
 			return err
 		}
+		alone = first&os.O_EXCL != 0
 		if a = named; a.size != 0 { // made by another program, which may have replaced ours
 			var stat *usftp.FileStat
 			if stat, err = remote.WithContext(ctx).Async().Stat().Wait(); err != nil {
@@ -512,11 +524,11 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 		f.dropIfWrong(place{dir, name}, err)
 		return f.statusIfFull(ctx, dir, err)
 	}
-	fresh := flags&os.O_EXCL != 0 || flags&os.O_TRUNC != 0 && a.size == 0
+	fresh := alone || flags&os.O_TRUNC != 0 && a.size == 0
 	if fresh {
 		f.learnClock(a.mtime, asked)
 	}
-	if old := f.tree.child(dir, name); old != nil && flags&os.O_EXCL != 0 {
+	if old := f.tree.child(dir, name); old != nil && alone {
 		f.tree.unlinked(dir, name) // another program has removed it
 	} else if old != nil && old.openFile() == nil {
 		old.forgetAttrs()
@@ -529,9 +541,8 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	if a.version() != named.version() {
 		f.outdated(n) // the next lookup asks whose the name is
 	}
-	// The host has applied its own umask in addition to ours.
-	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want &&
-		f.options.Umask == nil {
+	// The host has applied its own umask in addition to ours, or has ignored the mode.
+	if want := in.Mode & 0o7777; alone && a.mode&0o7777 != want && f.options.Umask == nil {
 		h.file.setMode(want)
 		if a.mode&^want&others != 0 { // the host has given more than asked for
 			h.file.setPending(ctx) // or the next flush does it
@@ -540,6 +551,16 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	f.answer(n, a, &out.EntryOut)
 	out.Fh = f.files.add(h)
 	return fuse.OK
+}
+
+// mayIgnoreMode reports whether a host may ignore the mode in OPEN, as Maverick does: then others
+// could read what a program writes to a file that it made for itself. The mode must be set again,
+// but not that of a file that another program has made meanwhile, so such hosts are asked for a new
+// file first. That costs nothing, as the kernel creates names of which it knows that there are none.
+// Not where an upload may be resumed, and O_EXCL would start it anew.
+func mayIgnoreMode(c *usftp.Client) bool {
+	private := private.OfClient(c)
+	return !private.WorksInOrder() && !private.KeepsUploads()
 }
 
 // modeOf converts POSIX permissions to those of package fs, without the type.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -295,5 +296,54 @@ func TestAttrsOfRemovedAreNotRefused(t *testing.T) {
 	}
 	if s.quirks.NoTimes.Load() {
 		t.Error("the host is taken for one that does not set times")
+	}
+}
+
+// What is written to a file while the host removes one of its names goes to another of them, also if
+// the file must be opened again.
+func TestOneNameRemoved(t *testing.T) {
+	for name, test := range map[string]struct {
+		on   wire.Type
+		call func(s *scripted) fuse.Status
+	}{
+		"removed": {wire.TypeRemove, func(s *scripted) fuse.Status {
+			return s.Unlink(nil, root(), "other")
+		}},
+		"replaced": {wire.TypeExtended, func(s *scripted) fuse.Status {
+			return s.Rename(nil, &fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID},
+				"new", "other")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mountScripted(t, 0, sftptest.Script{})
+				s.server.Files.WriteFile("/file", nil)
+				s.server.Files.WriteFile("/new", []byte("another"))
+				o := s.open(t, "file")
+				link := fuse.LinkIn{InHeader: *root(), Oldnodeid: o.header.NodeId}
+				if status := s.Link(nil, &link, "other", new(fuse.EntryOut)); status != fuse.OK {
+					t.Fatal(status)
+				}
+				s.lookup(t, root(), "new")
+				o.write(0, "contents")
+				s.server.AddFaults(sftptest.Fault{On: test.on, Times: 1, Do: sftptest.Truncate(0)},
+					sftptest.Fault{On: test.on, Skip: 1, Do: sftptest.Delay(time.Second)})
+				first := s.FS.link.client
+				var calls sync.WaitGroup
+				calls.Go(func() {
+					if status := test.call(s); status != fuse.OK {
+						t.Error(status)
+					}
+				})
+				<-first.Done()
+				if status := o.sync(); status != fuse.OK {
+					t.Error(status)
+				}
+				calls.Wait()
+				if data, err := s.server.Files.ReadFile("/file"); string(data) != "contents" {
+					t.Errorf("the host has %q, %v", data, err)
+				}
+			})
+		})
 	}
 }

@@ -466,3 +466,33 @@ func TestRichCodes(t *testing.T) {
 	}
 	o.Release(nil, &fuse.ReleaseIn{Fh: o.fh})
 }
+
+// Some hosts, such as Maverick, ignore the mode in OPEN. A file that a program makes for itself gets
+// it before there is anything in it, and one that another program has made meanwhile keeps its own.
+func TestModeOfMade(t *testing.T) {
+	for name, exists := range map[string]bool{"new": false, "made by another": true} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, 0, sftptest.Script{})
+			if exists {
+				s.server.Files.WriteFile("/file", nil)
+			}
+			s.server.AddFaults(sftptest.Fault{On: wire.TypeStat, Path: "/file", Times: 1,
+				Do: sftptest.Call("ignore the mode in OPEN", func(sftptest.Request) {
+					if err := s.server.Files.SetMode("/file", 0o644); err != nil {
+						t.Error(err)
+					}
+				})})
+			var out fuse.CreateOut
+			if status := s.Create(nil, &fuse.CreateIn{InHeader: *root(),
+				Flags: uint32(os.O_WRONLY | os.O_CREATE), Mode: 0o600}, "file",
+				&out); status != fuse.OK {
+				t.Fatal(status)
+			}
+			want := map[bool]uint32{false: 0o600, true: 0o644}[exists]
+			a, err := s.server.Files.Lstat("/file")
+			if err != nil || a.Permissions&0o777 != want {
+				t.Errorf("mode %o, %v", a.Permissions, err)
+			}
+		})
+	}
+}
