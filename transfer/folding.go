@@ -20,7 +20,7 @@ import (
 // sourceNames are the names found in a directory of the source, and the ways the target folds them.
 type sourceNames struct {
 	plan.Names
-	cases, letters fold
+	cases, letters, bytes fold
 }
 
 // isOne reports whether the target takes an entry's name for another of the same form. It calls
@@ -29,7 +29,8 @@ func (e *entry) isOne(other string, open func()) (bool, error) {
 	d := e.dir
 	return plan.AreOne(e.name, other,
 		func() (bool, error) { return d.names.cases.ask(d, "a", "A", open) },
-		func() (bool, error) { return d.names.letters.ask(d, composed, decomposed, open) })
+		func() (bool, error) { return d.names.letters.ask(d, composed, decomposed, open) },
+		func() (bool, error) { return d.names.bytes.ask(d, "\xff", "\xfe", open) })
 }
 
 // errTwin says that the target takes a name for another, or that it may.

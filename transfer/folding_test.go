@@ -25,6 +25,7 @@ func TestTwoNamesThatAreOne(t *testing.T) {
 		"nothing": func(name string) string { return name },
 		"case":    localfs.FoldName,
 		"letters": norm.NFD.String,
+		"bytes":   func(name string) string { return strings.ToValidUTF8(name, "\ufffd") },
 		"both":    func(name string) string { return norm.NFD.String(localfs.FoldName(name)) },
 	}
 	composed, decomposed := norm.NFC.String("käse"), norm.NFD.String("käse")
@@ -37,6 +38,7 @@ func TestTwoNamesThatAreOne(t *testing.T) {
 		"letters":     {[2]string{composed, decomposed}, "letters both"},
 		"both":        {[2]string{upper, decomposed}, "both"},
 		"cased":       {[2]string{composed, upper}, "case both"},
+		"bytes":       {[2]string{"k\xe4se", "k\xf6se"}, "bytes"},
 		"directories": {[2]string{"dir/deep/file", "dir/Deep/file"}, "case both"},
 	} {
 		for fold, f := range folds {
@@ -135,4 +137,23 @@ func namesOn(t *testing.T, c *usftp.Client, dir string) (names []string) {
 		names = append(names, path.Base(e.Name()))
 	}
 	return names
+}
+
+// A name that is no UTF-8 has another spelling on a host that decodes it, and sync does not delete
+// the file that it has just copied.
+func TestSyncKeepsWhatTheHostDecoded(t *testing.T) {
+	decode := func(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
+	host, _ := deltaHostOf(t, foldFS{memfs.New(0), decode}, nil)
+	src := t.TempDir()
+	fill(t, src, "plain")
+	if os.WriteFile(filepath.Join(src, "k\xe4se"), []byte("data"), 0o644) != nil {
+		return // this system has no such names
+	}
+	for range 2 {
+		_, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src),
+			transfer.SyncOptions{Delete: true})
+		if got := textOf(t, host.Client, "/dst/k\ufffdse"); got != "data" || err != nil {
+			t.Errorf("the file has %q: %v", got, err)
+		}
+	}
 }

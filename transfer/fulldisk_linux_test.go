@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,6 +72,12 @@ func fullFileSystem(t *testing.T, dir string) {
 			}
 		})
 	}
+	t.Run("new file", func(t *testing.T) {
+		_, err := b.job(local, filepath.Join(tree, "small"), filepath.Join(dir, "new"))
+		if !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "transfer.PlaceDirect") {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }
 
 // TestFullDuringDelta: a delta that finds no room fails, since the whole file would find none
@@ -141,4 +148,53 @@ func TestFullBeforeSync(t *testing.T) {
 			nothingIn(t, "a lock", dst)
 		})
 	})
+}
+
+// TestSyncDeletesOnAFullDisk: a sync that finds no room for its lock file can still delete, which
+// makes room. It says that it has no lock.
+func TestSyncDeletesOnAFullDisk(t *testing.T) {
+	for name, options := range map[string]string{"no blocks": "size=64k", "no inodes": "nr_inodes=20"} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Mounted(t, options, func(t *testing.T, full string) {
+				everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+					src, dst := t.TempDir(), filepath.Join(full, "dst")
+					for _, dir := range []string{src, dst} {
+						name := filepath.Join(dir, "file")
+						if err := errors.Join(os.MkdirAll(dir, 0o755),
+							os.WriteFile(name, []byte("same"), 0o644),
+							os.Chtimes(name, oldTime, oldTime)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					fillUp(t, dst)
+					var said []string
+					options := transfer.SyncOptions{Delete: true, MaxDelete: 100}
+					options.Events = func(e transfer.Event) { said = append(said, e.Message) }
+					to, from := direction.endpoints(far, far, src, dst, nil, nil)
+					if _, err := transfer.Sync(t.Context(), to, from, options); err != nil {
+						t.Error(err)
+					}
+					if !strings.Contains(strings.Join(said, "\n"), "no room for the lock file") {
+						t.Errorf("the events say %q", said)
+					}
+					nothingIn(t, "an extra", dst, "file")
+				})
+			})
+		})
+	}
+}
+
+// fillUp makes files in a directory until its file system has room for none.
+func fillUp(t *testing.T, dir string) {
+	t.Helper()
+	for i := range 100 {
+		name := filepath.Join(dir, fmt.Sprint("extra", i))
+		if err := os.WriteFile(name, make([]byte, 8<<10), 0o644); err != nil {
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("the file system is not full")
 }

@@ -71,7 +71,8 @@ type SyncOptions struct {
 
 	// NoLock takes no lock on the target. The lock is a file there, ".usftp-sync.lock", and takes a
 	// few round trips. While another run holds it, Sync fails with a [*LockedError]. It is renewed
-	// every minute, and void once that has not happened for ten.
+	// every minute, and void once that has not happened for ten. If there is no room for it, and
+	// Delete is set, which may make some, Sync goes on without it and says so.
 	NoLock bool
 
 	// LockOwner, if not "", is for callers that sync again and again, but not twice at once: a lock
@@ -264,7 +265,15 @@ func (s *syncing) start() error {
 		s.early.stop()
 		s.early = nil
 	}
-	if err == nil {
+	if s.options.Delete && endpoint.NoRoom(err) && !errors.Is(err, endpoint.ErrLeft) {
+		// Deleting makes room. No other run holds the lock: it would have been found.
+		err = nil
+		root.warn("there is no room for the lock file, so another sync to it is not kept out")
+		if s.saved.dir != "" {
+			s.saved.look()
+		}
+	}
+	if s.lock != nil {
 		s.folding.Case = s.lock.foldsCase
 		root.pending.Add(1) // releasing the lock changes its mtime once more: conclude finishes it
 	}

@@ -339,6 +339,8 @@ func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
 				err = fmt.Errorf("%w: %w", ErrLeft, err)
 			}
 		}
+	} else if create != nil && errors.Is(err, usftp.ErrSSHFxFailure) {
+		err = explainFailure(err, client, h.conn.Host().Name, path.Dir(name))
 	}
 	if err != nil && again && !pool.Lost(client) {
 		err = fmt.Errorf("%w: %w", ErrRepeated, err)

@@ -178,12 +178,24 @@ func MkdirAll(in Root, dir string, perm fs.FileMode) error {
 type Unset struct{ Times, Modes, Dirs, Here bool }
 
 // NameForm returns a form shared by all names that some file system takes for one: names that
-// differ only in case, or in how Unicode spells a letter.
+// differ only in case, in how Unicode spells a letter, or in bytes that are no UTF-8.
 func NameForm(name string) string {
 	if IsASCII(name) {
 		return strings.ToLower(name)
 	}
+	name = Decoded(name)
 	return norm.NFC.String(localfs.FoldName(norm.NFC.String(name)))
+}
+
+// Decoded returns a form shared by all names that a host may take for one because it decodes UTF-8,
+// as those in Java and JavaScript do: what is none becomes U+FFFD, and how many is up to them.
+func Decoded(name string) string {
+	const broken = string(utf8.RuneError)
+	name = strings.ToValidUTF8(name, broken)
+	for strings.Contains(name, broken+broken) {
+		name = strings.ReplaceAll(name, broken+broken, broken)
+	}
+	return name
 }
 
 // IsASCII reports whether a name has only ASCII characters.

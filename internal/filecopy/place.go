@@ -264,7 +264,7 @@ func (p placement) tries(c *Copy) bool {
 
 // fallBack decides how to go on when a temporary file could not be created: it returns nil if the
 // target may be written in place, otherwise the error to fail with, and tells the user other ways.
-func (p placement) fallBack(c *Copy, err error) error {
+func (l *location) fallBack(c *Copy, err error) error {
 	if c.Options.Placement != PlaceAtomic && endpoint.NameRefused(err) {
 		return nil
 	}
@@ -272,7 +272,10 @@ func (p placement) fallBack(c *Copy, err error) error {
 		!errors.Is(err, usftp.ErrNameCoding) &&
 		!errors.Is(err, endpoint.ErrNotDirectory) && !errors.Is(err, syscall.EROFS) {
 		c.Result.Detail = "no temporary file can be created beside the target, which is untouched"
-		if !endpoint.Refused(err) || endpoint.Unexplained(err) {
+		isNew := l.info == nil && !l.untold
+		if isNew && endpoint.NoRoom(err) {
+			c.Result.Detail = "" // there is as little room for the target itself
+		} else if !endpoint.Refused(err) || endpoint.Unexplained(err) {
 			c.Result.Detail += c.Rules.InPlace
 		}
 	}

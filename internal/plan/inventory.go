@@ -326,7 +326,7 @@ func (s *spellings) of(name string) (form uint64, ok bool) {
 	if !s.foldsCase && endpoint.IsASCII(name) {
 		return 0, false
 	}
-	name = norm.NFC.String(name)
+	name = norm.NFC.String(endpoint.Decoded(name))
 	if s.foldsCase {
 		name = norm.NFC.String(localfs.FoldName(name))
 	}

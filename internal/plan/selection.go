@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -148,9 +149,19 @@ func (n *Names) Add(name string) (others []string) {
 }
 
 // AreOne reports whether a directory takes two names for one, after [Names.Add] returned b for a.
-// cases and letters report which differences the directory ignores. b is "" if it was forgotten.
-func AreOne(a, b string, cases, letters func() (bool, error)) (bool, error) {
+// cases, letters and bytes report which differences the directory ignores. b is "" if it was
+// forgotten.
+func AreOne(a, b string, cases, letters, bytes func() (bool, error)) (bool, error) {
 	forgotten := b == ""
+	if decoded := endpoint.Decoded(a); strings.ContainsRune(decoded, utf8.RuneError) {
+		one, err := bytes()
+		if err != nil || one && forgotten || !forgotten && decoded == endpoint.Decoded(b) {
+			return one, err
+		}
+		if one {
+			a, b = decoded, endpoint.Decoded(b)
+		}
+	}
 	switch {
 	case !forgotten && norm.NFC.String(a) == norm.NFC.String(b):
 		return letters()

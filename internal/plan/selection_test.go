@@ -123,24 +123,33 @@ func TestAreOne(t *testing.T) {
 	for _, test := range []struct {
 		a, b           string
 		cases, letters bool // what the target takes for one
+		bytes          bool
 		want           bool
 		asked          int
 	}{
-		{"photo", "Photo", true, false, true, 1},
-		{"photo", "Photo", false, true, false, 1},
-		{"k\u00e4se", "ka\u0308se", false, true, true, 1},
-		{"k\u00e4se", "ka\u0308se", true, false, false, 1},
-		{"K\u00c4SE", "ka\u0308se", true, true, true, 2},
-		{"K\u00c4SE", "ka\u0308se", true, false, false, 2},
-		{"K\u00c4SE", "ka\u0308se", false, true, false, 1},
-		{"forgotten", "", false, false, false, 2},
-		{"forgotten", "", false, true, true, 2},
+		{"photo", "Photo", true, false, false, true, 1},
+		{"photo", "Photo", false, true, false, false, 1},
+		{"k\u00e4se", "ka\u0308se", false, true, false, true, 1},
+		{"k\u00e4se", "ka\u0308se", true, false, false, false, 1},
+		{"K\u00c4SE", "ka\u0308se", true, true, false, true, 2},
+		{"K\u00c4SE", "ka\u0308se", true, false, false, false, 2},
+		{"K\u00c4SE", "ka\u0308se", false, true, false, false, 1},
+		{"forgotten", "", false, false, false, false, 2},
+		{"forgotten", "", false, true, false, true, 2},
+		{"k\xe4se", "k\xf6se", false, false, true, true, 1},
+		{"k\xe4se", "k\xf6se", true, true, false, false, 1},
+		{"k\xe4se", "k\ufffdse", false, false, true, true, 1},
+		{"k\xe4se", "K\xf6se", true, false, true, true, 2},
+		{"k\xe4se", "K\xe4se", true, false, false, true, 2},
+		{"forgotten\xe4", "", false, false, true, true, 1},
+		{"forgotten\xe4", "", false, false, false, false, 3},
 	} {
 		asked := 0
 		ask := func(is bool) func() (bool, error) {
 			return func() (bool, error) { asked++; return is, nil }
 		}
-		got, err := AreOne(test.a, test.b, ask(test.cases), ask(test.letters))
+		got, err := AreOne(test.a, test.b, ask(test.cases), ask(test.letters),
+			ask(test.bytes))
 		if got != test.want || err != nil || asked != test.asked {
 			t.Errorf("%q and %q are one: %v, %v, asked %d times", test.a, test.b, got, err, asked)
 		}
