@@ -40,9 +40,8 @@ func TestUntypedTrees(t *testing.T) {
 		if out, said := r.take(); out != "/t:\nd/\nlink@\n\n/t/d:\nf\n" || said != "" {
 			t.Errorf("%s: ls printed %q, and said %q", name, out, said)
 		}
-		mode, err := ParseMode("700")
-		ok(t, err)
-		ok(t, Chmod(background, r.Env, mode, ChmodOptions{Recursive: true}, []string{"/t"}))
+		ok(t, ChangeMode(background, r.Env, ChangeModeOptions{Recursive: true, Mode: "700"},
+			[]string{"/t"}))
 		if is, err := server.Files.Lstat("/t/d/f"); err != nil || is.Permissions&0o777 != 0o700 {
 			t.Errorf("%s: the file has mode %o, %v", name, is.Permissions, err)
 		}
