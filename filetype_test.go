@@ -127,3 +127,21 @@ func TestTypeOfLine(t *testing.T) {
 		t.Errorf("a line of nothing but the name: %o", got)
 	}
 }
+
+// TestListedWithASlash: some servers list a directory with a slash after its name.
+func TestListedWithASlash(t *testing.T) {
+	for _, hidden := range []uint32{0, wire.AttrPermissions} {
+		r := newRig(t, sftptest.Script{HideAttrs: hidden, BareLines: true, SlashedDirs: true}, 0)
+		r.server.Files.WriteFile("/t/dir/file", nil)
+		var got []string
+		ok(t, r.WalkDir("/t", func(name string, d fs.DirEntry, err error) error {
+			got = append(got, fmt.Sprint(name, d.IsDir(), err))
+			return nil
+		}))
+		want := []string{"/ttrue <nil>", "/t/dirtrue <nil>", "/t/dir/filefalse <nil>"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, not %q", got, want)
+		}
+		ok(t, r.RemoveAll("/t"))
+	}
+}

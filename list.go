@@ -427,6 +427,7 @@ func (l *listing) entry() (*File, error) {
 		if err != nil {
 			return nil, parse(err)
 		}
+		name, slash := bytes.CutSuffix(name, []byte("/")) // as some servers mark directories
 		if l.cycle.repeats(name) {
 			return nil, &ProtocolError{
 				What: "the server starts a listing again instead of ending it"}
@@ -442,7 +443,11 @@ func (l *listing) entry() (*File, error) {
 		if len(l.prefix)+len(name) > mostPath {
 			return nil, fmt.Errorf("the server lists a path longer than %d bytes", mostPath)
 		}
-		return l.listed(name, &attrs), nil
+		f := l.listed(name, &attrs)
+		if slash && !f.attrs.HasType() {
+			f.attrs.Mode |= typeDir
+		}
+		return f, nil
 	}
 	l.session.conn.Recycle(l.call)
 	l.call = nil

@@ -79,6 +79,8 @@ type Script struct {
 	HideTypes bool
 	// BareLines leaves nothing but the name in the lines that listings have for people.
 	BareLines bool
+	// SlashedDirs adds a slash to the names of directories in listings.
+	SlashedDirs bool
 	// BareListings leaves all attributes out of listings, as the draft allows.
 	BareListings bool
 	// NoMessages leaves the message of every STATUS empty.
