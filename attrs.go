@@ -15,7 +15,7 @@ import (
 // one is 0 and means nothing.
 type FileStat struct {
 	Size     uint64 // bytes
-	Mode     uint32 // POSIX mode bits, type included
+	Mode     uint32 // POSIX mode bits, type included; see HasMode and HasType
 	Mtime    uint32 // seconds as the server sent them; see ModTime
 	Atime    uint32
 	UID      uint32
@@ -31,7 +31,22 @@ type StatExtended struct{ ExtType, ExtData string }
 // HasSize reports whether the server sent the size.
 func (s *FileStat) HasSize() bool { return s.present&wire.AttrSize != 0 }
 
-// HasMode reports whether the server sent the mode.
+// HasType reports whether Mode says which type the file has: the server sent it, or it followed from
+// other answers.
+func (s *FileStat) HasType() bool { return s.Mode&typeMask != 0 }
+
+// tells reports whether mode and type are known.
+func (s *FileStat) tells() bool { return s.HasMode() && s.HasType() }
+
+// The types of files in POSIX's mode bits.
+const (
+	typeMask = 0o170000
+	typeDir  = 0o040000
+	typeFile = 0o100000
+	typeLink = 0o120000
+)
+
+// HasMode reports whether the server sent the mode. Its type may be known even if it did not.
 func (s *FileStat) HasMode() bool { return s.present&wire.AttrPermissions != 0 }
 
 // HasTimes reports whether the server sent the access and modification times.
@@ -141,11 +156,7 @@ func (f *File) Size() int64 { return int64(f.FileStat().Size) }
 
 // Mode returns the cached type and permissions, or 0.
 func (f *File) Mode() fs.FileMode {
-	stat := f.FileStat()
-	if !stat.HasMode() {
-		return 0
-	}
-	return stat.FileMode()
+	return f.FileStat().FileMode()
 }
 
 // ModTime returns the cached modification time, in whole seconds, or the zero time.
@@ -157,7 +168,7 @@ func (f *File) IsDir() bool { return f.Mode().IsDir() }
 // IsRegular reports whether the file is known to be a regular file.
 func (f *File) IsRegular() bool {
 	stat := f.FileStat()
-	return stat.HasMode() && stat.FileMode().IsRegular()
+	return (stat.HasMode() || stat.HasType()) && stat.FileMode().IsRegular()
 }
 
 // UID returns the cached ID of the owner, or 0.

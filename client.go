@@ -389,6 +389,7 @@ type quirks struct {
 	listsAhead  bool         // several READDIRs on one handle may be asked at once
 	noReadWrite atomic.Bool  // it refuses to open a file for reading and writing
 	noFstat     atomic.Bool  // it does not serve FSTAT
+	tellsDirs   atomic.Bool  // it has told the type of a directory
 	oneWrite    atomic.Bool  // it takes one WRITE of a file at a time, in order
 	symlinks    atomic.Int32
 	linksFrom   atomic.Int32

@@ -11,3 +11,5 @@ func RemoveTree(c *Client, name string, most int) error { return c.removeTree(na
 
 // ReadDirMost is ReadDir that gives up after most entries.
 func ReadDirMost(c *Client, dir string, most int) ([]*File, error) { return c.readDir(dir, most) }
+
+var TypeOfLine = typeOfLine

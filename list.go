@@ -147,7 +147,7 @@ func (l *listing) next() (*File, error) {
 			l.hold(f)
 		case f == nil:
 			return nil, err
-		case l.bare || f.attrs.HasMode():
+		case l.bare || f.attrs.tells():
 			return l.passOn(f), nil
 		default:
 			l.gather(f)
@@ -209,28 +209,44 @@ func (l *listing) gather(f *File) {
 	}
 }
 
-// lookUp looks up entries that were listed without a type: some servers send no attributes in a
-// listing. An entry that cannot be looked up stays as listed.
+// lookUp looks up entries that were listed without a mode or a type: some servers send no attributes
+// in a listing. An entry that cannot be looked up stays as listed, unless it is gone.
 func (l *listing) lookUp() {
 	if l.bare {
 		return
 	}
 	client := privateClient{&Client{l.session, l.ctx}}
-	var unknown []*File
-	var names []string
+	var unknown, untyped []*File
 	for _, f := range l.held {
-		if !f.attrs.HasMode() {
-			unknown, names = append(unknown, f), append(names, f.path)
+		if !f.attrs.tells() {
+			unknown = append(unknown, f)
 		}
 	}
-	client.lookAll(names, func(i int, info fs.FileInfo, err error) {
-		if err == nil {
-			unknown[i].remember(info.Sys().(*FileStat))
-		} else if err = client.fatal(err); err != nil {
-			l.held = nil
-			l.fail(err)
+	found := func(f *File, info fs.FileInfo, err error) {
+		switch {
+		case err == nil:
+			if f.remember(info.Sys().(*FileStat)); !f.attrs.HasType() {
+				untyped = append(untyped, f)
+			}
+		case errors.Is(err, fs.ErrNotExist):
+			f.attrs.Mode = 0
+		default:
+			if err = client.fatal(err); err != nil {
+				l.held = nil
+				l.fail(err)
+			}
 		}
-	})
+	}
+	client.lookAll(unknown, found)
+	if len(unknown) == 1 {
+		return
+	}
+	for _, f := range slices.Clone(untyped) { // alone: too much may have been open at once
+		if l.err == nil || l.err == io.EOF {
+			info, err := client.Look(f.path)
+			found(f, info, err)
+		}
+	}
 }
 
 // receive returns the next entry as it comes from the server.
@@ -411,11 +427,14 @@ func (l *listing) entry() (*File, error) {
 		if err != nil {
 			return nil, parse(err)
 		}
+		name, slash := bytes.CutSuffix(name, []byte("/")) // as some servers mark directories
 		if l.cycle.repeats(name) {
 			return nil, &ProtocolError{
 				What: "the server starts a listing again instead of ending it"}
 		}
 		if len(name) == 1 && name[0] == '.' || len(name) == 2 && name[0] == '.' && name[1] == '.' {
+			stat := newFileStat(&attrs)
+			l.session.settle(&stat)
 			continue
 		}
 		if !validName(name) {
@@ -424,7 +443,11 @@ func (l *listing) entry() (*File, error) {
 		if len(l.prefix)+len(name) > mostPath {
 			return nil, fmt.Errorf("the server lists a path longer than %d bytes", mostPath)
 		}
-		return l.listed(name, &attrs), nil
+		f := l.listed(name, &attrs)
+		if slash && !f.attrs.HasType() {
+			f.attrs.Mode |= typeDir
+		}
+		return f, nil
 	}
 	l.session.conn.Recycle(l.call)
 	l.call = nil
@@ -460,7 +483,11 @@ func (l *listing) listed(name []byte, attrs *wire.Attrs) *File {
 	} else {
 		entry.state.path = l.prefix + l.session.decodeListed(string(name))
 	}
-	entry.state.attrs = newFileStat(attrs)
+	stat := &entry.state.attrs
+	*stat = newFileStat(attrs)
+	if l.session.settle(stat); !stat.HasType() {
+		stat.Mode |= typeOfLine(l.names.LongName(), name)
+	}
 	return &entry.File
 }
 

@@ -28,6 +28,10 @@ type operation[T any] struct {
 	// instead returns the request to send after a refusal, or nil if the refusal stands: the
 	// protocol has too few codes to give reasons, and servers refuse different things.
 	instead func(refusal error) *operation[T]
+	// more returns a request that completes the result, or nil.
+	more func(result T) *operation[T]
+	// fallback, if not nil, is the result if the server refuses.
+	fallback *T
 	// refused is the first operation's refusal, to return if the server refuses this one too.
 	refused error
 	// file is a file whose write-behind must be flushed before this is sent: a later WRITE would
@@ -109,12 +113,19 @@ func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 		if op.instead != nil {
 			next = op.instead(refusal)
 		}
+		if op.fallback != nil {
+			result = *op.fallback
+			break
+		}
 		err = cmp.Or(op.refused, refusal)
 		if op.orEOF && call.Status.Code == wire.EOF {
 			err = io.EOF
 		}
 	case op.result != nil:
 		result, err = op.result(call)
+		if err == nil && op.more != nil {
+			next = op.more(result)
+		}
 	}
 	op.session.conn.Recycle(call)
 	return result, next, op.wrap(err)

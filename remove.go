@@ -215,7 +215,8 @@ func (r *remover) run() {
 
 // empty removes the files in a directory and pushes its directories on the stack.
 func (r *remover) empty(dir *removal) {
-	var files, dirs []string
+	var files []*File
+	var dirs []string
 	var bytes int64
 	var more bool
 	dir.passed = dir.kept
@@ -229,10 +230,15 @@ func (r *remover) empty(dir *removal) {
 		r.failed(dir, err)
 	}
 	removed, kept := 0, 0
+	listed := len(files) + len(dirs)
 	for result := range Batch(slices.Values(files), 0, r.removeAsync) {
-		if result.Err == nil {
+		switch {
+		case result.Err == nil:
 			removed++
-		} else if !errors.Is(result.Err, fs.ErrNotExist) {
+		case errors.Is(result.Err, fs.ErrNotExist):
+		case !result.Item.FileStat().HasType():
+			dirs = append(dirs, result.Item.path) // it may be one, but not a link
+		default:
 			kept++
 			r.failed(dir, result.Err)
 		}
@@ -240,7 +246,7 @@ func (r *remover) empty(dir *removal) {
 	r.mu.Lock()
 	dir.more, dir.gone, dir.left = more, removed, len(dirs)
 	dir.kept += kept
-	r.names -= len(files) + len(dirs)
+	r.names -= listed
 	for _, name := range dirs {
 		r.held += len(name) + removalSize
 		r.stack = append(r.stack, &removal{name: name, parent: dir})
@@ -256,14 +262,14 @@ func (r *remover) empty(dir *removal) {
 	}
 }
 
-func (r *remover) removeAsync(name string) *Pending[struct{}] {
-	return start(r.client.ctx, r.client.removeFile(name))
+func (r *remover) removeAsync(f *File) *Pending[struct{}] {
+	return start(r.client.ctx, r.client.removeFile(f.path))
 }
 
 // list returns some of the files and directories in a directory, as many as are held at a time,
 // without the first ones, and what it has counted as listed. A link is a file.
-func (r *remover) list(dir string, first int) (files, dirs []string, bytes int64, more bool,
-	err error) {
+func (r *remover) list(dir string, first int) (files []*File, dirs []string, bytes int64,
+	more bool, err error) {
 	var entries []*File
 	for f, listErr := range r.client.Entries(dir) {
 		if listErr != nil {
@@ -287,7 +293,7 @@ func (r *remover) list(dir string, first int) (files, dirs []string, bytes int64
 		if f.IsDir() {
 			dirs = append(dirs, f.path)
 		} else {
-			files = append(files, f.path)
+			files = append(files, f)
 		}
 	}
 	return files, dirs, bytes, more, err

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,7 +49,21 @@ func (c privateClient) Look(name string) (fs.FileInfo, error) { return c.StartLo
 
 // StartLook implements private.Client.
 func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error)) {
-	looked := c.Async().Lstat(name)
+	return c.startLook(name, 0)
+}
+
+// startLook is StartLook for a file of a type that is known from its listing, or not if it is 0.
+func (c privateClient) startLook(name string, kind uint32) (wait func() (fs.FileInfo, error)) {
+	lstat := c.session.stat("lstat", wire.TypeLstat, name)
+	if kind != 0 {
+		lstat.more = func(info fs.FileInfo) *operation[fs.FileInfo] {
+			if stat := info.Sys().(*FileStat); !stat.HasType() {
+				stat.Mode |= kind
+			}
+			return nil
+		}
+	}
+	looked := start(c.ctx, lstat)
 	look := func() (fs.FileInfo, error) {
 		info, err := looked.Wait()
 		if untold(err) {
@@ -75,17 +90,16 @@ func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error))
 	}
 }
 
-// lookAll looks at many names, in a few round trips. It calls each once for each name.
-func (c privateClient) lookAll(names []string, each func(i int, info fs.FileInfo, err error)) {
-	for from := 0; from < len(names); from += defaultBatch {
-		some := names[from:min(len(names), from+defaultBatch)]
+// lookAll looks at many listed files, in a few round trips. It calls each once for each file.
+func (c privateClient) lookAll(files []*File, each func(f *File, info fs.FileInfo, err error)) {
+	for some := range slices.Chunk(files, defaultBatch) {
 		looks := make([]func() (fs.FileInfo, error), len(some))
-		for i, name := range some {
-			looks[i] = c.StartLook(name)
+		for i, f := range some {
+			looks[i] = c.startLook(f.path, f.attrs.Mode&typeMask)
 		}
 		for i, look := range looks {
 			info, err := look()
-			each(from+i, info, err)
+			each(some[i], info, err)
 		}
 	}
 }

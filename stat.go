@@ -11,13 +11,14 @@ import (
 )
 
 // Stat returns the attributes of a file, following symbolic links. The result's Sys is a
-// [*FileStat]. It takes one round trip.
+// [*FileStat]. It takes one round trip, and more if the server does not tell the file's type: other
+// requests find it out.
 func (c *Client) Stat(name string) (fs.FileInfo, error) {
 	return run(c.ctx, c.stat("stat", wire.TypeStat, name))
 }
 
-// Lstat returns a name's attributes without following a symbolic link there. It takes one round
-// trip.
+// Lstat returns a name's attributes without following a symbolic link there. Otherwise it is like
+// [Client.Stat].
 func (c *Client) Lstat(name string) (fs.FileInfo, error) {
 	return run(c.ctx, c.stat("lstat", wire.TypeLstat, name))
 }
@@ -43,6 +44,9 @@ func (s *session) stat(op string, t wire.Type, name string) operation[fs.FileInf
 		})
 	// wolfSSH has one answer for everything that it cannot describe (wolfSSH_SFTP_RecvLSTAT). If
 	// other servers answer FAILURE, that may mean anything: see untold.
+	asked.more = func(info fs.FileInfo) *operation[fs.FileInfo] {
+		return s.findType(question{op, name, info, t == wire.TypeStat})
+	}
 	asked.looks = strings.Contains(s.options.serverVersion, "wolfSSH")
 	return asked
 }

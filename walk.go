@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/usftp/usftp/internal/treewalk"
 )
@@ -15,8 +16,8 @@ import (
 // WalkDir walks the tree at root like [path/filepath.WalkDir], calling fn for each file and
 // directory in lexical order, including root; errors, [fs.SkipDir] and [fs.SkipAll] work as there.
 // It does not follow symbolic links. Entries carry their attributes, so Info sends no request. What
-// the server describes without a type, also when it is asked again, counts as a file: see
-// [FileStat.HasMode].
+// the server describes without a type, and which can be read neither as a file nor as a directory,
+// comes a second time, with the error: see [FileStat.HasType].
 //
 // fn is called on the calling goroutine, one call at a time, while up to 256 directories ahead of
 // it are being listed, up to 128 if the server does not say how many handles it allows. So a walk
@@ -57,45 +58,63 @@ func (c *Client) walk(top *File, fn fs.WalkDirFunc) error {
 			return nil
 		},
 		Enter: func(d *walkDir, _ []*File) error {
-			if d.Err == nil {
+			err := d.Err
+			if err == nil || !d.file.IsDir() && c.isFile(d.file.Name()) {
 				return nil
 			}
-			err := d.Err
 			if _, named := errors.AsType[*fs.PathError](err); !named {
 				err = &fs.PathError{Op: "readdir", Path: d.file.Name(), Err: err}
 			}
 			return fn(d.file.Name(), d.file.DirEntry(), err)
 		},
-		Each: func(_ *walkDir, f *File, _ *walkDir) error {
-			return fn(f.Name(), f.DirEntry(), nil)
-		},
 		Stopped: func() error { return context.Cause(c.ctx) },
 		Crowded: func(err error) bool { return errors.Is(err, ErrSSHFxFailure) },
+	}
+	w.Each = func(_ *walkDir, f *File, below *walkDir) error {
+		if below != nil && !f.IsDir() {
+			w.IsEmpty(below) // the listing shows what it is
+		}
+		return fn(f.Name(), f.DirEntry(), nil)
 	}
 	w.Begin(c.ctx, c.openHandles())
 	defer w.End()
 	return w.Visit(nil, top, newWalkDir("", top))
 }
 
-// newWalkDir returns nil if f is not a directory.
+// newWalkDir returns nil if f is not a directory. Whatever it is, what can be read neither as a file
+// nor as a directory has contents that the walk may lack.
 func newWalkDir(above string, f *File) *walkDir {
-	if !f.IsDir() {
+	if stat := f.FileStat(); stat.HasType() && !f.IsDir() {
 		return nil
 	}
 	return &walkDir{file: f, key: above + path.Base(f.path) + "\x00"}
 }
 
+// isFile reports whether what could not be told from a directory is no directory.
+func (c *Client) isFile(name string) bool {
+	info, err := privateClient{c}.Look(name)
+	return err == nil && !info.IsDir() && info.Sys().(*FileStat).HasType()
+}
+
 // entriesWithin lists a directory until ctx ends. The entries outlive ctx.
 func (c *Client) entriesWithin(ctx context.Context, d *walkDir) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
+		isDir := sync.OnceFunc(func() {
+			if stat := d.file.FileStat(); !stat.HasType() {
+				stat.Mode |= typeDir
+				d.file.remember(stat)
+			}
+		})
 		for f, err := range c.WithContext(ctx).Entries(d.file.Name()) {
 			if f != nil {
+				isDir()
 				f.ctx = c.ctx
 			}
-			if !yield(f, err) {
+			if !yield(f, err) || err != nil {
 				return
 			}
 		}
+		isDir()
 	}
 }
 

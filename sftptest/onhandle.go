@@ -234,6 +234,12 @@ func (s *session) readdir(c *call, h *handle) {
 			continue
 		}
 		entry := wire.Name{Filename: name, LongName: n.longName(name), Attrs: s.visible(n)}
+		if s.script.SlashedDirs && n.isDir() {
+			entry.Filename += "/"
+		}
+		if s.script.BareLines {
+			entry.LongName = name
+		}
 		if s.script.BareListings {
 			entry.Attrs = wire.Attrs{}
 		}

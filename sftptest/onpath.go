@@ -104,6 +104,9 @@ func (s *session) attrsReply(c *call, n *node, code wire.Code) {
 func (s *session) visible(n *node) wire.Attrs {
 	a := n.attrs()
 	a.Flags &^= s.script.HideAttrs
+	if s.script.HideTypes {
+		a.Permissions &^= modeType
+	}
 	return a
 }
 

@@ -75,6 +75,12 @@ type Script struct {
 	Refuse []wire.Type
 	// HideAttrs are attribute flags (wire.AttrSize and so on) left out of every reply.
 	HideAttrs uint32
+	// HideTypes leaves the type out of all permissions.
+	HideTypes bool
+	// BareLines leaves nothing but the name in the lines that listings have for people.
+	BareLines bool
+	// SlashedDirs adds a slash to the names of directories in listings.
+	SlashedDirs bool
 	// BareListings leaves all attributes out of listings, as the draft allows.
 	BareListings bool
 	// NoMessages leaves the message of every STATUS empty.

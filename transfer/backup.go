@@ -217,9 +217,9 @@ func (b *backups) make(rel string) (string, error) {
 	switch of, err := into.Lstat(rel); {
 	case err != nil && !endpoint.Refused(err):
 		return "", err
-	case of.HasMode && of.Mode.IsDir():
-		perm = of.Mode.Perm() | 0o700
-	case of.HasMode: // a link that is kept
+	case of.Mode.IsDir():
+		perm = of.Perm() | 0o700
+	case of.Mode.Type() != 0: // a link that is kept
 		perm = 0o700
 	}
 	if was, changed := b.modes.Load(rel); changed {

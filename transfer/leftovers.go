@@ -277,7 +277,7 @@ func tidy(at endpoint.Place, root, rel string, stale func(name string, isDir boo
 	defer in.Close()
 	var names []string
 	err = in.List(rel, nil, nil, func(name string, i endpoint.Info, err error) bool {
-		if stale(name, i.HasMode && i.Mode.IsDir()) {
+		if stale(name, i.Mode.IsDir()) {
 			names = append(names, name)
 		}
 		return true

@@ -87,6 +87,7 @@ func (m *Names) Parse(body []byte) error {
 type NameReader struct {
 	r         Reader
 	remaining uint32
+	longName  []byte
 }
 
 // NewNameReader returns a reader of the entries in body. If body is too short for as many entries
@@ -111,16 +112,18 @@ func (n *NameReader) Next(name *Name) error {
 	return n.r.err
 }
 
-// NextEntry reads the next entry as far as programs need it, without the long name and without
-// copying: the file's name aliases the body. When Remaining is 0 there is none, which is
-// [ErrShort].
+// NextEntry reads the next entry without copying: the file's name aliases the body, and so does
+// LongName. When Remaining is 0 there is none, which is [ErrShort].
 func (n *NameReader) NextEntry(attrs *Attrs) (filename []byte, err error) {
 	n.begin()
 	filename = n.r.Bytes()
-	n.r.Bytes() // the long name
+	n.longName = n.r.Bytes()
 	n.r.ReadAttrs(attrs)
 	return filename, n.r.err
 }
+
+// LongName returns the long name of the entry that NextEntry has read.
+func (n *NameReader) LongName() []byte { return n.longName }
 
 // begin counts an entry. Without one all its fields are missing.
 func (n *NameReader) begin() {

@@ -231,10 +231,11 @@ func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.Fi
 		if known.has(name) {
 			continue
 		}
-		i := OfStat(f.FileStat())
+		stat := f.FileStat()
+		i := OfStat(stat)
 		if strings.HasPrefix(name, "\x00") {
 			err = usftp.ErrNameCoding
-		} else if !i.HasMode { // the client could not stat it: find out why
+		} else if !i.HasMode && !stat.HasType() { // the client could not stat it: find out why
 			if i, err = seen(Unfollowed(client, f.Name())); err != nil && pool.Lost(client) {
 				return begun, err
 			}
@@ -292,8 +293,8 @@ func seenInList(client *usftp.Client, name string, refusal error) (Info, error) 
 			return Info{}, refusal
 		}
 		if listed = true; f.BaseName() == path.Base(name) {
-			if i := OfStat(f.FileStat()); i.HasMode {
-				return i, nil
+			if f.FileStat().HasType() {
+				return OfStat(f.FileStat()), nil
 			}
 			return Info{}, refusal
 		}

@@ -64,7 +64,7 @@ func (h OnHost) ReadWhole(_ context.Context, name string, _ Opening, info *Info,
 // sameAsListed sets info to what the host said with a file's contents, or returns ErrNotListed.
 func sameAsListed(info *Info, now *usftp.FileStat, err error) error {
 	if errors.Is(err, private.ErrOtherSize) ||
-		err == nil && now != nil && now.HasMode() && !now.FileMode().IsRegular() {
+		err == nil && now != nil && !now.FileMode().IsRegular() {
 		return ErrNotListed
 	}
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 
 // Info holds the known facts about a file.
 type Info struct {
-	Mode     fs.FileMode
+	Mode     fs.FileMode // no more than the type without HasMode
 	HasMode  bool
 	Size     int64 // -1 if unknown
 	Mtime    time.Time
@@ -44,9 +44,7 @@ func (f *Info) setStat(stat *usftp.FileStat) {
 	f.HasMode, f.HasTimes, f.Mtime, f.Atime = stat.HasMode(), stat.HasTimes(), stat.ModTime(),
 		stat.AccessTime()
 	f.Owner = localfs.Owner{UID: int(stat.UID), GID: int(stat.GID), Known: stat.HasOwner()}
-	if stat.HasMode() {
-		f.Mode = stat.FileMode()
-	}
+	f.Mode = stat.FileMode()
 	if stat.HasSize() && int64(stat.Size) >= 0 {
 		f.Size = int64(stat.Size)
 	}

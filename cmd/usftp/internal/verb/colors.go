@@ -74,7 +74,7 @@ func (c *Colors) wrap(code, shown string) string {
 func (c *Colors) code(e *entry) string {
 	mode := e.stat.Mode
 	switch {
-	case !e.stat.HasMode():
+	case !e.stat.HasMode() && !e.stat.HasType():
 		return ""
 	case e.isLink():
 		return c.link(e)

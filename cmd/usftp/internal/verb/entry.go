@@ -48,7 +48,7 @@ var fileTypes = map[uint32]fileType{
 }
 
 func typeOf(s *usftp.FileStat) fileType {
-	if !s.HasMode() {
+	if !s.HasMode() && !s.HasType() {
 		return fileType{'?', "unknown", "unknown"}
 	} else if t, ok := fileTypes[s.Mode&typeMask]; ok {
 		return t
@@ -56,7 +56,7 @@ func typeOf(s *usftp.FileStat) fileType {
 	return fileType{'?', "file", "regular file"}
 }
 
-func (e *entry) is(kind uint32) bool { return e.stat.HasMode() && e.stat.Mode&typeMask == kind }
+func (e *entry) is(kind uint32) bool { return e.stat.Mode&typeMask == kind }
 func (e *entry) isDir() bool         { return e.is(typeDir) }
 func (e *entry) isLink() bool        { return e.is(typeLink) }
 

@@ -289,7 +289,7 @@ func typeTest(argument string) (expressionTest, error) {
 		wanted = append(wanted, kind)
 	}
 	return func(v *visit) bool {
-		if !v.entry.stat.HasMode() {
+		if !v.entry.stat.HasType() {
 			return v.lacks("type")
 		}
 		return slices.Contains(wanted, v.entry.stat.Mode&typeMask)

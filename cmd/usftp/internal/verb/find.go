@@ -224,7 +224,7 @@ func (v *visit) remove(wait bool) bool {
 // empty evaluates the test -empty.
 func (v *visit) empty() bool {
 	switch {
-	case !v.entry.stat.HasMode():
+	case !v.entry.stat.HasType():
 		return v.lacks("type")
 	case v.entry.is(typeFile) && !v.entry.stat.HasSize():
 		return v.lacks("size")

@@ -11,11 +11,12 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// untold returns a rig whose server does not send some attributes.
+// untold returns a rig whose server does not send some attributes, and opens nothing that would
+// tell them.
 func untold(t *testing.T, hidden uint32) (*rig, *sftptest.Scripted) {
 	t.Helper()
 	server := sftptest.NewServer(t, sftptest.Script{HideAttrs: hidden,
-		Extensions: []wire.ExtensionPair{}})
+		Extensions: []wire.ExtensionPair{}, Refuse: []wire.Type{wire.TypeOpendir, wire.TypeOpen}})
 	server.Files.WriteFile("/t/f", []byte("contents"))
 	link := server.Dial(sftptest.LinkConfig{})
 	client, err := usftp.NewClientPipe(link, link)

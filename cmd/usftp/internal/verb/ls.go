@@ -255,7 +255,7 @@ func (l *lister) withPrefix(name string) string {
 
 // mark returns the character that -F or -p appends to a name.
 func (l *lister) mark(s *usftp.FileStat) string {
-	if !s.HasMode() || !l.o.Classify && !l.o.Slash {
+	if !s.HasType() || !l.o.Classify && !l.o.Slash {
 		return ""
 	}
 	kind := s.Mode & typeMask

@@ -1,0 +1,154 @@
+package usftp
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path"
+	"regexp"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/wire"
+)
+
+// Some servers send no permissions, or permissions without a file's type. A directory is then told
+// from a file by the line that comes with its name in a listing, or by whether it can be opened as
+// one.
+
+// settle uses what is known of the server: one that tells the type of directories leaves it out for
+// regular files.
+func (s *session) settle(stat *FileStat) {
+	switch {
+	case stat.Mode&typeMask == typeDir:
+		if stat.HasMode() && !s.tellsDirs.Load() {
+			s.tellsDirs.Store(true)
+		}
+	case !stat.HasType() && stat.HasMode() && s.tellsDirs.Load():
+		stat.Mode |= typeFile
+	}
+}
+
+// A question is one about a file's type.
+type question struct {
+	op, name string // for errors
+	info     fs.FileInfo
+	follow   bool // a link
+}
+
+// is returns how to take the answer that the file is of a type.
+func (q *question) is(s *session, kind uint32) func(*conn.Call) (fs.FileInfo, error) {
+	return func(call *conn.Call) (fs.FileInfo, error) {
+		if call.Handle != nil {
+			s.closeHandle(call.Handle)
+		}
+		q.stat().Mode |= kind
+		return q.info, nil
+	}
+}
+
+func (q *question) stat() *FileStat { return q.info.Sys().(*FileStat) }
+
+// findType returns the first request that finds out a file's type, or nil if it is known.
+func (s *session) findType(q question) *operation[fs.FileInfo] {
+	if s.settle(q.stat()); q.stat().HasType() {
+		return nil
+	}
+	if q.follow {
+		return s.asDir(q)
+	}
+	link := ask(s, q.op, q.name, wire.TypeName,
+		wire.PathRequest{Type: wire.TypeReadlink, Path: q.name},
+		func(call *conn.Call) (fs.FileInfo, error) {
+			var reply wire.Names
+			if err := reply.Parse(call.Body); err != nil {
+				return nil, parse(err)
+			}
+			// some servers answer for all files, with their own paths
+			if len(reply.Names) == 1 &&
+				path.Clean(reply.Names[0].Filename) != path.Clean(q.name) {
+				q.stat().Mode |= typeLink
+			}
+			return q.info, nil
+		})
+	link.fallback = &q.info
+	link.more = func(fs.FileInfo) *operation[fs.FileInfo] {
+		if q.stat().HasType() {
+			return nil
+		}
+		return s.asDir(q)
+	}
+	link.instead = func(error) *operation[fs.FileInfo] { return s.asDir(q) }
+	return &link
+}
+
+// asDir tries to open a directory.
+func (s *session) asDir(q question) *operation[fs.FileInfo] {
+	dir := opendir(s, q.name, q.is(s, typeDir))
+	dir.name, dir.fallback = q.op, &q.info
+	dir.instead = func(refusal error) *operation[fs.FileInfo] {
+		status, _ := errors.AsType[*StatusError](refusal)
+		if errors.Is(refusal, fs.ErrNotExist) || wire.Code(status.Code) == wire.NotADirectory ||
+			readsOnce(s.options.serverVersion) {
+			q.stat().Mode |= typeFile
+			return nil
+		}
+		return s.asFile(q)
+	}
+	return &dir
+}
+
+// asFile tries to read a file: a directory may have been refused for want of handles or of
+// permissions, and some servers open one like a file.
+func (s *session) asFile(q question) *operation[fs.FileInfo] {
+	var handle *conn.Handle
+	file := ask(s, q.op, q.name, wire.TypeHandle, wire.Open{Path: q.name, Flags: wire.OpenRead},
+		func(call *conn.Call) (fs.FileInfo, error) {
+			handle = call.Handle
+			return q.info, nil
+		})
+	file.fallback = &q.info
+	file.call.Orphan = s.orphaned(wire.OpenRead)
+	file.more = func(fs.FileInfo) *operation[fs.FileInfo] {
+		read := operation[fs.FileInfo]{session: s, name: q.op, path: q.name, fallback: &q.info,
+			call: s.readCall(handle, 0, 1), result: q.is(s, typeFile)}
+		read.instead = func(refusal error) *operation[fs.FileInfo] {
+			if status, _ := errors.AsType[*StatusError](refusal); status.Code == uint32(wire.EOF) {
+				q.stat().Mode |= typeFile
+			}
+			s.closeHandle(handle)
+			return nil
+		}
+		return &read
+	}
+	return &file
+}
+
+var (
+	unixLine = regexp.MustCompile(`^([-dlbcps])[-rwxsStTlL]{9}[ .+@]`)
+	dosLine  = regexp.MustCompile(
+		`^\d+[-/.]\d+[-/.]\d+ +\d+:\d+(?::\d+)? *(?:[AaPp][Mm]?)? +(<DIR>|[\d,.]+) `)
+)
+
+// typeOfLine returns the type in a line that comes with a listed name, like one of ls -l or of DOS,
+// or 0.
+func typeOfLine(line, name []byte) uint32 {
+	if !bytes.Contains(line[min(len(line), 10):], name) {
+		return 0 // it is not about the file, or nothing but its name
+	}
+	switch unix := unixLine.FindSubmatch(line); {
+	case unix == nil:
+	case unix[1][0] == 'd':
+		return typeDir
+	case unix[1][0] == 'l':
+		return typeLink
+	case unix[1][0] == '-':
+		return typeFile
+	}
+	switch dos := dosLine.FindSubmatch(line); {
+	case dos == nil:
+		return 0
+	case bytes.Equal(dos[1], []byte("<DIR>")):
+		return typeDir
+	}
+	return typeFile
+}
