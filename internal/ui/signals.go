@@ -77,7 +77,11 @@ func (p *signalPlan) patience() time.Duration {
 	return max(p.cleanup, CleanupTime)
 }
 
-// CatchSignals returns a context that ends with the first signal that asks us to end. A second one,
+// sameWish is how soon after the first signal another one means the same: timeout(1) sends its
+// signal to the program, and then to the group that it is in.
+const sameWish = 250 * time.Millisecond
+
+// CatchSignals returns a context that ends with the first signal that asks us to end. A later one,
 // or the end of CleanupTime, ends the program at once: a user who presses Ctrl-C wants the prompt
 // back. Signals ignored when the program started stay ignored.
 func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
@@ -89,11 +93,12 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
+		var began time.Time // when the first one came
 		next := func(overdue <-chan time.Time) (s os.Signal, more bool) {
 			for {
 				select {
 				case s = <-signals:
-					if !a.Signals.handled(s) {
+					if !a.Signals.handled(s) && time.Since(began) > sameWish {
 						return s, true
 					}
 				case <-overdue:
@@ -107,6 +112,7 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 		if !more {
 			return
 		}
+		began = time.Now()
 		cause := &Interruption{first}
 		a.restore()
 		cancel(cause)

@@ -70,6 +70,8 @@ func TestSignal(t *testing.T) {
 			`usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in ([^\s;]+); the same command with --resume continues from there`},
 		{"TERM", true, syscall.SIGTERM, 143,
 			`usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same command with --resume continues from there`},
+		{"HUP, and TERM with it", true, syscall.SIGHUP, 129,
+			`usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in testhost:([^\s;]+); the same command with --resume continues from there`},
 		{"HUP", false, syscall.SIGHUP, 129,
 			`usftp: cannot copy testhost:.*/big to .*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same command with --resume continues from there`},
 	} {
@@ -82,6 +84,9 @@ func TestSignal(t *testing.T) {
 			events, stderr := started(t, cmd)
 			until(t, events, "progress", 2<<20) // a download continues 1 MiB before its end
 			cmd.Process.Signal(c.signal)
+			if strings.HasSuffix(c.name, "with it") {
+				cmd.Process.Signal(syscall.SIGTERM)
+			}
 			failed := until(t, events, "failed", 0)
 			exit := until(t, events, "exit", 0)
 			cmd.Wait()
