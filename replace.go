@@ -156,9 +156,21 @@ func (c privateClient) Move(oldname, newname string, replace bool) error {
 		err = c.ReplaceByLink(text, newname, beside, beside+"~")
 	}
 	if err == nil && !same {
-		err = c.do(c.removeFile(oldname))
+		err = c.removeMoved(oldname, newname, thereErr != nil)
 	}
 	return err
+}
+
+// removeMoved removes a link that has another name now. Erlang's server removes no link to a
+// directory; then the new name goes again, if it was free before.
+func (c privateClient) removeMoved(oldname, newname string, wasFree bool) error {
+	err := c.do(c.removeFile(oldname))
+	status, refused := errors.AsType[*StatusError](err)
+	if !refused || errors.Is(err, fs.ErrNotExist) || wasFree && c.do(c.removeFile(newname)) == nil {
+		return err
+	}
+	return &os.LinkError{Op: "rename", Old: oldname, New: newname, // no refusal: half of it was done
+		Err: fmt.Errorf("both are the link now: %s", status.Error())}
 }
 
 // ReplaceByLink implements private.Client.

@@ -117,6 +117,26 @@ func TestMoveFollowsNoLink(t *testing.T) {
 	}
 }
 
+// TestMoveOfALinkThatStays: where a link to a directory cannot be removed, as with Erlang's server,
+// the link does not get another name, or the error does not pass for a refusal.
+func TestMoveOfALinkThatStays(t *testing.T) {
+	for _, stays := range []string{"/d/to dir", "/d/"} {
+		r := newRig(t, sftptest.Script{FollowLinks: true,
+			Intercept: func(q sftptest.Request) []sftptest.Action {
+				if q.Type == wire.TypeRemove && strings.HasPrefix(q.Path, stays) {
+					return []sftptest.Action{sftptest.Refuse(wire.FileIsADirectory, "")}
+				}
+				return nil
+			}}, 0)
+		linkScene(r.server.Files)
+		err := private.OfClient(r.Client).Move("/d/to dir", "/d/new", false)
+		refused := errors.As(err, new(*usftp.StatusError))
+		if _, exists := linkState(t, r.server.Files)["/d/new"]; err == nil || refused == exists {
+			t.Errorf("%v; it has its new name: %t", err, exists)
+		}
+	}
+}
+
 // What must not replace anything does not, even where RENAME replaces files: many servers pass it
 // on to rename(2). A file can still get its name in other letters.
 func TestMoveReplacesNothingWhereRenameDoes(t *testing.T) {
