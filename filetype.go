@@ -86,8 +86,7 @@ func (s *session) asDir(q question) *operation[fs.FileInfo] {
 	dir := opendir(s, q.name, q.is(s, typeDir))
 	dir.name, dir.fallback = q.op, &q.info
 	dir.instead = func(refusal error) *operation[fs.FileInfo] {
-		status, _ := errors.AsType[*StatusError](refusal)
-		if errors.Is(refusal, fs.ErrNotExist) || wire.Code(status.Code) == wire.NotADirectory ||
+		if errors.Is(refusal, fs.ErrNotExist) || errors.Is(refusal, FxCode(wire.NotADirectory)) ||
 			readsOnce(s.options.serverVersion) {
 			q.stat().Mode |= typeFile
 			return nil
@@ -112,7 +111,7 @@ func (s *session) asFile(q question) *operation[fs.FileInfo] {
 		read := operation[fs.FileInfo]{session: s, name: q.op, path: q.name, fallback: &q.info,
 			call: s.readCall(handle, 0, 1), result: q.is(s, typeFile)}
 		read.instead = func(refusal error) *operation[fs.FileInfo] {
-			if status, _ := errors.AsType[*StatusError](refusal); status.Code == uint32(wire.EOF) {
+			if errors.Is(refusal, ErrSSHFxEOF) {
 				q.stat().Mode |= typeFile
 			}
 			s.closeHandle(handle)

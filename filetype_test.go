@@ -145,3 +145,20 @@ func TestListedWithASlash(t *testing.T) {
 		ok(t, r.RemoveAll("/t"))
 	}
 }
+
+// TestTypeFromAServerThatSaysOK: an answer that no request for a type can have is a refusal.
+func TestTypeFromAServerThatSaysOK(t *testing.T) {
+	for _, from := range []wire.Type{wire.TypeOpendir, wire.TypeRead, wire.TypeReadlink} {
+		r := newRig(t, sftptest.Script{HideAttrs: wire.AttrPermissions,
+			Intercept: func(q sftptest.Request) []sftptest.Action {
+				if q.Type == from {
+					return []sftptest.Action{sftptest.Refuse(wire.OK, "")}
+				}
+				return nil
+			}}, 0)
+		r.server.Files.WriteFile("/f", []byte("data"))
+		if info, err := r.Lstat("/f"); err != nil || !info.Mode().IsRegular() || info.Size() != 4 {
+			t.Errorf("%v: %v, %v", from, info, err)
+		}
+	}
+}
