@@ -302,7 +302,26 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	if makes {
 		f.insteadOfWriting(&op, flags, attrs)
 	}
+	if flags&wire.OpenExclusive != 0 && perm&0o077 == 0 {
+		op.more = f.keepPrivate(perm)
+	}
 	return op
+}
+
+// keepPrivate returns the request that follows an OPEN which has made a file for its owner alone, if
+// the server ignores the mode there, as Maverick's does. Otherwise others could read what is written.
+func (f *File) keepPrivate(perm fs.FileMode) func(*File) *operation[*File] {
+	if !strings.Contains(f.session().options.serverVersion, "Maverick") {
+		return nil
+	}
+	return func(*File) *operation[*File] {
+		set := f.fsetstat("open", toMode(perm))
+		if set.call != nil {
+			set.call.Orphan = func(*conn.Call) { f.Close() } // nobody waits for the file any more
+		}
+		return &operation[*File]{session: set.session, name: set.name, path: set.path, call: set.call,
+			err: set.err, fallback: &f, result: func(*conn.Call) (*File, error) { return f, nil }}
+	}
 }
 
 // insteadOfWriting opens a file that need not be written, after all, as it may only be read. Servers
