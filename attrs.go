@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io/fs"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -214,7 +215,9 @@ func (c *Client) Chown(name string, uid, gid int) error {
 
 // Chtimes sets the access and modification times of a file. It follows symbolic links and takes one
 // round trip. The protocol has whole seconds from 1970 to 2106; for other times the error matches
-// [fs.ErrInvalid]. Times from 2096 on are read as earlier ones; see [FileStat.ModTime].
+// [fs.ErrInvalid]. Times from 2096 on are read as earlier ones; see [FileStat.ModTime]. It also
+// matches [fs.ErrInvalid] for a time after January 2038 on Apache MINA, which could not list the
+// file's directory any more.
 func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.do(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }
@@ -318,13 +321,13 @@ func (f *File) SetAttrs(attrs NewAttrs) error {
 // setstat changes attributes by path (draft-02, section 6.9).
 func (s *session) setstat(op, name string, to change) operation[none] {
 	message := wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: to.Attrs}
-	return s.command(op, name, message).fail(to.err)
+	return s.command(op, name, message).fail(cmp.Or(to.err, s.tells(to)))
 }
 
 // lsetstat changes attributes by path without following links.
 func (s *session) lsetstat(op, name string, to change) operation[none] {
 	message := wire.Lsetstat{Path: name, Attrs: to.Attrs}
-	return s.command(op, name, message).needs(wire.ExtLsetstat).fail(to.err)
+	return s.command(op, name, message).needs(wire.ExtLsetstat).fail(cmp.Or(to.err, s.tells(to)))
 }
 
 // fsetstat changes attributes by handle (draft-02, section 6.9).
@@ -333,7 +336,7 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 		command := open.client.command(op, f.Name(),
 			wire.Fsetstat{Handle: open.handle.Name, Attrs: to.Attrs})
 		command.call.Ordered = true // after the WRITEs of a transfer that was given up
-		return command.fail(to.err)
+		return command.fail(cmp.Or(to.err, open.client.tells(to)))
 	})
 }
 
@@ -372,6 +375,30 @@ func fits(n int64) bool { return 0 <= n && n <= math.MaxUint32 }
 
 // errTimeRange says that the protocol cannot express a time.
 var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")
+
+// errTimeTold says that the server cannot tell a time.
+var errTimeTold error = invalidError("the server cannot list files with times after January 2038")
+
+// tells returns an error if the server would set times that it cannot tell afterwards.
+func (s *session) tells(to change) error {
+	last := s.lastTime()
+	if to.Has(wire.AttrACModTime) && (int64(to.ATime) > last || int64(to.MTime) > last) {
+		return errTimeTold
+	}
+	return nil
+}
+
+// lastTime returns the last time, in seconds since 1970, that a file on the server may have. Apache
+// MINA sets later ones, but its SftpHelper.writeTime puts no more than an int into a reply: the
+// directory cannot be listed any more, and STAT of the file ends the session.
+func (s *session) lastTime() int64 {
+	if isMINA(s.options.serverVersion) {
+		return math.MaxInt32
+	}
+	return math.MaxUint32
+}
+
+func isMINA(version string) bool { return strings.Contains(version, "APACHE-SSHD") }
 
 // empty reports whether there is nothing to set.
 func (a NewAttrs) empty() bool { return !a.SetMode && !a.SetTimes && !a.SetOwner }

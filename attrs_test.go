@@ -3,6 +3,7 @@ package usftp_test
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -26,6 +27,31 @@ func TestTimesBefore1970(t *testing.T) {
 	ok(t, r.server.Files.SetTimes("/f", atime, time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)))
 	if info := must[fs.FileInfo](t)(r.Lstat("/f")); info.ModTime().UTC().Year() != 2090 {
 		t.Error(info.ModTime())
+	}
+}
+
+// Apache MINA sets times after January 2038, but then it cannot list the directory any more.
+func TestTimesThatCannotBeTold(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0, usftp.WithServerVersion("SSH-2.0-APACHE-SSHD-2.16.0"))
+	r.server.Files.WriteFile("/f", nil)
+	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+	last, late := time.Unix(math.MaxInt32, 0), time.Unix(1<<31, 0)
+	for what, set := range map[string]func(atime, mtime time.Time) error{
+		"path":   func(a, m time.Time) error { return r.Chtimes("/f", a, m) },
+		"link":   func(a, m time.Time) error { return r.Lchtimes("/f", a, m) },
+		"handle": func(a, m time.Time) error { return f.Chtimes(a, m) },
+	} {
+		if err := set(last, last); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		for _, err := range []error{set(late, last), set(last, late)} {
+			if !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	if a := must[fs.FileInfo](t)(r.Stat("/f")); !a.ModTime().Equal(last) {
+		t.Error(a.ModTime())
 	}
 }
 

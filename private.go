@@ -50,8 +50,11 @@ func (c privateClient) EmptiesToCut() bool {
 
 // SetsByName implements private.Client. It is Apache MINA's doFSetStat.
 func (c privateClient) SetsByName() bool {
-	return strings.Contains(c.options.serverVersion, "APACHE-SSHD")
+	return isMINA(c.options.serverVersion)
 }
+
+// LastTime implements private.Client.
+func (c privateClient) LastTime() int64 { return c.lastTime() }
 
 // Heard implements private.Client.
 func (c privateClient) Heard() time.Time { return c.conn.Heard() }

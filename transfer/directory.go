@@ -248,8 +248,8 @@ func (t *tree) finishDir(d *directory) error {
 // setAttrs sets attributes at the target. For own see [endpoint.Root].
 func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (endpoint.Unset, error) {
-	if t.copies.Nearest(&set) {
-		t.warn(t.route.Source, t.route.Target, filecopy.NoSuchTimes)
+	if warning := t.copies.Nearest(&set); warning != "" {
+		t.warn(t.route.Source, t.route.Target, warning)
 	}
 	return t.into.SetAttrs(name, kind, own, set)
 }

@@ -220,7 +220,8 @@ func newSyncing(t *tree, options SyncOptions) error {
 	s.decides = plan.Sync{Only: plan.Only(options.Only), Update: options.Update,
 		Checksum: options.Checksum, SizeOnly: options.SizeOnly, Window: options.ModifyWindow,
 		Since: options.Since, Deletes: options.Delete, Attributes: &t.copies.Options.Attributes,
-		Owners: new(plan.Owners), ToHost: t.dst.Conn() != nil,
+		Owners:     new(plan.Owners),
+		Nearest:    func(at time.Time) time.Time { return endpoint.Nearest(at, t.dst.Conn()) },
 		KeepsTimes: s.keeps.times, KeepsModes: s.keeps.modes}
 	s.folding.Case = func() bool { return localfs.FoldsCase && t.dst.Conn() == nil }
 	s.folding.Letters = sync.OnceValue(func() bool {

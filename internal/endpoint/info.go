@@ -3,11 +3,12 @@ package endpoint
 import (
 	"errors"
 	"io/fs"
-	"math"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
 )
 
 // Info holds the known facts about a file.
@@ -91,10 +92,17 @@ const DirBits = fs.ModeSetgid | fs.ModeSticky
 // caller's. A copy gets none: its owner, who made it, never agreed to that.
 const RunsAs = fs.ModeSetuid | fs.ModeSetgid
 
-// Nearest returns the time closest to t that SFTP can express.
-func Nearest(t time.Time) time.Time {
-	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
+// Nearest returns the time closest to t that a file on a host may have, in whole seconds. On this
+// machine, where conn is nil, it returns t.
+func Nearest(t time.Time, conn *pool.Conn) time.Time {
+	if conn == nil {
+		return t
+	}
+	return time.Unix(min(max(t.Unix(), 0), LastTime(conn)), 0)
 }
+
+// LastTime returns the last time, in seconds since 1970, that a file on a host may have.
+func LastTime(conn *pool.Conn) int64 { return private.OfClient(conn.Host().Client).LastTime() }
 
 // Apart returns how far apart two times are if one of them may be the other as a host shows it:
 // SFTP has 32 bits of the seconds, and times from 2096 on are read as earlier ones.

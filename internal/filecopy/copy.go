@@ -667,7 +667,7 @@ func isOlder(c *Copy, before os.FileInfo, source *endpoint.Info) bool {
 	if c.Src.Conn() != nil || c.Dst.Conn() != nil {
 		mtime = mtime.Truncate(time.Second)
 	}
-	same := c.Dst.Conn() != nil && endpoint.Apart(have, endpoint.Nearest(mtime)) == 0
+	same := c.Dst.Conn() != nil && endpoint.Apart(have, endpoint.Nearest(mtime, c.Dst.Conn())) == 0
 	return !source.HasTimes || have.Before(mtime) && !same
 }
 
@@ -675,9 +675,9 @@ func isOlder(c *Copy, before os.FileInfo, source *endpoint.Info) bool {
 // time must be the source's to the precision of its file system, or of seconds on a host.
 func sameSizeAndTime(c *Copy, before os.FileInfo) bool {
 	f := c.Listed
-	if c.Dst.Conn() != nil {
+	if to := c.Dst.Conn(); to != nil {
 		return f.HasTimes && before.Size() == f.Size &&
-			endpoint.Apart(before.ModTime(), endpoint.Nearest(f.Mtime)) == 0
+			endpoint.Apart(before.ModTime(), endpoint.Nearest(f.Mtime, to)) == 0
 	}
 	return f.HasTimes && before.Size() == f.Size &&
 		slices.ContainsFunc(granules, func(granule time.Duration) bool {

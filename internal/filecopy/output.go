@@ -420,12 +420,12 @@ func (o finisher) finish(source *endpoint.Info) (err error) {
 // attrs returns the attributes to set.
 func (o finisher) attrs(source *endpoint.Info) (set usftp.NewAttrs, err error) {
 	mtime := source.Mtime
-	exists := o.c.to == nil || endpoint.Nearest(mtime).Unix() == mtime.Unix()
+	exists := endpoint.Nearest(mtime, o.c.Dst.Conn()).Unix() == mtime.Unix()
 	if source.HasTimes && !o.c.Options.NoTimes &&
 		(o.c.Options.Preserve || o.c.Listed != nil && exists) {
 		set.SetTimes, set.Atime, set.Mtime = true, source.Atime, mtime
-		if o.c.Nearest(&set) {
-			o.c.Warn(NoSuchTimes)
+		if warning := o.c.Nearest(&set); warning != "" {
+			o.c.Warn(warning)
 		}
 	}
 	if err := o.c.Options.AddOwner(&set, source.Owner); err != nil {

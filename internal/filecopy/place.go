@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -38,22 +39,26 @@ func present[T any](to, from *T) (all []*T) {
 // shown returns a path on the target's side as users write it.
 func (r *Run) shown(path string) string { return endpoint.Shown(r.TargetHost, path) }
 
-// Nearest replaces times that SFTP does not have, before 1970 and after 2106, by the nearest that
-// it has. It reports whether to warn with NoSuchTimes, once in a run.
-func (r *Run) Nearest(set *usftp.NewAttrs) (news bool) {
-	if !set.SetTimes || r.Dst.Conn() == nil {
-		return false
+// Nearest replaces times that files on a host cannot have by the nearest that they can. The first
+// time in a run it returns a warning.
+func (r *Run) Nearest(set *usftp.NewAttrs) (warning string) {
+	to := r.Dst.Conn()
+	if !set.SetTimes || to == nil {
+		return ""
 	}
-	atime, mtime := endpoint.Nearest(set.Atime), endpoint.Nearest(set.Mtime)
+	atime, mtime := endpoint.Nearest(set.Atime, to), endpoint.Nearest(set.Mtime, to)
 	if mtime.Unix() != set.Mtime.Unix() {
-		r.oldTimes.Do(func() { news = true })
+		r.oldTimes.Do(func() {
+			warning = "SFTP has no times before 1970 or after 2106: the nearest is set"
+			if endpoint.LastTime(to) == math.MaxInt32 {
+				warning = "SFTP has no times before 1970, and the host cannot list files with times after " +
+					"January 2038: the nearest is set"
+			}
+		})
 	}
 	set.Atime, set.Mtime = atime, mtime
-	return news
+	return warning
 }
-
-// NoSuchTimes says that a time was replaced.
-const NoSuchTimes = "SFTP has no times before 1970 or after 2106: the nearest is set"
 
 // JournalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
 // endpoint is a stream.

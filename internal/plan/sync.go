@@ -20,7 +20,9 @@ type Sync struct {
 
 	Attributes *endpoint.Attributes // which ones the target should get
 	Owners     *Owners
-	ToHost     bool // the target stores SFTP's times
+
+	// Nearest returns the time that the target stores for another.
+	Nearest func(time.Time) time.Time
 
 	// KeepsTimes and KeepsModes report whether the target sets them; they may have to find that out.
 	KeepsTimes, KeepsModes func() bool
@@ -148,8 +150,8 @@ func (s *Sync) IsRenamed(now *endpoint.Info, there Held) bool {
 
 // stored returns the Info that the target shows for a source that has been copied.
 func (s *Sync) stored(f *endpoint.Info) *endpoint.Info {
-	at := endpoint.Nearest(f.Mtime)
-	if !s.ToHost || at.Unix() == f.Mtime.Unix() {
+	at := s.Nearest(f.Mtime)
+	if at.Unix() == f.Mtime.Unix() {
 		return f
 	}
 	stored := *f

@@ -14,9 +14,14 @@ import (
 func always() bool { return true }
 func never() bool  { return false }
 
+// nearest returns the time that SFTP has for another.
+func nearest(t time.Time) time.Time {
+	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
+}
+
 // newSync returns a sync without options, to a host that sets what it should.
 func newSync() *Sync {
-	return &Sync{Attributes: new(endpoint.Attributes), Owners: new(Owners), ToHost: true,
+	return &Sync{Attributes: new(endpoint.Attributes), Owners: new(Owners), Nearest: nearest,
 		KeepsTimes: always, KeepsModes: always}
 }
 
@@ -199,7 +204,7 @@ func TestTimesThatAHostCannotHave(t *testing.T) {
 			f.Mtime = time.Unix(seconds, 0)
 			f.Local = localInfo{}
 		})
-		there := file(func(f *endpoint.Info) { f.Mtime = endpoint.Nearest(here.Mtime) })
+		there := file(func(f *endpoint.Info) { f.Mtime = nearest(here.Mtime) })
 		if got := s.Of(&here, s.Owners.Hold(&there), never); got != (Action{Do: Same}) {
 			t.Errorf("%d: %+v", seconds, got)
 		}

@@ -32,6 +32,8 @@ type Client interface {
 	// SetsByName reports whether the server is known to carry out FSETSTAT on the name by which the
 	// file was opened, whichever file has it by then.
 	SetsByName() bool
+	// LastTime returns the last time, in seconds since 1970, that a file on the host may have.
+	LastTime() int64
 	// StartSmall makes transfers start with one request in flight, or at least 256 KiB, and keep no
 	// more in flight than twice the link's capacity. It is for short links: sshd spends much time
 	// on growing its buffers if it receives faster than its sftp-server takes.

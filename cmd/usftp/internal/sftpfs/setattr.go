@@ -378,15 +378,11 @@ func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, 
 		case in.Valid&fuse.FATTR_ATIME_NOW != 0:
 			atime = f.hostTime(atime)
 		}
-		set.SetTimes, set.Mtime, set.Atime = true, clamp(mtime), clamp(atime)
+		set.SetTimes = true
+		set.Mtime = endpoint.Nearest(mtime, f.link.conn)
+		set.Atime = endpoint.Nearest(atime, f.link.conn)
 	}
 	return set, nil
-}
-
-// clamp limits a time to the range of the protocol.
-func clamp(t time.Time) time.Time {
-	const last = 1<<32 - 1
-	return time.Unix(min(max(t.Unix(), 0), last), 0)
 }
 
 // markModified records that the file is about to change: its size and time may change even if no

@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"math"
 	"os"
 	"syscall"
 	"testing"
@@ -61,6 +62,24 @@ func TestTimesBefore1970(t *testing.T) {
 	o.flush()
 	a, err := s.server.Files.Lstat("/file")
 	if err != nil || a.ATime != setTime || a.MTime != 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// Apache MINA sets times after January 2038, but then its directory cannot be listed any more.
+func TestTimeThatCannotBeTold(t *testing.T) {
+	s := &scripted{version: "SSH-2.0-APACHE-SSHD-2.16.0",
+		server: sftptest.NewServer(t, sftptest.Script{})}
+	s.mount(t, 0)
+	s.server.Files.WriteFile("/file", nil)
+	o := s.open(t, "file")
+	if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME | fuse.FATTR_ATIME,
+		Mtime: 1 << 31, Atime: 1 << 31}); status != fuse.OK {
+		t.Fatal(status)
+	}
+	o.flush()
+	a, err := s.server.Files.Lstat("/file")
+	if err != nil || a.ATime != math.MaxInt32 || a.MTime != math.MaxInt32 {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
