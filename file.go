@@ -302,25 +302,30 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	if makes {
 		f.insteadOfWriting(&op, flags, attrs)
 	}
-	if flags&wire.OpenExclusive != 0 && perm&0o077 == 0 {
-		op.more = f.keepPrivate(perm)
+	if flags&wire.OpenExclusive != 0 && perm&0o077 == 0 && f.session().ignoresMode() {
+		op.result = f.keepPrivate(op.result, perm)
 	}
 	return op
 }
 
-// keepPrivate returns the request that follows an OPEN which has made a file for its owner alone, if
-// the server ignores the mode there, as Maverick's does. Otherwise others could read what is written.
-func (f *File) keepPrivate(perm fs.FileMode) func(*File) *operation[*File] {
-	if !strings.Contains(f.session().options.serverVersion, "Maverick") {
-		return nil
-	}
-	return func(*File) *operation[*File] {
+// ignoresMode reports whether the server ignores the mode in OPEN, as Maverick's does.
+func (s *session) ignoresMode() bool { return strings.Contains(s.options.serverVersion, "Maverick") }
+
+// keepPrivate has a request follow an OPEN that has made a file for its owner alone: otherwise
+// others could read what is written.
+func (f *File) keepPrivate(opened func(*conn.Call) (*File, error),
+	perm fs.FileMode) func(*conn.Call) (*File, error) {
+	return func(call *conn.Call) (*File, error) {
+		if _, err := opened(call); err != nil {
+			return nil, err
+		}
 		set := f.fsetstat("open", toMode(perm))
 		if set.call != nil {
 			set.call.Orphan = func(*conn.Call) { f.Close() } // nobody waits for the file any more
 		}
-		return &operation[*File]{session: set.session, name: set.name, path: set.path, call: set.call,
-			err: set.err, fallback: &f, result: func(*conn.Call) (*File, error) { return f, nil }}
+		return f, unfinished[*File]{&operation[*File]{session: set.session, name: set.name,
+			path: set.path, call: set.call, err: set.err, refused: settled[*File]{f},
+			result: func(*conn.Call) (*File, error) { return f, nil }}}
 	}
 }
 

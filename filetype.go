@@ -67,16 +67,11 @@ func (s *session) findType(q question) *operation[fs.FileInfo] {
 			if len(reply.Names) == 1 &&
 				path.Clean(reply.Names[0].Filename) != path.Clean(q.name) {
 				q.stat().Mode |= typeLink
+				return q.info, nil
 			}
-			return q.info, nil
+			return nil, unfinished[fs.FileInfo]{s.asDir(q)}
 		})
-	link.fallback = &q.info
-	link.more = func(fs.FileInfo) *operation[fs.FileInfo] {
-		if q.stat().HasType() {
-			return nil
-		}
-		return s.asDir(q)
-	}
+	link.refused = settled[fs.FileInfo]{q.info}
 	link.instead = func(error) *operation[fs.FileInfo] { return s.asDir(q) }
 	return &link
 }
@@ -84,7 +79,7 @@ func (s *session) findType(q question) *operation[fs.FileInfo] {
 // asDir tries to open a directory.
 func (s *session) asDir(q question) *operation[fs.FileInfo] {
 	dir := opendir(s, q.name, q.is(s, typeDir))
-	dir.name, dir.fallback = q.op, &q.info
+	dir.name, dir.refused = q.op, settled[fs.FileInfo]{q.info}
 	dir.instead = func(refusal error) *operation[fs.FileInfo] {
 		if errors.Is(refusal, fs.ErrNotExist) || errors.Is(refusal, FxCode(wire.NotADirectory)) ||
 			readsOnce(s.options.serverVersion) {
@@ -99,26 +94,23 @@ func (s *session) asDir(q question) *operation[fs.FileInfo] {
 // asFile tries to read a file: a directory may have been refused for want of handles or of
 // permissions, and some servers open one like a file.
 func (s *session) asFile(q question) *operation[fs.FileInfo] {
-	var handle *conn.Handle
+	is, known := q.is(s, typeFile), settled[fs.FileInfo]{q.info}
 	file := ask(s, q.op, q.name, wire.TypeHandle, wire.Open{Path: q.name, Flags: wire.OpenRead},
 		func(call *conn.Call) (fs.FileInfo, error) {
-			handle = call.Handle
-			return q.info, nil
-		})
-	file.fallback = &q.info
-	file.call.Orphan = s.orphaned(wire.OpenRead)
-	file.more = func(fs.FileInfo) *operation[fs.FileInfo] {
-		read := operation[fs.FileInfo]{session: s, name: q.op, path: q.name, fallback: &q.info,
-			call: s.readCall(handle, 0, 1), result: q.is(s, typeFile)}
-		read.instead = func(refusal error) *operation[fs.FileInfo] {
-			if errors.Is(refusal, ErrSSHFxEOF) {
-				q.stat().Mode |= typeFile
+			handle := call.Handle
+			read := operation[fs.FileInfo]{session: s, name: q.op, path: q.name, refused: known,
+				call: s.readCall(handle, 0, 1), result: is}
+			read.instead = func(refusal error) *operation[fs.FileInfo] {
+				if errors.Is(refusal, ErrSSHFxEOF) {
+					q.stat().Mode |= typeFile
+				}
+				s.closeHandle(handle)
+				return nil
 			}
-			s.closeHandle(handle)
-			return nil
-		}
-		return &read
-	}
+			return nil, unfinished[fs.FileInfo]{&read}
+		})
+	file.refused = known
+	file.call.Orphan = s.orphaned(wire.OpenRead)
 	return &file
 }
 

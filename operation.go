@@ -22,17 +22,14 @@ type operation[T any] struct {
 	path    string
 	newPath string // if there are two
 	call    *conn.Call
-	err     error // why it cannot even be sent
-	result  func(*conn.Call) (T, error)
+	err     error                       // why it cannot even be sent
+	result  func(*conn.Call) (T, error) // the error may be unfinished
 
 	// instead returns the request to send after a refusal, or nil if the refusal stands: the
 	// protocol has too few codes to give reasons, and servers refuse different things.
 	instead func(refusal error) *operation[T]
-	// more returns a request that completes the result, or nil.
-	more func(result T) *operation[T]
-	// fallback, if not nil, is the result if the server refuses.
-	fallback *T
-	// refused is the first operation's refusal, to return if the server refuses this one too.
+	// refused is the first operation's refusal, to return if the server refuses this one too, or
+	// settled, with the result that there is in any case.
 	refused error
 	// file is a file whose write-behind must be flushed before this is sent: a later WRITE would
 	// undo the effect of this, or be missing from its result.
@@ -44,6 +41,17 @@ type operation[T any] struct {
 	// orEOF turns a STATUS of EOF into io.EOF; for other operations it is a refusal.
 	orEOF bool
 }
+
+// unfinished stands for the error of a result that another request completes. It is not a field of
+// the operation, nor is settled: thousands of files in flight have operations on their stacks.
+type unfinished[T any] struct{ next *operation[T] }
+
+func (unfinished[T]) Error() string { return "another request follows" }
+
+// settled stands for a refusal that leaves the result as it is.
+type settled[T any] struct{ result T }
+
+func (settled[T]) Error() string { return "the result is known" }
 
 // fail makes the operation fail before anything is sent, unless err is nil.
 func (op operation[T]) fail(err error) operation[T] {
@@ -113,18 +121,17 @@ func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 		if op.instead != nil {
 			next = op.instead(refusal)
 		}
-		if op.fallback != nil {
-			result = *op.fallback
-			break
-		}
 		err = cmp.Or(op.refused, refusal)
+		if known, ok := err.(settled[T]); ok {
+			result, err = known.result, nil
+		}
 		if op.orEOF && call.Status.Code == wire.EOF {
 			err = io.EOF
 		}
 	case op.result != nil:
 		result, err = op.result(call)
-		if err == nil && op.more != nil {
-			next = op.more(result)
+		if more, ok := err.(unfinished[T]); ok {
+			next, err = more.next, nil
 		}
 	}
 	op.session.conn.Recycle(call)

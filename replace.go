@@ -54,16 +54,7 @@ func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error))
 
 // startLook is StartLook for a file of a type that is known from its listing, or not if it is 0.
 func (c privateClient) startLook(name string, kind uint32) (wait func() (fs.FileInfo, error)) {
-	lstat := c.session.stat("lstat", wire.TypeLstat, name)
-	if kind != 0 {
-		lstat.more = func(info fs.FileInfo) *operation[fs.FileInfo] {
-			if stat := info.Sys().(*FileStat); !stat.HasType() {
-				stat.Mode |= kind
-			}
-			return nil
-		}
-	}
-	looked := start(c.ctx, lstat)
+	looked := start(c.ctx, c.session.statOf("lstat", wire.TypeLstat, name, kind))
 	look := func() (fs.FileInfo, error) {
 		info, err := looked.Wait()
 		if untold(err) {

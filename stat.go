@@ -34,19 +34,28 @@ func (f *File) Stat() (fs.FileInfo, error) {
 }
 
 func (s *session) stat(op string, t wire.Type, name string) operation[fs.FileInfo] {
+	return s.statOf(op, t, name, 0)
+}
+
+// statOf is stat for a file whose type is known from its listing, or not if it is 0.
+func (s *session) statOf(op string, t wire.Type, name string,
+	kind uint32) operation[fs.FileInfo] {
 	asked := ask(s, op, name, wire.TypeAttrs, wire.PathRequest{Type: t, Path: name},
 		func(call *conn.Call) (fs.FileInfo, error) {
 			stat, err := attrsReply(call)
 			if err != nil {
 				return nil, err
 			}
-			return fileInfo{path.Base(name), stat}, nil
+			info := fileInfo{path.Base(name), stat}
+			if kind != 0 && !stat.HasType() {
+				stat.Mode |= kind
+			} else if next := s.findType(question{op, name, info, t == wire.TypeStat}); next != nil {
+				return nil, unfinished[fs.FileInfo]{next}
+			}
+			return info, nil
 		})
 	// wolfSSH has one answer for everything that it cannot describe (wolfSSH_SFTP_RecvLSTAT). If
 	// other servers answer FAILURE, that may mean anything: see untold.
-	asked.more = func(info fs.FileInfo) *operation[fs.FileInfo] {
-		return s.findType(question{op, name, info, t == wire.TypeStat})
-	}
 	asked.looks = strings.Contains(s.options.serverVersion, "wolfSSH")
 	return asked
 }
