@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/usftp/usftp/internal/localfs"
@@ -38,7 +39,9 @@ func TestNamesThatWindowsCannotHold(t *testing.T) {
 	options.Events = func(e transfer.Event) {
 		if e.Kind == transfer.Failed {
 			failed++
-			if !errors.Is(e.Err, localfs.ErrBadName) {
+			// Of two that are not UTF-8, the second would also take the first one's name.
+			if !errors.Is(e.Err, localfs.ErrBadName) &&
+				!strings.Contains(e.Err.Error(), "takes its name for") {
 				t.Error(e.Err)
 			}
 		}

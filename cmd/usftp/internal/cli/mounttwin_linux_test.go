@@ -365,7 +365,7 @@ func (w *twins) step() {
 	default:
 		what := w.oneOf(keys(byFile))
 		slot, call := w.slot(), byFile[what](w)
-		if w.sides[0].open[slot] < 0 {
+		if w.sides[0].open[slot] < 0 || what == "mmap" && w.link != nil { // there an error is SIGBUS
 			return
 		}
 		w.both(fmt.Sprintf("%s %d", what, slot), func(s *twin) (string, error) {
@@ -389,7 +389,7 @@ func TestMountTwins(t *testing.T) {
 	t.Parallel()
 	m := mountFar(t)
 	cut, link := mountOverProxy(t)
-	for seed := range uint64(soak.Pick(2, 60)) {
+	for seed := range uint64(soak.Pick(2, 8)) {
 		twinsIn(t, m, seed, nil)
 		twinsIn(t, cut, seed, link)
 	}
