@@ -141,7 +141,7 @@ func (h *handle) abandon(reason error) {
 
 // OpenFiles limits the files and directories that sessions have open at once, over all sessions
 // that share it. It is safe for concurrent use. A nil OpenFiles does not limit them.
-type OpenFiles struct{ most, left atomic.Int64 }
+type OpenFiles struct{ most, open atomic.Int64 }
 
 // NewOpenFiles returns a limit of most files and directories.
 func NewOpenFiles(most int) *OpenFiles {
@@ -151,7 +151,7 @@ func NewOpenFiles(most int) *OpenFiles {
 }
 
 // SetMost changes the limit. What is open beyond it stays open.
-func (o *OpenFiles) SetMost(most int) { o.left.Add(int64(most) - o.most.Swap(int64(most))) }
+func (o *OpenFiles) SetMost(most int) { o.most.Store(int64(most)) }
 
 // Most returns the limit.
 func (o *OpenFiles) Most() int {
@@ -166,8 +166,8 @@ func (o *OpenFiles) take() bool {
 	if o == nil {
 		return true
 	}
-	if o.left.Add(-1) < 0 {
-		o.left.Add(1)
+	if o.open.Add(1) > o.most.Load() {
+		o.open.Add(-1)
 		return false
 	}
 	return true
@@ -176,7 +176,7 @@ func (o *OpenFiles) take() bool {
 // give returns a place.
 func (o *OpenFiles) give() {
 	if o != nil {
-		o.left.Add(1)
+		o.open.Add(-1)
 	}
 }
 
