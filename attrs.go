@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"io/fs"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -321,13 +320,13 @@ func (f *File) SetAttrs(attrs NewAttrs) error {
 // setstat changes attributes by path (draft-02, section 6.9).
 func (s *session) setstat(op, name string, to change) operation[none] {
 	message := wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: to.Attrs}
-	return s.command(op, name, message).fail(cmp.Or(to.err, s.tells(to)))
+	return s.command(op, name, message).fail(s.refusesChange(to))
 }
 
 // lsetstat changes attributes by path without following links.
 func (s *session) lsetstat(op, name string, to change) operation[none] {
 	message := wire.Lsetstat{Path: name, Attrs: to.Attrs}
-	return s.command(op, name, message).needs(wire.ExtLsetstat).fail(cmp.Or(to.err, s.tells(to)))
+	return s.command(op, name, message).needs(wire.ExtLsetstat).fail(s.refusesChange(to))
 }
 
 // fsetstat changes attributes by handle (draft-02, section 6.9).
@@ -336,7 +335,7 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 		command := open.client.command(op, f.Name(),
 			wire.Fsetstat{Handle: open.handle.Name, Attrs: to.Attrs})
 		command.call.Ordered = true // after the WRITEs of a transfer that was given up
-		return command.fail(cmp.Or(to.err, open.client.tells(to)))
+		return command.fail(open.client.refusesChange(to))
 	})
 }
 
@@ -379,13 +378,14 @@ var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")
 // errTimeTold says that the server cannot tell a time.
 var errTimeTold error = invalidError("the server cannot list files with times after January 2038")
 
-// tells returns an error if the server would set times that it cannot tell afterwards.
-func (s *session) tells(to change) error {
+// refusesChange returns why a change is not sent: the protocol lacks it, or the server would set
+// times that it cannot tell afterwards.
+func (s *session) refusesChange(to change) error {
 	last := s.lastTime()
-	if to.Has(wire.AttrACModTime) && (int64(to.ATime) > last || int64(to.MTime) > last) {
+	if to.err == nil && to.Has(wire.AttrACModTime) && (int64(to.ATime) > last || int64(to.MTime) > last) {
 		return errTimeTold
 	}
-	return nil
+	return to.err
 }
 
 // lastTime returns the last time, in seconds since 1970, that a file on the server may have. Apache
@@ -397,8 +397,6 @@ func (s *session) lastTime() int64 {
 	}
 	return math.MaxUint32
 }
-
-func isMINA(version string) bool { return strings.Contains(version, "APACHE-SSHD") }
 
 // empty reports whether there is nothing to set.
 func (a NewAttrs) empty() bool { return !a.SetMode && !a.SetTimes && !a.SetOwner }

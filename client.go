@@ -409,6 +409,10 @@ func (s *session) opensAsPOSIX() bool {
 	return s.inOrder || isOurs(s.options.serverVersion) || s.offered(wire.ExtAbandon)
 }
 
+// isMINA and isMaverick report whether a server, by its SSH version line, is one of the two in Java.
+func isMINA(version string) bool     { return strings.Contains(version, "APACHE-SSHD") }
+func isMaverick(version string) bool { return strings.Contains(version, "Maverick") }
+
 // isOurs reports whether a server, by its SSH version line, is package server.
 func isOurs(version string) bool { return strings.HasPrefix(version, "SSH-2.0-usftp") }
 

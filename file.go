@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -302,17 +301,15 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	if makes {
 		f.insteadOfWriting(&op, flags, attrs)
 	}
-	if flags&wire.OpenExclusive != 0 && perm&0o077 == 0 && f.session().ignoresMode() {
+	if flags&wire.OpenExclusive != 0 && perm&0o077 == 0 &&
+		isMaverick(f.session().options.serverVersion) {
 		op.result = f.keepPrivate(op.result, perm)
 	}
 	return op
 }
 
-// ignoresMode reports whether the server ignores the mode in OPEN, as Maverick's does.
-func (s *session) ignoresMode() bool { return strings.Contains(s.options.serverVersion, "Maverick") }
-
-// keepPrivate has a request follow an OPEN that has made a file for its owner alone: otherwise
-// others could read what is written.
+// keepPrivate has a request follow an OPEN that has made a file for its owner alone, where the
+// server ignores the mode in OPEN: otherwise others could read what is written.
 func (f *File) keepPrivate(opened func(*conn.Call) (*File, error),
 	perm fs.FileMode) func(*conn.Call) (*File, error) {
 	return func(call *conn.Call) (*File, error) {
@@ -414,7 +411,7 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 // neither together with appending.
 func (s *session) appendsItself(flags uint32) bool {
 	return flags&wire.OpenAppend != 0 && flags&(wire.OpenRead|wire.OpenTruncate) != 0 &&
-		strings.Contains(s.options.serverVersion, "Maverick")
+		isMaverick(s.options.serverVersion)
 }
 
 // openAs works like openOperation, but sends other flags than those that the file has afterwards.
