@@ -296,7 +296,7 @@ func readPublic(path string) (ssh.PublicKey, error) {
 // readKey reads a key file, which may be a pipe.
 func (k *keyring) readKey(path string) ([]byte, fs.FileInfo, error) {
 	if k.asker.pipes.has(path) {
-		return k.asker.pipes.read(k.ctx, path)
+		return k.asker.pipes.read(k.ctx, path, maxKeyFile)
 	}
 	return readSmall(path, maxKeyFile)
 }

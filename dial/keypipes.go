@@ -30,14 +30,15 @@ func (p *KeyPipes) has(path string) bool {
 
 // read reads a pipe. One as from ssh -i <(program) can be read only once, and by one reader:
 // another might wait for ever, or take a part. So what it held is kept for all logins. The program
-// may write late, or never.
-func (p *KeyPipes) read(ctx context.Context, path string) ([]byte, fs.FileInfo, error) {
+// may write late, or never. No more than most bytes are read.
+func (p *KeyPipes) read(ctx context.Context, path string, most int64) ([]byte, fs.FileInfo,
+	error) {
 	kept, known := p.kept.LoadOrStore(path, &keyPipe{read: make(chan struct{})})
 	pipe := kept.(*keyPipe)
 	if !known {
 		go func() {
 			defer close(pipe.read)
-			if pipe.text, pipe.info, pipe.err = readSmall(path, maxKnownHosts); pipe.err != nil {
+			if pipe.text, pipe.info, pipe.err = readSmall(path, most); pipe.err != nil {
 				p.kept.Delete(path)
 			}
 		}()

@@ -77,7 +77,7 @@ func openKnownHosts(ctx context.Context, file string, pipes *KeyPipes) (io.ReadC
 	if !pipes.has(file) {
 		return os.Open(file)
 	}
-	text, _, err := pipes.read(ctx, file)
+	text, _, err := pipes.read(ctx, file, maxKnownHosts)
 	return io.NopCloser(bytes.NewReader(text)), err
 }
 
