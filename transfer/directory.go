@@ -290,7 +290,7 @@ func (d *dirUnset) tell(t *tree) {
 	if !t.options.Preserve { // it was not asked for
 		return
 	}
-	q := t.quirks()
+	q := t.dst.Quirks()
 	unset := endpoint.Unset{Times: d.times && !q.NoTimes.Load(), Modes: d.modes && !q.NoModes.Load(),
 		Dirs: true, Here: t.dst.Conn() == nil}
 	t.copies.Options.Tell(unset, func(why string) {

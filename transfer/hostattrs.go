@@ -37,13 +37,8 @@ func (k *keeping) modes() bool {
 // known reports whether times and modes are wanted, and not known to be ignored by the target.
 func (k *keeping) known() (times, modes bool) {
 	s := k.sync
-	q := s.tree.quirks()
+	q := s.tree.dst.Quirks()
 	return !s.options.NoTimes && !q.NoTimes.Load(), !s.options.NoModes && !q.NoModes.Load()
-}
-
-// quirks returns the quirks of the target, which is a host or on this machine.
-func (t *tree) quirks() *quirks.Quirks {
-	return t.dst.(interface{ Quirks() *quirks.Quirks }).Quirks()
 }
 
 func quirksOf(conn *pool.Conn) *quirks.Quirks {

@@ -139,6 +139,9 @@ type Target interface {
 	// CheckName refuses names that the target takes for others and, if they are foreign, names that a
 	// source server must not choose.
 	CheckName(name string, foreign bool) error
+
+	// Quirks returns the quirks that the target has shown.
+	Quirks() *quirks.Quirks
 }
 
 // A LocalTarget is this machine. Everything below the target of a tree is written through os.Root,
@@ -153,7 +156,7 @@ func NewLocalTarget() *LocalTarget {
 	return &LocalTarget{placement: placement{new(quirks.Quirks)}}
 }
 
-// Quirks returns the quirks that the file system has shown.
+// Quirks implements Target.
 func (t *LocalTarget) Quirks() *quirks.Quirks { return t.quirks }
 
 func (t *LocalTarget) CheckName(name string, _ bool) error { return localfs.CheckName(name) }
@@ -173,6 +176,7 @@ func NewHostTarget(host *endpoint.Host) *HostTarget {
 type noFiles struct{ endpoint.Stream }
 
 func (noFiles) CheckName(string, bool) error { return nil }
+func (noFiles) Quirks() *quirks.Quirks       { return new(quirks.Quirks) }
 
 // A WriterTarget is an io.Writer.
 type WriterTarget struct {
