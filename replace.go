@@ -52,7 +52,7 @@ func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error))
 	return c.startLook(name, 0)
 }
 
-// startLook is StartLook for a file of a type that is known from its listing, or not if it is 0.
+// startLook is like StartLook. kind is the file's type if a listing has told it, or 0.
 func (c privateClient) startLook(name string, kind uint32) (wait func() (fs.FileInfo, error)) {
 	looked := start(c.ctx, c.session.statOf("lstat", wire.TypeLstat, name, kind))
 	look := func() (fs.FileInfo, error) {

@@ -37,7 +37,7 @@ func (s *session) stat(op string, t wire.Type, name string) operation[fs.FileInf
 	return s.statOf(op, t, name, 0)
 }
 
-// statOf is stat for a file whose type is known from its listing, or not if it is 0.
+// statOf is like stat. kind is the file's type if a listing has told it, or 0.
 func (s *session) statOf(op string, t wire.Type, name string,
 	kind uint32) operation[fs.FileInfo] {
 	asked := ask(s, op, name, wire.TypeAttrs, wire.PathRequest{Type: t, Path: name},

@@ -97,7 +97,7 @@ age = "1h"
 				t.Fatal(err)
 			}
 		}
-		tried := s.applyRule(t.Context(), s.started.rules[0]) // each time anew: a turn is not over
+		tried := s.applyRule(t.Context(), s.started.rules[0]) // without a clock, no turn is used up
 		_, err := os.Stat(filepath.Join(alice, "f"))
 		if tried != c.removed {
 			t.Errorf("%+v: counts as applied: %t", c, tried)

@@ -121,7 +121,7 @@ func status(name string) (string, error) {
 	return aboutStat(&stat), err
 }
 
-// aboutStat is what of a file's attributes is the same on all file systems.
+// aboutStat describes those attributes of a file that are the same on all file systems.
 func aboutStat(s *unix.Stat_t) string {
 	if s.Mode&unix.S_IFMT == unix.S_IFREG {
 		return fmt.Sprintf("%o, %d links, %d bytes", s.Mode, s.Nlink, s.Size)

@@ -556,8 +556,8 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 // mayIgnoreMode reports whether a host may ignore the mode in OPEN, as Maverick does: then others
 // could read what a program writes to a file that it made for itself. The mode must be set again,
 // but not that of a file that another program has made meanwhile, so such hosts are asked for a new
-// file first. That costs nothing, as the kernel creates names of which it knows that there are none.
-// Not where an upload may be resumed, and O_EXCL would start it anew.
+// file first. That costs nothing, since the kernel only creates names that it believes are free. It
+// is not done where uploads can be resumed: O_EXCL would discard what has arrived.
 func mayIgnoreMode(c *usftp.Client) bool {
 	private := private.OfClient(c)
 	return !private.WorksInOrder() && !private.KeepsUploads()
