@@ -77,9 +77,9 @@ func (p *signalPlan) patience() time.Duration {
 	return max(p.cleanup, CleanupTime)
 }
 
-// sameWish is how soon after the first signal another one means the same: timeout(1) sends its
-// signal to the program, and then to the group that it is in.
-const sameWish = 250 * time.Millisecond
+// sameWish is how long signals that come after the first mean the same: timeout(1) sends its signal
+// to the program, and then to the group that it is in.
+const sameWish = 50 * time.Millisecond
 
 // CatchSignals returns a context that ends with the first signal that asks us to end. A later one,
 // or the end of CleanupTime, ends the program at once: a user who presses Ctrl-C wants the prompt
@@ -93,12 +93,11 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
-		var began time.Time // when the first one came
 		next := func(overdue <-chan time.Time) (s os.Signal, more bool) {
 			for {
 				select {
 				case s = <-signals:
-					if !a.Signals.handled(s) && time.Since(began) > sameWish {
+					if !a.Signals.handled(s) {
 						return s, true
 					}
 				case <-overdue:
@@ -112,9 +111,15 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 		if !more {
 			return
 		}
-		began = time.Now()
 		cause := &Interruption{first}
 		a.restore()
+		// Nothing is told before that time is over: whoever is told may send another one.
+		same := time.After(sameWish)
+		for s := first; s != nil; {
+			if s, more = next(same); !more {
+				return
+			}
+		}
 		cancel(cause)
 		overdue := time.NewTimer(a.Signals.patience())
 		defer overdue.Stop()
