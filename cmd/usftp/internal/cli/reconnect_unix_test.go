@@ -29,6 +29,7 @@ func cutLink(t *testing.T, server *opensshd.Server, breaks ...int64) (flags []st
 // does not, and change what they change.
 func TestVerbsReconnect(t *testing.T) {
 	t.Parallel()
+	outlasting := t.TempDir() // until the server has ended, which may still make entries
 	server := opensshd.Start(t, opensshd.Options{})
 	make := func(t *testing.T) (root string) {
 		t.Helper()
@@ -95,7 +96,7 @@ func TestVerbsReconnect(t *testing.T) {
 	t.Run("not twice", func(t *testing.T) {
 		t.Parallel()
 		flags, proxy := cutLink(t, server, 40_000)
-		dir := t.TempDir()
+		dir := outlasting
 		var args []string
 		for i := range 1500 { // mkdir without -p: a directory that is there may be another's
 			args = append(args, fmt.Sprintf("testhost:%s/new%d", dir, i))
