@@ -104,6 +104,16 @@ func TestFindPrintf(t *testing.T) {
 			t.Errorf("-printf %q\n%s\nwant\n%s", format, got, want)
 		}
 	}
+	for _, operand := range []string{"tree", "./tree/", "tree//", ".", "/", dir + "/tree/"} {
+		words := []string{"-maxdepth", "0", "-printf", "%h\\n"}
+		want, _ := tool(t, dir, "find", append([]string{operand}, words...)...)
+		e, err := ParseExpression(words)
+		ok(t, err)
+		ok(t, Find(t.Context(), r.Env, e, []string{operand}))
+		if got, _ := r.take(); got != want {
+			t.Errorf("%%h of %s: %q, want %q", operand, got, want)
+		}
+	}
 	formats := []string{"%t %a"}
 	for letter := range timeFormats {
 		formats = append(formats, "%T"+string(letter), "%A"+string(letter))
@@ -238,6 +248,7 @@ func TestFindMistakes(t *testing.T) {
 		"-type f,", "( )",
 		"-exec", "-exec true", "-exec true {}", "-exec ;", "-exec {} ;", "-exec true {} {} +",
 		"-exec /no/such/program ;", "-exec true +", "-printf", "-printf %i", "-printf %Tq",
+		"-printf %.3f", "-printf %#m", "-printf %+d",
 		"-name keep -prune -o -delete", "-delete -o ( -prune )"} {
 		if _, err := ParseExpression(strings.Fields(expression)); err == nil {
 			t.Errorf("%q was taken", expression)
