@@ -282,6 +282,12 @@ func TestDiskUsageIsDu(t *testing.T) {
 	for seed := range uint64(4) {
 		dir := t.TempDir()
 		randomTree(t, seed, dir+"/tree", 3)
+		writeFile(t, dir+"/tree/d/f", "some")
+		writeFile(t, dir+"/tree/d/e/g", "more")
+		writeFile(t, dir+"/e/f", "another")
+		writeFile(t, dir+"/other/e/f", "one more")
+		ok(t, os.Symlink("other/d", dir+"/there"))
+		ok(t, os.MkdirAll(dir+"/other/d", 0o755))
 		r := newRig(startServer(t, dir))
 		for _, test := range []struct {
 			args  string
@@ -294,6 +300,13 @@ func TestDiskUsageIsDu(t *testing.T) {
 			{"-ab", DiskUsageOptions{All: true, Depth: -1, Bytes: true}, []string{"tree"}},
 			{"-h", DiskUsageOptions{Human: true, Depth: -1}, []string{"tree"}},
 			{"-d1", DiskUsageOptions{Depth: 1}, []string{"tree"}},
+			// what several operands lead to counts once
+			{"-bc", DiskUsageOptions{Depth: -1, Bytes: true, Total: true}, []string{"tree",
+				"tree/d", "tree/d/f", "./tree", "tree/"}},
+			{"-bc", DiskUsageOptions{Depth: -1, Bytes: true, Total: true}, []string{"tree/d/f",
+				"tree/d/e/", "tree//d/e", "tree", "."}},
+			{"-abc", DiskUsageOptions{All: true, Depth: -1, Bytes: true, Total: true},
+				[]string{"tree/d/e", "there/../e/f", "there", "there/", "e/f", "tree", "there"}},
 		} {
 			want, code := tool(t, dir, "du", append([]string{"--apparent-size", test.args},
 				test.names...)...)
