@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ func sortedLines(text string) string {
 
 // TestFindIsFind compares output and exit codes with GNU's find.
 func TestFindIsFind(t *testing.T) {
+	since := time.Now().AddDate(0, 0, -150) // trees are of the last 400 days
 	for seed := range uint64(4) {
 		dir := t.TempDir()
 		randomTree(t, seed, dir+"/tree", 3)
@@ -40,6 +42,8 @@ func TestFindIsFind(t *testing.T) {
 			"-type d -name .d -prune -o -type f -print", "( -name a -o -name b ) -type d",
 			"-name a -o -name b -print", "-uid 0", "-uid +0", "-user root", "-user nobody",
 			"-group root", "-false -o -true", "-newer tree/none", "-type f ! -newer tree/none",
+			"-newermt " + since.Format(time.DateOnly), "-newermt " + since.Format(time.RFC3339),
+			"! -newermt @" + strconv.FormatInt(since.Unix(), 10),
 			"-maxdepth 1 -print0", "-name ä", "-name [[:upper:]]", "-name %s -print -print",
 		} {
 			words := strings.Fields(expression)
@@ -248,7 +252,7 @@ func TestFindMistakes(t *testing.T) {
 		"-type f,", "( )",
 		"-exec", "-exec true", "-exec true {}", "-exec ;", "-exec {} ;", "-exec true {} {} +",
 		"-exec /no/such/program ;", "-exec true +", "-printf", "-printf %i", "-printf %Tq",
-		"-printf %.3f", "-printf %#m", "-printf %+d",
+		"-newermt", "-newermt yesterday", "-printf %.3f", "-printf %#m", "-printf %+d",
 		"-name keep -prune -o -delete", "-delete -o ( -prune )"} {
 		if _, err := ParseExpression(strings.Fields(expression)); err == nil {
 			t.Errorf("%q was taken", expression)
