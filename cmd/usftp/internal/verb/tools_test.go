@@ -2,6 +2,7 @@ package verb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -209,6 +210,24 @@ func TestFindExec(t *testing.T) {
 	}
 	if files != 12_000 {
 		t.Errorf("programs got %d files", files)
+	}
+}
+
+// TestFindExecInterrupted: a program that did not run to its end says nothing about the file.
+func TestFindExecInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/t/file", "")
+	r := newRig(startServer(t, dir))
+	r.Run = func(context.Context, []string) error { return context.Canceled }
+	e, err := ParseExpression(strings.Fields("-type f ! -exec true ; -print -delete"))
+	ok(t, err)
+	if err = Find(t.Context(), r.Env, e, []string{"t"}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	_, err = os.Stat(dir + "/t/file")
+	ok(t, err)
+	if out, _ := r.take(); out != "" {
+		t.Errorf("it printed %q", out)
 	}
 }
 
