@@ -83,7 +83,7 @@ func (p *signalPlan) patience() time.Duration {
 }
 
 // sameWish is how long signals that come after the first mean the same: timeout(1) sends its signal
-// to the program, and then to the group that it is in.
+// to the program, and then to the group that it is in, in which others may have ended by then.
 const sameWish = 50 * time.Millisecond
 
 // CatchSignals returns a context that ends with the first signal that asks us to end. A later one,
@@ -149,20 +149,27 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 // AfterProgram returns the outcome of a program that we ran. A signal to both of us ends ours, and
 // then the program's end means nothing. ctx is [App.CatchSignals]'s, or made of it.
 func (a *App) AfterProgram(ctx context.Context, err error) error {
+	wait := time.Duration(0)
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	if failed && slices.Contains(endings, exit.String()) {
-		select { // we may learn of it later, or it was sent to the program alone
-		case <-a.Signals.came:
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+		wait = time.Second // we may learn of it later, or it was sent to the program alone
+	}
+	return cmp.Or(a.ending(ctx, wait), err)
+}
+
+// ending returns the signal that ends us, if one comes within a time, or nil.
+func (a *App) ending(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-a.Signals.came:
+	case <-ctx.Done():
+	case <-time.After(wait):
 	}
 	select {
 	case <-a.Signals.came:
 		<-ctx.Done()
 	default:
 	}
-	return cmp.Or(context.Cause(ctx), err)
+	return context.Cause(ctx)
 }
 
 // endings are how programs end that do not handle the signals that end us.

@@ -176,6 +176,33 @@ func TestSignalToAProgram(t *testing.T) {
 	}
 }
 
+// TestSignalToAPipeline: the end of standard input is not that of the data if a signal has ended all
+// programs of a pipeline.
+func TestSignalToAPipeline(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		for try := range 5 {
+			t.Run(fmt.Sprint(signal, try), func(t *testing.T) {
+				t.Parallel()
+				target := t.TempDir() + "/target"
+				writeFile(t, target, []byte("old"))
+				cmd := command(t, t.TempDir())
+				cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", "(echo half; exec sleep 60) |" +
+					" usftp cp --json -F " + sshd.ConfigFile + " - testhost:" + target}
+				events, stderr := started(t, cmd)
+				until(t, events, "started", 0)
+				syscall.Kill(-cmd.Process.Pid, signal)
+				exit := until(t, events, "exit", 0)
+				cmd.Wait()
+				if got := string(readFile(t, target)); got != "old" || exit.Code != 128+int(signal) {
+					t.Errorf("exit code %d, and the target is %q: %s", exit.Code, got, stderr)
+				}
+			})
+		}
+	}
+}
+
 // started starts a command and returns its standard output, line by line, and its standard error.
 func started(t *testing.T, cmd *exec.Cmd) (*bufio.Scanner, *bytes.Buffer) {
 	t.Helper()
