@@ -136,25 +136,30 @@ func TestSilentJump(t *testing.T) {
 }
 
 // TestSilentHop: the host's ConnectTimeout ends the wait for a jump host, too, also for the first
-// of several, as it does with ssh.
+// of several, as it does with ssh. A jump host's own counts if it is shorter.
 func TestSilentHop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, err := New(t.Context(), Target{Host: "h"}, &Config{ConfigFile: "none", Jump: "j,k",
-			Options: []string{"ConnectTimeout=7"}, Env: withoutSSH(t.TempDir())})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.hop.hop.tcp = func(context.Context) (net.Conn, error) {
-			ours, _ := socketPair()
-			return ours, nil
-		}
-		began := time.Now()
-		_, err = d.Dial(t.Context())
-		if want := "h: jump host j: no answer within 7s while connecting"; err == nil ||
-			!strings.HasSuffix(err.Error(), want) || time.Since(began) != 7*time.Second {
-			t.Errorf("%v after %v; want %s", err, time.Since(began), want)
-		}
-	})
+	for _, test := range []struct{ hop, host string }{{"none", "7"}, {"60", "7"}, {"7", "60"},
+		{"7", "none"}} {
+		config := writeFile(t, filepath.Join(t.TempDir(), "c"), "Host j\n ConnectTimeout "+
+			test.hop+"\nHost h\n ConnectTimeout "+test.host+"\n")
+		synctest.Test(t, func(t *testing.T) {
+			d, err := New(t.Context(), Target{Host: "h"}, &Config{ConfigFile: config,
+				Jump: "j,k", Env: withoutSSH(t.TempDir())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.hop.hop.tcp = func(context.Context) (net.Conn, error) {
+				ours, _ := socketPair()
+				return ours, nil
+			}
+			began := time.Now()
+			_, err = d.Dial(t.Context())
+			if want := "h: jump host j: no answer within 7s while connecting"; err == nil ||
+				!strings.HasSuffix(err.Error(), want) || time.Since(began) != 7*time.Second {
+				t.Errorf("%v: %v after %v; want %s", test, err, time.Since(began), want)
+			}
+		})
+	}
 }
 
 func TestJumpLoop(t *testing.T) {

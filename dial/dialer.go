@@ -147,8 +147,9 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 		return nil, jumpError(t.UserHost(), err)
 	}
 	// With ssh, the host's ConnectTimeout ends the wait for a silent hop, too.
-	for h := hop; h != nil; h = h.hop {
-		h.s.connectTimeout = cmp.Or(h.s.connectTimeout, d.s.connectTimeout)
+	limit := d.s.connectTimeout
+	for h := hop; limit != 0 && h != nil; h = h.hop {
+		h.s.connectTimeout = min(limit, cmp.Or(h.s.connectTimeout, limit))
 	}
 	return hop, nil
 }

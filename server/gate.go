@@ -8,8 +8,8 @@ import (
 // A Gate is asked before a client's change takes effect. It gets the event that will report the
 // change: a [TreeChanged] of names (not of attributes), or the [FileClosed] of an upload. An error
 // refuses the change, and is the client's answer; a file is then abandoned. Otherwise end is called
-// with the change's error or nil, before the client is told. A gate is called by several goroutines
-// at once, and the request in question waits for it.
+// with the change's error or nil, before the client is told; it may be nil. A gate is called by
+// several goroutines at once, and the request in question waits for it.
 type Gate func(e Event) (end func(err error), err error)
 
 // ErrUnsure is matched by errors from [Unsure]: the change may have been made all the same, wholly
@@ -42,5 +42,8 @@ func (r *Reporter) Begin(e Event) (end func(error), err error) {
 	if e.Protocol == "" {
 		e.Protocol = r.Protocol
 	}
-	return r.Gate(e)
+	if end, err = r.Gate(e); end == nil {
+		end = nothing
+	}
+	return end, err
 }

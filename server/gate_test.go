@@ -94,6 +94,20 @@ func (f appearing) End(how server.Ending) (fs.FileInfo, error) {
 	return nil, f.Abandon()
 }
 
+// TestGateWithoutAnEnd: a gate that wants to hear no more returns no function.
+func TestGateWithoutAnEnd(t *testing.T) {
+	asked := make(chan string, 2)
+	c := start(t, memfs.New(0), &server.Options{Gate: func(e server.Event) (func(error), error) {
+		asked <- e.Path
+		return nil, nil
+	}})
+	c.put("/f", "text")
+	c.ok(wire.Rename{OldPath: "/f", NewPath: "/g"})
+	if file, rename := <-asked, <-asked; file != "/f" || rename != "/f" {
+		t.Errorf("it was asked about %s and %s", file, rename)
+	}
+}
+
 // TestGateOfFilesRead: a file that was opened for writing and only read is a download, of which no
 // gate is asked, unless closing it changes something all the same.
 func TestGateOfFilesRead(t *testing.T) {

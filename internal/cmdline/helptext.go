@@ -84,8 +84,11 @@ func flagError(cmd *cobra.Command, err error,
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) && errors.As(err, new(*strconv.NumError)) {
 		form, _ := ui.FlagForm(value.GetFlag())
-		return fmt.Errorf("%s: %q is not a valid number", strings.TrimSpace(form),
-			value.GetValue())
+		wanted := "not a valid number"
+		if value.GetFlag().Value.Type() == "bool" {
+			wanted = "neither true nor false"
+		}
+		return fmt.Errorf("%s: %q is %s", strings.TrimSpace(form), value.GetValue(), wanted)
 	}
 	return err
 }

@@ -1,9 +1,13 @@
 package ui
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +21,7 @@ const CleanupTime = 8 * time.Second
 type signalPlan struct {
 	mu      sync.Mutex
 	caught  chan os.Signal
+	came    chan struct{} // closed when a signal has come that ends the program
 	cleanup time.Duration // replaces CleanupTime
 
 	// Called for these signals instead of ending the program. An interruption ends it if interrupt
@@ -30,7 +35,7 @@ type signalPlan struct {
 func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.caught = caught
+	p.caught, p.came = caught, make(chan struct{})
 	for _, s := range signals {
 		if !signal.Ignored(s) {
 			signal.Notify(caught, s)
@@ -78,7 +83,7 @@ func (p *signalPlan) patience() time.Duration {
 }
 
 // sameWish is how long signals that come after the first mean the same: timeout(1) sends its signal
-// to the program, and then to the group that it is in.
+// to the program, and then to the group that it is in, in which others may have ended by then.
 const sameWish = 50 * time.Millisecond
 
 // CatchSignals returns a context that ends with the first signal that asks us to end. A later one,
@@ -112,6 +117,7 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 			return
 		}
 		cause := &Interruption{first}
+		close(a.Signals.came)
 		a.restore()
 		// Nothing is told before that time is over: whoever is told may send another one.
 		same := time.After(sameWish)
@@ -139,6 +145,35 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 		cancel(nil)
 	})
 }
+
+// AfterProgram returns the outcome of a program that we ran. A signal to both of us ends ours, and
+// then the program's end means nothing. ctx is [App.CatchSignals]'s, or made of it.
+func (a *App) AfterProgram(ctx context.Context, err error) error {
+	wait := time.Duration(0)
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if failed && slices.Contains(endings, exit.String()) {
+		wait = time.Second // we may learn of it later, or it was sent to the program alone
+	}
+	return cmp.Or(a.ending(ctx, wait), err)
+}
+
+// ending returns the signal that ends us, if one comes within a time, or nil.
+func (a *App) ending(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-a.Signals.came:
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+	select {
+	case <-a.Signals.came:
+		<-ctx.Done()
+	default:
+	}
+	return context.Cause(ctx)
+}
+
+// endings are how programs end that do not handle the signals that end us.
+var endings = []string{"signal: interrupt", "signal: terminated", "signal: hangup"}
 
 // A restorer holds the function that undoes changes to the terminal.
 type restorer struct {

@@ -3,6 +3,8 @@
 package ui
 
 import (
+	"errors"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"testing"
@@ -24,5 +26,28 @@ func TestHangupUnderNohup(t *testing.T) {
 	a.Signals.Set(time.Second, func() {})
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Error("SIGHUP is ignored, and so nothing reloads")
+	}
+}
+
+// TestProgramEndedWithUs: what a program's end says does not count once a signal has come, which may
+// have been sent to the program, too.
+func TestProgramEndedWithUs(t *testing.T) {
+	for _, program := range []string{"exit 0", "exit 20", "kill -TERM $$"} {
+		a := NewApp("usftp")
+		ctx, stop := a.CatchSignals(t.Context())
+		err := exec.Command("sh", "-c", program).Run()
+		if program[0] == 'e' {
+			if got := a.AfterProgram(ctx, err); got != err {
+				t.Errorf("after %s: %v, want %v", program, got, err)
+			}
+			syscall.Kill(syscall.Getpid(), syscall.SIGTERM)
+			<-a.Signals.came
+		} else {
+			go syscall.Kill(syscall.Getpid(), syscall.SIGTERM)
+		}
+		if err := a.AfterProgram(ctx, err); !errors.As(err, new(*Interruption)) {
+			t.Errorf("after %s and the signal: %v", program, err)
+		}
+		stop()
 	}
 }

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,7 +19,13 @@ func (a *App) StandardInput(ctx context.Context) io.Reader {
 		}
 		return a.Stdin
 	}
-	return newDetached(ctx, a.Stdin.Read)
+	return newDetached(ctx, func(p []byte) (int, error) {
+		n, err := a.Stdin.Read(p)
+		if err == io.EOF { // or a signal to all of a pipeline has ended the program that writes
+			err = cmp.Or(a.ending(ctx, sameWish), err)
+		}
+		return n, err
+	})
 }
 
 // sizedFile is a file that knows how many bytes are left in it.

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -124,6 +126,80 @@ func TestSignal(t *testing.T) {
 				t.Errorf("the second time it says:\n%s", stderr)
 			}
 		})
+	}
+}
+
+// TestSignalToAProgram: a signal to the group of usftp and of a program that it runs ends both, and
+// nothing is done because of how the program ended.
+func TestSignalToAProgram(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		for name, args := range map[string][]string{
+			"find": {"find", "--config", sshd.ConfigFile, "testhost:FILES", "-type", "f", "!",
+				"-exec", "sh", "-c", "echo ready; exec sleep 60", ";", "-delete"},
+			"shell": {"shell", "-F", sshd.ConfigFile, "-b", "batch", "testhost:FILES"},
+			"pager": {"shell", "-F", sshd.ConfigFile, "-b", "pages", "testhost:FILES"},
+		} {
+			t.Run(name+" "+signal.String(), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				if err := os.Mkdir(dir+"/files", 0o755); err != nil {
+					t.Fatal(err)
+				}
+				writeFile(t, dir+"/batch", []byte("!echo ready; exec sleep 60\nrm one\nrm two\n"))
+				writeFile(t, dir+"/pages", []byte("-less one\nrm one\nrm two\n"))
+				writeFile(t, dir+"/files/one", nil)
+				writeFile(t, dir+"/files/two", nil)
+				args = slices.Clone(args)
+				for i := range args {
+					args[i] = strings.ReplaceAll(args[i], "FILES", dir+"/files")
+				}
+				cmd := command(t, dir, args...)
+				cmd.Env = append(cmd.Env, `PAGER=sh -c "echo ready; exec sleep 60"`)
+				output, stderr := started(t, cmd)
+				for output.Scan() && output.Text() != "ready" {
+				}
+				syscall.Kill(-cmd.Process.Pid, signal)
+				for output.Scan() {
+				}
+				cmd.Wait()
+				code, said := cmd.ProcessState.ExitCode(), stderr.String()
+				if code != 128+int(signal) || // and it was not ended for taking too long
+					signal != syscall.SIGINT && !strings.Contains(said, "killed by a signal") {
+					t.Errorf("exit code %d: %s", code, said)
+				}
+				readFile(t, dir+"/files/one")
+				readFile(t, dir+"/files/two")
+			})
+		}
+	}
+}
+
+// TestSignalToAPipeline: the end of standard input is not that of the data if a signal has ended all
+// programs of a pipeline.
+func TestSignalToAPipeline(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		for try := range 5 {
+			t.Run(fmt.Sprint(signal, try), func(t *testing.T) {
+				t.Parallel()
+				target := t.TempDir() + "/target"
+				writeFile(t, target, []byte("old"))
+				cmd := command(t, t.TempDir())
+				cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", "(echo half; exec sleep 60) |" +
+					" usftp cp --json -F " + sshd.ConfigFile + " - testhost:" + target}
+				events, stderr := started(t, cmd)
+				until(t, events, "started", 0)
+				syscall.Kill(-cmd.Process.Pid, signal)
+				exit := until(t, events, "exit", 0)
+				cmd.Wait()
+				if got := string(readFile(t, target)); got != "old" || exit.Code != 128+int(signal) {
+					t.Errorf("exit code %d, and the target is %q: %s", exit.Code, got, stderr)
+				}
+			})
+		}
 	}
 }
 

@@ -197,9 +197,10 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 	if c.rawArguments && cmd.Flags().Changed("help") {
 		return cmd.Help()
 	}
-	if err == nil {
-		err = c.flags.Connect.Check(cmd.Flags().Changed)
+	if err != nil {
+		return cmd.FlagErrorFunc()(cmd, err)
 	}
+	err = c.flags.Connect.Check(cmd.Flags().Changed)
 	if err == nil {
 		err = c.flags.hosts.Check(cmd.Flags().Changed)
 	}

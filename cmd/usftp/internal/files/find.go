@@ -23,7 +23,7 @@ func find() *spec {
 
   -name -iname PATTERN    -path -ipath PATTERN    -type f,d,l,p,s,b,c
   -size [+-]N[cwbkMG]     -empty                  -perm [-/]MODE
-  -mtime -atime [+-]DAYS  -mmin -amin [+-]MINUTES -newer PATH
+  -mtime -atime [+-]DAYS  -mmin -amin [+-]MINUTES -newer PATH -newermt DATE
   -user NAME -group NAME  -uid -gid [+-]N
   -print -print0 -ls -printf FORMAT -delete -prune -quit -true -false
   -exec PROGRAM ARGUMENT... \;    -exec PROGRAM ARGUMENT... {} +

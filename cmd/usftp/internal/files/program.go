@@ -30,5 +30,5 @@ func (c *command) runProgram(ctx context.Context, argv []string) error {
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = programGrace
-	return cmd.Run()
+	return c.app.AfterProgram(ctx, cmd.Run())
 }

@@ -28,7 +28,7 @@ func (s *shell) less(ctx context.Context, r *request) error {
 		defer write.Close()
 		fetched <- s.concatenate(ctx, r.host, names, write)
 	}()
-	err = s.pager(read)
+	err = s.pager(ctx, read)
 	read.Close()
 	stop() // after leaving the pager the user does not want the rest
 	why := <-fetched
@@ -64,7 +64,7 @@ func (s *shell) concatenate(ctx context.Context, host pool.Host, names []string,
 	return nil
 }
 
-func (s *shell) pager(in *os.File) error {
+func (s *shell) pager(ctx context.Context, in *os.File) error {
 	program := os.Getenv("PAGER")
 	if strings.TrimSpace(program) == "" {
 		program = "more"
@@ -74,5 +74,5 @@ func (s *shell) pager(in *os.File) error {
 	}
 	cmd := withArguments(program)
 	cmd.Stdin = in
-	return s.child(context.Background(), cmd)
+	return s.child(ctx, cmd)
 }

@@ -131,7 +131,7 @@ func (s *shell) child(ctx context.Context, cmd *exec.Cmd) error {
 		fmt.Fprintln(os.Stderr)
 		return reported(err)
 	}
-	if ended {
+	if err = s.app.AfterProgram(ctx, err); ended && ctx.Err() == nil {
 		return fmt.Errorf("%s ended with %w", filepath.Base(cmd.Path), exit)
 	}
 	return err

@@ -97,6 +97,7 @@ var misreadings = []misreading{
 	{"option", "o", "sets an ssh_config option", "--owners", func(value string) bool {
 		return strings.ContainsAny(value, "= \t")
 	}},
+	{"identity", "i", "names a private key", "--itemize-changes", isNoFlag},
 	{"jump", "J", "names a jump host", "about the times of links", isNoFlag},
 	{"program", "S", "names a program to connect with", "about holes in files", isNoFlag},
 	{"server", "D", "names a server program", "about devices", isNoFlag},

@@ -2,7 +2,11 @@ package verb
 
 import (
 	"context"
+	"io/fs"
+	"path"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // DiskUsageOptions are the options of du.
@@ -30,6 +34,8 @@ type diskUsage struct {
 	*job
 	o     DiskUsageOptions
 	total uint64
+
+	counted map[string]bool // operands, and whether another one has led to them
 }
 
 // A usageLine is one line of --json.
@@ -41,6 +47,10 @@ type usageLine struct {
 
 func (u *diskUsage) run(names []string) {
 	found := u.lookup(names, followNever, nil)
+	u.counted = make(map[string]bool, len(found))
+	for _, e := range found {
+		u.counted[operandKey(e.name, e.isDir())] = false
+	}
 	w := &walk{job: u.job, enter: u.listed, each: u.each, leave: u.leave}
 	w.run(found)
 	if u.o.Total && !u.over() {
@@ -48,7 +58,27 @@ func (u *diskUsage) run(names []string) {
 	}
 }
 
+// operandKey is the same for two ways to write an operand, unless that leads through "..", before
+// which there may be a link.
+func operandKey(name string, isDir bool) string {
+	if !slices.Contains(strings.Split(name, "/"), "..") {
+		name = path.Clean(name)
+	}
+	if isDir {
+		name += "/" // a link that ends in a slash is another file than the link
+	}
+	return name
+}
+
 func (u *diskUsage) each(in *dir, e *entry, below *dir) error {
+	if len(u.counted) > 1 || in == nil {
+		key := operandKey(pathIn(in, e), below != nil)
+		if before, given := u.counted[key]; before {
+			return fs.SkipDir
+		} else if given {
+			u.counted[key] = true
+		}
+	}
 	size := e.stat.Size
 	if below != nil {
 		below.sum = size

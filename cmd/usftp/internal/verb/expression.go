@@ -30,10 +30,10 @@ type Expression struct {
 // each. For -exec, [Arguments] returns the number.
 var Primaries = map[string]int{
 	"-name": 1, "-iname": 1, "-path": 1, "-ipath": 1, "-wholename": 1, "-type": 1, "-size": 1,
-	"-mtime": 1, "-mmin": 1, "-atime": 1, "-amin": 1, "-newer": 1, "-perm": 1, "-user": 1,
-	"-group": 1, "-uid": 1, "-gid": 1, "-maxdepth": 1, "-mindepth": 1, "-empty": 0, "-true": 0,
-	"-false": 0, "-depth": 0, "-d": 0, "-print": 0, "-print0": 0, "-ls": 0, "-printf": 1, "-exec": 1,
-	"-delete": 0, "-prune": 0,
+	"-mtime": 1, "-mmin": 1, "-atime": 1, "-amin": 1, "-newer": 1, "-newermt": 1, "-perm": 1,
+	"-user": 1, "-group": 1, "-uid": 1, "-gid": 1, "-maxdepth": 1, "-mindepth": 1, "-empty": 0,
+	"-true": 0, "-false": 0, "-depth": 0, "-d": 0, "-print": 0, "-print0": 0, "-ls": 0, "-printf": 1,
+	"-exec": 1, "-delete": 0, "-prune": 0,
 	"-quit": 0, "-o": 0, "-or": 0, "-a": 0, "-and": 0, "-not": 0, "!": 0, "(": 0, ")": 0,
 }
 
@@ -232,12 +232,10 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 		return timeTest(argument, time.Minute, word == "-amin")
 	case "-newer":
 		p.e.newer = append(p.e.newer, argument)
-		return func(v *visit) bool {
-			if !v.entry.stat.HasTimes() {
-				return v.lacks("times")
-			}
-			return v.entry.stat.ModTime().After(v.newer[argument])
-		}, nil
+		return func(v *visit) bool { return v.newerThan(v.newer[argument]) }, nil
+	case "-newermt":
+		date, err := ParseDate(argument)
+		return func(v *visit) bool { return v.newerThan(date) }, err
 	case "-perm":
 		return permTest(argument)
 	case "-uid", "-gid":
@@ -249,6 +247,13 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 		})
 	}
 	return p.ownerTest(word, argument)
+}
+
+func (v *visit) newerThan(t time.Time) bool {
+	if !v.entry.stat.HasTimes() {
+		return v.lacks("times")
+	}
+	return v.entry.stat.ModTime().After(t)
 }
 
 // ownerTest returns -user or -group: a name if the server translates names, or a number.

@@ -106,6 +106,7 @@ func (f *finder) execute(argv []string) error {
 	if err != nil && f.ctx.Err() == nil && !errors.As(err, new(*exec.ExitError)) {
 		f.stop(fmt.Errorf("cannot run %s: %w", argv[0], err))
 	}
+	f.quit = f.over() // whether the file passes is unknown
 	return err
 }
 

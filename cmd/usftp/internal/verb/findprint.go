@@ -36,7 +36,7 @@ func printfAction(e *Expression, format string) (expressionTest, error) {
 		switch {
 		case len(name) == 2 && timeFormats[name[1]] == "",
 			!strings.Contains("%pfhPHdylsmMuUgGtaTA", name[:1]), name == "T", name == "A":
-			err = fmt.Errorf("SFTP has nothing for %%%s", name)
+			err = fmt.Errorf("there is nothing for %%%s", name)
 		case strings.Contains("ug", name):
 			e.owners = true
 		case name == "l":
@@ -68,11 +68,12 @@ func (v *visit) field(name string) string {
 	case "f":
 		return v.shown(path.Base(v.path))
 	case "h":
-		at := strings.LastIndexByte(v.path, '/')
-		if at < 0 {
+		name := strings.TrimRight(v.path, "/")
+		at := strings.LastIndexByte(name, '/')
+		if at < 0 && name != "" {
 			return "."
 		}
-		return v.shown(v.path[:at])
+		return v.shown(name[:max(0, at)])
 	case "P":
 		return v.shown(strings.TrimLeft(strings.TrimPrefix(v.path, operand), "/"))
 	case "H":

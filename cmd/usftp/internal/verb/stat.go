@@ -81,7 +81,7 @@ func expandFormat(format, pairs string, field func(name string) string) string {
 			continue
 		}
 		from := i + 1
-		for i++; i < len(format)-1 && strings.IndexByte("-0123456789# +.", format[i]) >= 0; i++ {
+		for i++; i < len(format)-1 && strings.IndexByte("-0123456789", format[i]) >= 0; i++ {
 		}
 		flags, name := format[from:i], format[i:i+1]
 		if strings.Contains(pairs, name) && i+1 < len(format) {

@@ -2,11 +2,13 @@ package verb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,7 @@ func sortedLines(text string) string {
 
 // TestFindIsFind compares output and exit codes with GNU's find.
 func TestFindIsFind(t *testing.T) {
+	since := time.Now().AddDate(0, 0, -150) // trees are of the last 400 days
 	for seed := range uint64(4) {
 		dir := t.TempDir()
 		randomTree(t, seed, dir+"/tree", 3)
@@ -40,6 +43,8 @@ func TestFindIsFind(t *testing.T) {
 			"-type d -name .d -prune -o -type f -print", "( -name a -o -name b ) -type d",
 			"-name a -o -name b -print", "-uid 0", "-uid +0", "-user root", "-user nobody",
 			"-group root", "-false -o -true", "-newer tree/none", "-type f ! -newer tree/none",
+			"-newermt " + since.Format(time.DateOnly), "-newermt " + since.Format(time.RFC3339),
+			"! -newermt @" + strconv.FormatInt(since.Unix(), 10),
 			"-maxdepth 1 -print0", "-name ä", "-name [[:upper:]]", "-name %s -print -print",
 		} {
 			words := strings.Fields(expression)
@@ -102,6 +107,16 @@ func TestFindPrintf(t *testing.T) {
 		ok(t, Find(t.Context(), r.Env, e, []string{"tree"}))
 		if got, _ := r.take(); sortedLines(got) != sortedLines(want) {
 			t.Errorf("-printf %q\n%s\nwant\n%s", format, got, want)
+		}
+	}
+	for _, operand := range []string{"tree", "./tree/", "tree//", ".", "/", dir + "/tree/"} {
+		words := []string{"-maxdepth", "0", "-printf", "%h\\n"}
+		want, _ := tool(t, dir, "find", append([]string{operand}, words...)...)
+		e, err := ParseExpression(words)
+		ok(t, err)
+		ok(t, Find(t.Context(), r.Env, e, []string{operand}))
+		if got, _ := r.take(); got != want {
+			t.Errorf("%%h of %s: %q, want %q", operand, got, want)
 		}
 	}
 	formats := []string{"%t %a"}
@@ -198,6 +213,24 @@ func TestFindExec(t *testing.T) {
 	}
 }
 
+// TestFindExecInterrupted: a program that did not run to its end says nothing about the file.
+func TestFindExecInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/t/file", "")
+	r := newRig(startServer(t, dir))
+	r.Run = func(context.Context, []string) error { return context.Canceled }
+	e, err := ParseExpression(strings.Fields("-type f ! -exec true ; -print -delete"))
+	ok(t, err)
+	if err = Find(t.Context(), r.Env, e, []string{"t"}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	_, err = os.Stat(dir + "/t/file")
+	ok(t, err)
+	if out, _ := r.take(); out != "" {
+		t.Errorf("it printed %q", out)
+	}
+}
+
 // TestFindDeletes compares what -delete leaves with GNU's find.
 func TestFindDeletes(t *testing.T) {
 	for _, expression := range []string{
@@ -238,6 +271,7 @@ func TestFindMistakes(t *testing.T) {
 		"-type f,", "( )",
 		"-exec", "-exec true", "-exec true {}", "-exec ;", "-exec {} ;", "-exec true {} {} +",
 		"-exec /no/such/program ;", "-exec true +", "-printf", "-printf %i", "-printf %Tq",
+		"-newermt", "-newermt yesterday", "-printf %.3f", "-printf %#m", "-printf %+d",
 		"-name keep -prune -o -delete", "-delete -o ( -prune )"} {
 		if _, err := ParseExpression(strings.Fields(expression)); err == nil {
 			t.Errorf("%q was taken", expression)
@@ -271,6 +305,12 @@ func TestDiskUsageIsDu(t *testing.T) {
 	for seed := range uint64(4) {
 		dir := t.TempDir()
 		randomTree(t, seed, dir+"/tree", 3)
+		writeFile(t, dir+"/tree/d/f", "some")
+		writeFile(t, dir+"/tree/d/e/g", "more")
+		writeFile(t, dir+"/e/f", "another")
+		writeFile(t, dir+"/other/e/f", "one more")
+		ok(t, os.Symlink("other/d", dir+"/there"))
+		ok(t, os.MkdirAll(dir+"/other/d", 0o755))
 		r := newRig(startServer(t, dir))
 		for _, test := range []struct {
 			args  string
@@ -283,6 +323,13 @@ func TestDiskUsageIsDu(t *testing.T) {
 			{"-ab", DiskUsageOptions{All: true, Depth: -1, Bytes: true}, []string{"tree"}},
 			{"-h", DiskUsageOptions{Human: true, Depth: -1}, []string{"tree"}},
 			{"-d1", DiskUsageOptions{Depth: 1}, []string{"tree"}},
+			// what several operands lead to counts once
+			{"-bc", DiskUsageOptions{Depth: -1, Bytes: true, Total: true}, []string{"tree",
+				"tree/d", "tree/d/f", "./tree", "tree/"}},
+			{"-bc", DiskUsageOptions{Depth: -1, Bytes: true, Total: true}, []string{"tree/d/f",
+				"tree/d/e/", "tree//d/e", "tree", "."}},
+			{"-abc", DiskUsageOptions{All: true, Depth: -1, Bytes: true, Total: true},
+				[]string{"tree/d/e", "there/../e/f", "there", "there/", "e/f", "tree", "there"}},
 		} {
 			want, code := tool(t, dir, "du", append([]string{"--apparent-size", test.args},
 				test.names...)...)
