@@ -226,6 +226,9 @@ func (w *watcher) take(e fsnotify.Event) error {
 	appeared := false // a directory that needs a watch
 	switch {
 	case e.Has(fsnotify.Chmod):
+		if info, err := os.Lstat(e.Name); err == nil && info.IsDir() {
+			w.within.Dirs[rel] = true // its own attributes are set when its entries are compared
+		}
 		appeared = w.unreadable[e.Name]
 		delete(w.unreadable, e.Name)
 	case e.Has(fsnotify.Rename):
