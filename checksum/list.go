@@ -92,7 +92,7 @@ func (l *List) index() error {
 		at := off
 		off += int64(len(line))
 		text := bytes.TrimSuffix(line, []byte("\n"))
-		if len(text) == 0 || text[0] == '#' {
+		if len(bytes.TrimSuffix(text, []byte("\r"))) == 0 || text[0] == '#' {
 			continue
 		}
 		_, name, parseErr := parseLine(text, l.algorithm)

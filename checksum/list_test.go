@@ -311,7 +311,7 @@ func TestHostileLists(t *testing.T) {
 		"a line too long": sum + "  " + strings.Repeat("x", 1<<20),
 	} {
 		path := filepath.Join(t.TempDir(), "list")
-		os.WriteFile(path, []byte("# a list\n\n"+sum+"  ./good//name\n"+text+"\n"), 0o644)
+		os.WriteFile(path, []byte("# a list\n\r\n"+sum+"  ./good//name\n"+text+"\n"), 0o644)
 		_, err := checksum.Open(path, checksum.SHA256)
 		var line *checksum.LineError
 		if !errors.As(err, &line) || line.Line != 4 || !errors.Is(err, checksum.ErrMismatch) ||

@@ -40,11 +40,17 @@ func AppendFilter(rules []FilterRule, text string, include bool) []FilterRule {
 }
 
 // ReadFilter adds the rules in a file, one per line. Empty lines and lines that begin with "#" or
-// ";" are ignored.
+// ";" are ignored. A file with a NUL, as UTF-16 has, holds no rules: the error is [fs.ErrInvalid].
 func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, error) {
 	lines := bufio.NewScanner(r)
-	for lines.Scan() {
+	for first := true; lines.Scan(); first = false {
 		line := strings.TrimSuffix(lines.Text(), "\r")
+		if first { // as some editors of Windows begin files
+			line = strings.TrimPrefix(line, "\ufeff")
+		}
+		if strings.IndexByte(line, 0) >= 0 {
+			return nil, errNoRules
+		}
 		if line != "" && line[0] != '#' && line[0] != ';' {
 			rules = AppendFilter(rules, line, include)
 		}
@@ -67,9 +73,11 @@ type FileList struct {
 // longestListed is longer than any path on any system.
 const longestListed = 64 << 10
 
-// errNoLines and errNoNames report that a list is not of the expected kind. No path has a NUL, or
-// is so long.
+// errNoRules, errNoLines and errNoNames report that a list is not of the expected kind. No path has
+// a NUL, or is so long.
 var (
+	errNoRules = endpoint.Explain("not a list of rules: it contains NUL, as UTF-16 does",
+		fs.ErrInvalid)
 	errNoLines = endpoint.Explain("not a list of paths that end in a newline", fs.ErrInvalid)
 	errNoNames = endpoint.Explain("not a list of paths that end in a NUL", fs.ErrInvalid)
 )

@@ -726,3 +726,37 @@ func TestGivingUpNamesWhatIsLeft(t *testing.T) {
 		})
 	}
 }
+
+// TestHostThatIsLate: a host that makes a temporary file only after the connection that asked for
+// it was lost, and the file has been copied over another one, keeps it until the next run.
+func TestHostThatIsLate(t *testing.T) {
+	for _, size := range []int{100, 1 << 20} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{
+				{On: wire.TypeOpen, Times: 1, Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
+			b.redials(sftptest.LinkConfig{}, nil)
+			root := filepath.Join(b.dir, "tree")
+			if err := os.Mkdir(root, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 5 {
+				b.local(fmt.Sprintf("tree/file%d", i), random(size))
+			}
+			for run := range 2 {
+				_, err := b.tree(upload, root, "/target", func(j *treeJob) {
+					j.Options.Retry = onceMore
+					j.Options.Journal = filepath.Join(b.dir, "journal")
+					j.Options.NoTargetDirectory = true
+				})
+				asked := b.server.Requests(wire.TypeOpen)[0].Path
+				if left := b.temporaries(); err != nil || len(left) > 0 ||
+					!strings.Contains(asked, ".usftp-") {
+					t.Fatalf("run %d: %v; left are %q, of %q", run, err, left, asked)
+				}
+				if run == 0 {
+					b.server.Files.WriteFile(asked, nil)
+				}
+			}
+		})
+	}
+}

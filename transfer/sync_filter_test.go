@@ -234,6 +234,14 @@ func TestReadFilter(t *testing.T) {
 	if err != nil || !slices.Equal(rules, want) {
 		t.Errorf("%+v, %v, want %+v", rules, err, want)
 	}
+	rules, err = transfer.ReadFilter(nil, strings.NewReader("\ufeff*.o\r\n"), false)
+	if want := want[:1]; err != nil || !slices.Equal(rules, want) {
+		t.Errorf("after a byte order mark: %+v, %v, want %+v", rules, err, want)
+	}
+	rules, err = transfer.ReadFilter(nil, strings.NewReader("\xff\xfe*\x00.\x00o\x00\n\x00"), false)
+	if !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("in UTF-16: %+v, %v", rules, err)
+	}
 	for _, bad := range []string{"", "/"} {
 		j := &syncJob{direction: local, src: t.TempDir(), dst: t.TempDir(),
 			options: transfer.SyncOptions{TreeOptions: transfer.TreeOptions{Filter: []transfer.FilterRule{{Pattern: bad}}}}}

@@ -430,6 +430,9 @@ func (w *walk) copied(c *fileTask, err error) {
 	}
 	switch {
 	case err == nil:
+		if c.Result.Unsure { // the next run removes what there is by then
+			t.leftovers.some.Store(true)
+		}
 		t.count(&t.sums.Files, 1)
 		c.tellEnd(nil)
 		t.bottlenecks.Add(c.Result.Bottleneck, c.Result.Bytes)

@@ -143,6 +143,7 @@ type evidence struct {
 type temporaries struct {
 	made   string   // the last attempt's
 	strays []string // earlier attempts', on the host
+	late   bool     // the host may yet make one of these, as a lost connection's last request
 	stored *stored  // nil if the source can be read again
 }
 
@@ -194,7 +195,7 @@ func (c *Copy) conclude(err error) error {
 		dropStored(c, err)
 	}
 	c.Result.Resumable, c.Result.Temporary = j.resumable, cmp.Or(t.made, c.Result.LeftBehind)
-	c.Result.Unsure = c.Result.Unsure || c.Result.LeftBehind != "" || len(t.strays) > 0 ||
+	c.Result.Unsure = c.Result.Unsure || c.Result.LeftBehind != "" || len(t.strays) > 0 || t.late ||
 		c.to.lost() && t.made != ""
 	c.slot.inVain(err)
 	c.slot.free()

@@ -235,7 +235,10 @@ func (j *record) removeStrays(c *Copy, out *output) {
 		if err != nil && !endpoint.Refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) { // of this run it may come yet
+			c.known.late = c.known.late ||
+				localfs.TempTokenOf(c.Dst.Base((*strays)[0])) == c.Token
+		} else if err != nil {
 			c.Leaves()
 		}
 		*strays = (*strays)[1:]

@@ -165,6 +165,8 @@ func TestWatch(t *testing.T) {
 	os.RemoveAll(in("z/b"))
 	os.Chmod(in("first"), 0o600)
 	testenv.Until(w.t, "a deletion", w.equal)
+	os.Chmod(in("z"), 0o700)
+	testenv.Until(w.t, "a directory's permissions", w.equal)
 	if strings.Contains(w.out.String(), "cannot") {
 		t.Error("something went wrong")
 	}

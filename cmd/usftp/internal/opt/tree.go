@@ -58,16 +58,8 @@ func (c *Tree) RegisterFilter(f *pflag.FlagSet, exclude string) {
 }
 
 func (c *Tree) addRule(text string, include bool) error {
-	if text == "" || text == "/" {
-		return errors.New("the pattern is empty")
-	}
-	for element := range strings.SplitSeq(text, "/") {
-		if element == "." || element == ".." { // rsync would leave nothing out, and say nothing
-			return fmt.Errorf("%q matches nothing: paths in the tree have no %q", text, element)
-		}
-	}
 	c.filter = transfer.AppendFilter(c.filter, text, include)
-	return nil
+	return c.checkRules()
 }
 
 func (c *Tree) addRules(name string) error {
@@ -76,8 +68,27 @@ func (c *Tree) addRules(name string) error {
 		return errors.New(ui.ReasonOf(err))
 	}
 	defer file.Close()
-	c.filter, err = transfer.ReadFilter(c.filter, file, false)
-	return err
+	if c.filter, err = transfer.ReadFilter(c.filter, file, false); err != nil {
+		return err
+	}
+	return c.checkRules()
+}
+
+// checkRules refuses patterns that can match nothing. rsync says nothing, and with --delete what
+// they were meant to keep would go.
+func (c *Tree) checkRules() error {
+	for _, rule := range c.filter {
+		if rule.Pattern == "" || rule.Pattern == "/" {
+			return errors.New("the pattern is empty")
+		}
+		for element := range strings.SplitSeq(rule.Pattern, "/") {
+			if element == "." || element == ".." {
+				return fmt.Errorf("%q matches nothing: paths in the tree have no %q", rule.Pattern,
+					element)
+			}
+		}
+	}
+	return nil
 }
 
 // includesOnly reports whether the rules leave nothing out, which no user means.

@@ -51,8 +51,8 @@ var rootChecked = 5 * time.Second
 // A watcher collects changes in a local directory.
 type watcher struct {
 	system *fsnotify.Watcher
-	events <-chan fsnotify.Event // from system, as are the errors
-	errors <-chan error
+	events <-chan fsnotify.Event // from system
+	lost   <-chan struct{}       // the system could not queue all events
 	root   string
 	is     fs.FileInfo // root, when it was first watched
 
@@ -70,8 +70,8 @@ type watcher struct {
 	resume time.Time // the next attempt, while the host cannot be reached
 }
 
-// newWatcher makes the system report changes in a directory.
-func newWatcher(root string, system *fsnotify.Watcher) (*watcher, error) {
+// newWatcher makes the system report changes in a directory. lost is of overflows.
+func newWatcher(root string, system *fsnotify.Watcher, lost <-chan struct{}) (*watcher, error) {
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, err
@@ -80,11 +80,29 @@ func newWatcher(root string, system *fsnotify.Watcher) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{system: system, events: system.Events, errors: system.Errors, root: real, is: is,
+	w := &watcher{system: system, events: system.Events, lost: lost, root: real, is: is,
 		unreadable: make(map[string]bool)}
 	w.forget()
 	w.everything(0)
 	return w, w.add(real)
+}
+
+// overflows reports when events were lost. It takes every error at once: package fsnotify holds its
+// lock while it waits for that, as for a directory that was moved away and deleted, and whoever
+// adds or removes a watch waits for the lock.
+func overflows(errs <-chan error) <-chan struct{} {
+	lost := make(chan struct{}, 1)
+	go func() {
+		for err := range errs {
+			if errors.Is(err, fsnotify.ErrEventOverflow) {
+				select {
+				case lost <- struct{}{}:
+				default: // everything will be compared after this one, too
+				}
+			}
+		}
+	}()
+	return lost
 }
 
 // forget drops the collected changes.
@@ -226,6 +244,9 @@ func (w *watcher) take(e fsnotify.Event) error {
 	appeared := false // a directory that needs a watch
 	switch {
 	case e.Has(fsnotify.Chmod):
+		if info, err := os.Lstat(e.Name); err == nil && info.IsDir() {
+			w.within.Dirs[rel] = true // its own attributes are set when its entries are compared
+		}
 		appeared = w.unreadable[e.Name]
 		delete(w.unreadable, e.Name)
 	case e.Has(fsnotify.Rename):
@@ -327,14 +348,9 @@ func (w *watcher) collect(ctx context.Context) error {
 			return nil
 		case <-quiet:
 			return nil
-		case err, ok := <-w.errors:
-			if !ok {
-				return fsnotify.ErrClosed
-			}
-			if errors.Is(err, fsnotify.ErrEventOverflow) {
-				if err := w.startOver(); err != nil {
-					return err
-				}
+		case <-w.lost:
+			if err := w.startOver(); err != nil {
+				return err
 			}
 		case e, ok := <-w.events:
 			if !ok {
@@ -357,7 +373,7 @@ func watch(ctx context.Context, root string, options transfer.SyncOptions,
 		return err
 	}
 	defer system.Close()
-	w, err := newWatcher(root, system)
+	w, err := newWatcher(root, system, overflows(system.Errors))
 	if err != nil {
 		return err
 	}

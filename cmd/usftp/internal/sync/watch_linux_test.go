@@ -130,7 +130,7 @@ func TestWatchFoundBeforeMoveIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer system.Close()
-	w, err := newWatcher(root, system)
+	w, err := newWatcher(root, system, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,6 +288,44 @@ func TestWatchWhoseSourceGoesAway(t *testing.T) {
 		})
 	if err == nil || !strings.Contains(err.Error(), "is gone: nothing is watched any more") {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// Directories that are moved elsewhere and deleted there at once do not end the reports of changes.
+func TestWatchMovedAwayAndDeleted(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	for i := range 100 {
+		if err := os.Mkdir(filepath.Join(root, fmt.Sprint(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	round := 0
+	sync := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
+		round++
+		if round == 2 {
+			cancel()
+			return s, nil
+		}
+		for i := range 100 {
+			away := filepath.Join(elsewhere, fmt.Sprint(i))
+			if err := errors.Join(os.Rename(filepath.Join(root, fmt.Sprint(i)), away),
+				os.Remove(away)); err != nil {
+				t.Error(err)
+			}
+		}
+		return s, nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {}) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("after %d rounds it ended with %v", round, err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it hangs")
 	}
 }
 

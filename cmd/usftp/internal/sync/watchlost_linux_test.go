@@ -52,12 +52,12 @@ func watchWhileConnectionsAreLost(t *testing.T, trip time.Duration, seed uint64,
 	const changes, losses = 1000, 10
 	g := &garden{t: t, rng: rand.New(rand.NewPCG(seed, 5)), root: t.TempDir()}
 	f := newFarTree(t, trip/2)
-	w, err := newWatcher(g.root, system)
+	w, err := newWatcher(g.root, system, nil) // the pump takes the errors
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := make(chan fsnotify.Event, queuedEvents)
-	w.events, w.errors = events, nil // the pump's
+	w.events = events // the pump's
 	pump := newPump(t, system, events)
 	ctx, cancel := context.WithCancel(t.Context())
 	done, began := make(chan error, 1), make(chan struct{})
