@@ -18,8 +18,8 @@ const lockBack = 5 * time.Second
 // keeping finds out whether a sync's target sets times and modes.
 type keeping struct {
 	sync  *syncing
-	asked endpoint.Once // when that first matters
-	told  sync.Once     // warned that times are not compared
+	asked endpoint.Once[any] // when that first matters
+	told  sync.Once          // warned that times are not compared
 }
 
 func (k *keeping) times() bool {
@@ -47,7 +47,9 @@ func quirksOf(conn *pool.Conn) *quirks.Quirks {
 }
 
 // find calls probe once. A caller that compares times reports itself that they are not set.
-func (k *keeping) find(comparing bool) { k.asked.Do(func() { k.probe(comparing) }) }
+func (k *keeping) find(comparing bool) {
+	k.asked.Do(func() any { k.probe(comparing); return nil })
+}
 
 // probe tests with the lock, a file of this run's own, whether the host sets times and modes. Some
 // say yes and do nothing. OpenSSH's server is trusted until it refuses, so that most syncs need not

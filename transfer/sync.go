@@ -521,10 +521,10 @@ func (s *syncing) open(d *directory) error {
 	if d.fresh || s.lock != nil && d.parent == nil {
 		return nil // the lock could be made in the target itself
 	}
-	d.opened.Do(func() {
+	return d.moved.Do(func() error {
 		there := d.existing.IsThere()
 		if !there && d.parent != nil || there && d.existing.Perm()&0o700 == 0o700 {
-			return
+			return nil
 		}
 		_, changed, err := s.tree.into.openDir(d.rel)
 		if changed {
@@ -533,11 +533,11 @@ func (s *syncing) open(d *directory) error {
 		for _, moved := range []error{endpoint.ErrLinkInWay, endpoint.ErrReplaced,
 			endpoint.ErrMoved, endpoint.ErrNotDirectory} {
 			if errors.Is(err, moved) {
-				d.moved = err
+				return err
 			}
 		}
+		return nil
 	})
-	return d.moved
 }
 
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
