@@ -7,9 +7,6 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/internal/quirks"
-	"github.com/usftp/usftp/pool"
 )
 
 // lockBack is how far the lock is dated back: more than times are rounded.
@@ -39,11 +36,6 @@ func (k *keeping) known() (times, modes bool) {
 	s := k.sync
 	q := s.tree.dst.Quirks()
 	return !s.options.NoTimes && !q.NoTimes.Load(), !s.options.NoModes && !q.NoModes.Load()
-}
-
-func quirksOf(conn *pool.Conn) *quirks.Quirks {
-	host := conn.Host()
-	return pools.OfHost(&host).Quirks()
 }
 
 // find calls probe once. A caller that compares times reports itself that they are not set.
@@ -78,7 +70,7 @@ func (k *keeping) probe(comparing bool) {
 	unset, err := into.SetAttrs(lockName, 0, true, set)
 	if err == nil && conn != nil {
 		look := func() (endpoint.Info, error) { return into.Lstat(lockName) }
-		pretended := endpoint.Pretends(quirksOf(conn), set, look, func(set usftp.NewAttrs) error {
+		pretended := endpoint.Pretends(s.tree.dst.Quirks(), set, look, func(set usftp.NewAttrs) error {
 			_, err := into.SetAttrs(lockName, 0, true, set)
 			return err
 		})
