@@ -24,6 +24,21 @@ import (
 // Conns returns the run's connections, the target's first.
 func (r *Run) Conns() []*pool.Conn { return present(r.Dst.Conn(), r.Src.Conn()) }
 
+// Why returns the error to report for err: the reason why a connection was given up, or err itself
+// if none was.
+func (r *Run) Why(err error) error {
+	from, to := r.Src.Conn(), r.Dst.Conn()
+	if from != nil && from != to {
+		if gaveUp := from.Why(err); gaveUp != err {
+			return endpoint.OfSource(gaveUp)
+		}
+	}
+	if to != nil {
+		return to.Why(err)
+	}
+	return err
+}
+
 // present returns the target's and the source's connection, without nil ones, and once if they are
 // the same.
 func present[T any](to, from *T) (all []*T) {
