@@ -580,7 +580,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 		d.made, d.existing = true, e.existing
 		return s.within.Has(d.rel)
 	}
-	t.do.entering(e)
+	t.do.told(e)
 	e.dir.touched.Store(true)
 	if err := s.open(e.dir); err != nil {
 		d.fail(err)

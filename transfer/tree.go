@@ -393,7 +393,6 @@ func (performing) makeTop(name string, perm fs.FileMode) (made bool, err error) 
 func (performing) root(r endpoint.Root) endpoint.Root { return r }
 func (performing) note(m treeMark) treeMark           { m.begin(); return m }
 func (performing) hand(w *walk, e *entry)             { w.queue(e) }
-func (performing) entering(*entry)                    {}
 func (performing) told(*entry) bool                   { return false }
 func (performing) did(t *tree, e *Event)              { t.tell(e) }
 
