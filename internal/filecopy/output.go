@@ -194,7 +194,7 @@ func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
 	if err = o.openInPlace(c, source, perm); err == nil && denied {
-		o.noteNameRefused(c, o.info == nil)
+		o.noteNameRefused(c)
 	}
 	return o.explain(err)
 }
