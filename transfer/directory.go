@@ -54,6 +54,12 @@ type syncedDir struct {
 	ignore    *filter.Ignore
 }
 
+// child returns a directory in this one.
+func (d *directory) child(name string) *directory {
+	return &directory{tree: d.tree, parent: d, source: d.tree.src.Join(d.source, name),
+		target: d.tree.dst.Join(d.target, name), rel: path.Join(d.rel, name), depth: d.depth + 1}
+}
+
 // attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options

@@ -725,12 +725,10 @@ func below(t *tree, entry string) string {
 
 // place returns a directory by its path, after the walk.
 func (s *syncing) place(rel string) *directory {
-	root := s.tree.root
 	if rel == "." {
-		return root
+		return s.tree.root
 	}
-	return &directory{tree: s.tree, rel: rel, parent: s.place(path.Dir(rel)),
-		source: s.tree.src.Join(root.source, rel), target: s.tree.dst.Join(root.target, rel)}
+	return s.place(path.Dir(rel)).child(path.Base(rel))
 }
 
 // holds reports whether a directory contains anything.
