@@ -296,7 +296,7 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 		t.copies.Work.Go(func() { inside <- t.overlap.inside() })
 		t.copies.Work.Go(func() { near <- t.overlap.near() })
 	}
-	t.into, err = t.dst.begin(root.info, t.base, func() error {
+	t.into, err = t.dst.begin(t, root.info, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.copies.Conns(), func(c *pool.Conn) bool {
 			return pool.Lost(c.Host().Client)
