@@ -86,12 +86,8 @@ func (o *output) rereads(c *Copy, in *input) reopen {
 }
 
 // stored opens the file being written, or the existing target, on this machine.
-func (o onDisk) stored() (io.ReaderAt, func(), error) {
-	f, err := o.files.(*endpoint.LocalFiles).OpenFile(o.written(), os.O_RDONLY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	return f, func() { f.Close() }, nil
+func (o onDisk) stored() (endpoint.ReadAtCloser, error) {
+	return o.files.(*endpoint.LocalFiles).OpenFile(o.written(), os.O_RDONLY, 0)
 }
 
 // verify compares the stored file with the copied data.
