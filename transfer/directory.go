@@ -60,6 +60,14 @@ func (d *directory) child(name string) *directory {
 		target: d.tree.dst.Join(d.target, name), rel: path.Join(d.rel, name), depth: d.depth + 1}
 }
 
+// chmod changes the permissions of a directory of the source.
+func (a *Attributes) chmod(dir endpoint.Info) endpoint.Info {
+	if a.Chmod != nil && dir.HasMode {
+		dir.Mode = fs.ModeDir | a.Chmod(dir.Mode)&(fs.ModePerm|endpoint.DirBits)
+	}
+	return dir
+}
+
 // attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options

@@ -182,11 +182,3 @@ func throughParent(name string) (n int) {
 	}
 	return n
 }
-
-// chmod changes the permissions of a directory of the source.
-func (a *Attributes) chmod(dir endpoint.Info) endpoint.Info {
-	if a.Chmod != nil && dir.HasMode {
-		dir.Mode = fs.ModeDir | a.Chmod(dir.Mode)&(fs.ModePerm|endpoint.DirBits)
-	}
-	return dir
-}

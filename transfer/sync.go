@@ -737,7 +737,7 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 	defer s.tree.into.leave(d.rel)
 	s.tree.into.entries(d.rel, func() {}, func(string, *endpoint.Info) error {
 		found = true
-		return filecopy.ErrKept
+		return fs.SkipAll
 	})
 	return found
 }
