@@ -9,6 +9,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -385,7 +386,9 @@ func (e *entry) twin(open func()) error {
 			return errTwin(other, err)
 		}
 	}
-	e.warnOfName(open)
+	if !utf8.ValidString(e.name) {
+		e.warnOfName(open)
+	}
 	return nil
 }
 
