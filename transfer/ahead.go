@@ -113,8 +113,9 @@ func (a *ahead) visit(d *directory) {
 			files++
 			bytes += max(0, e.info.Size)
 		case mode.IsDir() && !t.tooDeep(d.depth+1):
-			below = append(below, &directory{tree: t, parent: d, source: e.source(), rel: e.rel(),
-				depth: d.depth + 1, info: e.info})
+			sub := d.child(e.name)
+			sub.info = e.info
+			below = append(below, sub)
 		}
 		return !a.over.Load() && t.ctx.Err() == nil
 	})

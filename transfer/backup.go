@@ -61,11 +61,10 @@ func (b *backups) check() error {
 
 // look finds out whether the target lists the backup directory, which it has, in another spelling.
 func (b *backups) look() {
-	found := errors.New("found")
 	for at := b.dir; at != "." && !b.folded; at = path.Dir(at) {
 		err := b.sync.tree.into.entries(path.Dir(at), nil, func(name string, _ *endpoint.Info) error {
 			if name == path.Base(at) {
-				return found
+				return fs.SkipAll
 			}
 			return nil
 		})

@@ -16,11 +16,11 @@ const mostStepwise = 256
 
 // measure decides how many files are in flight at once, and which of them are small.
 func (t *tree) measure() error {
-	from, err := limitsOf(t.src)
+	from, err := limitsOf(t, t.src)
 	if err != nil {
 		return endpoint.OfSource(err)
 	}
-	to, err := limitsOf(t.dst)
+	to, err := limitsOf(t, t.dst)
 	if err != nil {
 		return err
 	}
@@ -91,9 +91,9 @@ type limits struct {
 
 // limitsOf returns the limits of an endpoint, which a host sets. This machine has enough files at
 // once to keep its processors busy with the kernel's work on names.
-func limitsOf(e endpoint.Place) (limits, error) {
-	if host, ok := e.(interface{ limits() (limits, error) }); ok {
-		return host.limits()
+func limitsOf(t *tree, e endpoint.Place) (limits, error) {
+	if host, ok := e.(interface{ limits(*tree) (limits, error) }); ok {
+		return host.limits(t)
 	}
 	return limits{handles: 1 << 20, listings: 1 << 20, files: 2 * runtime.GOMAXPROCS(0),
 		queue: 256, small: largestSmall}, nil
@@ -136,17 +136,19 @@ func (j *job) hostLimits(e *endpoint.Host, files int64, writes bool) (l limits, 
 	return l, err
 }
 
-func (s *remoteSource) limits() (limits, error) { return s.job.hostLimits(s.Host, 5, false) }
+func (s *remoteSource) limits(of *tree) (limits, error) {
+	return of.hostLimits(s.Host, 5, false)
+}
 
-func (t *remoteTarget) limits() (limits, error) {
+func (t remoteTarget) limits(of *tree) (limits, error) {
 	files := int64(6)
-	if t.job.rules.walkers > 0 { // it is listed, too
+	if of.rules.walkers > 0 { // it is listed, too
 		files = 5
 	}
-	l, err := t.job.hostLimits(t.Host, files, true)
+	l, err := of.hostLimits(t.Host, files, true)
 	// A small file sent in one piece cannot be fsynced on the way, except in one request. With Sync
 	// such files take as many steps as large ones, with many in flight.
-	if t.job.options.Sync {
+	if of.options.Sync {
 		l.stepwise, l.small = l.small, -1
 		if err == nil && private.OfClient(t.Conn().Host().Client).PutsFiles() {
 			l.small = min(l.stepwise, wire.LargestFile)

@@ -109,7 +109,7 @@ type nowhere struct{ filecopy.Nowhere }
 
 func newNowhere(*job) (target, error) { return nowhere{}, nil }
 
-func (nowhere) begin(endpoint.Info, string, func() error) (targetDir, error) {
+func (nowhere) begin(*tree, endpoint.Info, func() error) (targetDir, error) {
 	return targetDir{Root: noRoot{}}, nil
 }
 

@@ -137,9 +137,8 @@ func (x *extras) stay(d *directory) {
 // addDir records an extra directory and queues it for listing.
 func (x *extras) addDir(in *directory, name string) error {
 	t := in.tree
-	d := &directory{tree: t, parent: in, source: t.src.Join(in.source, name),
-		target: t.dst.Join(in.target, name), rel: path.Join(in.rel, name), depth: in.depth + 1,
-		failed: true, syncedDir: syncedDir{extra: true}}
+	d := in.child(name)
+	d.failed, d.extra = true, true
 	if t.tooDeep(d.depth) {
 		return ErrTreeTooDeep
 	}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -43,17 +44,29 @@ type directory struct {
 
 // syncedDir is a sync's own state of a directory.
 type syncedDir struct {
-	made      bool            // it exists at the target already
-	existing  plan.Held       // the existing directory at the target, if one is known
-	touched   atomic.Bool     // an entry in it changes, and with that its mtime
-	looked    endpoint.Once   // tree.inPlace has been called for it
-	linked    error           // set by tree.inPlace if a link is in its place
-	opened    endpoint.Once   // syncing.open has been called for it
-	moved     error           // set by syncing.open if something else is in its place
-	inventory *plan.Inventory // of the target's directory, while both are listed
-	big       atomic.Bool     // inventory is large; this or an ancestor holds syncing.big
-	extra     bool            // the source does not have it
+	made      bool                 // it exists at the target already
+	existing  plan.Held            // the existing directory at the target, if one is known
+	touched   atomic.Bool          // an entry in it changes, and with that its mtime
+	linked    endpoint.Once[error] // of tree.inPlace
+	moved     endpoint.Once[error] // of syncing.open
+	inventory *plan.Inventory      // of the target's directory, while both are listed
+	big       atomic.Bool          // inventory is large; this or an ancestor holds syncing.big
+	extra     bool                 // the source does not have it
 	ignore    *filter.Ignore
+}
+
+// child returns a directory in this one.
+func (d *directory) child(name string) *directory {
+	return &directory{tree: d.tree, parent: d, source: d.tree.src.Join(d.source, name),
+		target: d.tree.dst.Join(d.target, name), rel: path.Join(d.rel, name), depth: d.depth + 1}
+}
+
+// chmod changes the permissions of a directory of the source.
+func (a *Attributes) chmod(dir endpoint.Info) endpoint.Info {
+	if a.Chmod != nil && dir.HasMode {
+		dir.Mode = fs.ModeDir | a.Chmod(dir.Mode)&(fs.ModePerm|endpoint.DirBits)
+	}
+	return dir
 }
 
 // attrs returns the attributes to set on a directory once everything in it is done.
@@ -205,8 +218,7 @@ func (t *tree) inPlace(d *directory) error {
 	if d.parent == nil || !d.made || !t.into.FollowsLinks() {
 		return nil
 	}
-	d.looked.Do(func() { d.linked = t.into.InPlace(d.rel) })
-	return d.linked
+	return d.linked.Do(func() error { return t.into.InPlace(d.rel) })
 }
 
 // behindLink reports whether a directory below the target can only be reached through a link, if
@@ -259,25 +271,23 @@ func (t *tree) setAttrs(name string, kind fs.FileMode, own bool,
 type dirUnset struct {
 	mu           sync.Mutex
 	times, modes bool
-	tried        endpoint.Once
-	learned      bool // the result of learn
+	learned      endpoint.Once[bool] // of learn
 }
 
 // learn tests, with a directory of this run's own, whether the host denies these attributes for any
 // directory.
 func (d *dirUnset) learn(t *tree, set usftp.NewAttrs) bool {
-	d.tried.Do(func() {
+	return d.learned.Do(func() bool {
 		name := t.copies.Token.Name("attributes")
 		if made, err := t.into.Mkdir(name, 0o700); !made || err != nil {
-			return
+			return false
 		}
 		set.SetOwner = false
 		unset, err := t.setAttrs(name, fs.ModeDir, true, set)
 		d.add(unset)
-		d.learned = err == nil && (unset.Times || unset.Modes)
 		t.into.Remove(name, true)
+		return err == nil && (unset.Times || unset.Modes)
 	})
-	return d.learned
 }
 
 func (d *dirUnset) add(unset endpoint.Unset) {
@@ -376,7 +386,9 @@ func (e *entry) twin(open func()) error {
 			return errTwin(other, err)
 		}
 	}
-	e.warnOfName(open)
+	if !utf8.ValidString(e.name) {
+		e.warnOfName(open)
+	}
 	return nil
 }
 

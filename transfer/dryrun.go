@@ -24,8 +24,6 @@ func (telling) root(r endpoint.Root) endpoint.Root                   { return re
 func (telling) touch(*tree, string) (remove func() error, err error) { return nil, nil }
 func (telling) note(treeMark) treeMark                               { return "" }
 func (telling) openNotes(*tree)                                      {}
-func (telling) entering(e *entry)                                    { e.tellPlan() }
-func (telling) told(e *entry) bool                                   { e.tellPlan(); return true }
 func (telling) did(t *tree, e *Event)                                { e.Kind = Planned; t.tell(e) }
 
 // hand waits for no connection unless contents have to be compared.
@@ -97,13 +95,14 @@ func (j *job) mayMake(target string, itself bool) error {
 	}
 }
 
-// tellPlan reports the change planned for an entry.
-func (e *entry) tellPlan() {
+// told reports the change planned for an entry.
+func (telling) told(e *entry) bool {
 	route, size := e.route(), e.info.Size
 	if e.info.Mode.IsDir() {
 		route.Source, route.Target, size = route.Source+"/", route.Target+"/", -1
 	}
 	e.dir.tree.tell(&Event{Kind: Planned, Route: route, Size: size, Reason: reasons[e.do.Why]})
+	return true
 }
 
 // rehearsal is a Root whose changes do nothing and succeed. It skips checks that only a change

@@ -44,30 +44,25 @@ func (e Endpoint) to(j *job) (target, error) {
 func Local(path string) Endpoint {
 	return Endpoint{path: path,
 		newSource: func(*job) (endpoint.Place, error) { return endpoint.Local{}, nil },
-		newTarget: func(j *job) (target, error) {
-			return &localTarget{filecopy.NewLocalTarget(), j}, nil
-		}}
+		newTarget: func(*job) (target, error) { return localTarget{filecopy.NewLocalTarget()}, nil }}
 }
 
 // localTarget is a path on this machine.
-type localTarget struct {
-	*filecopy.LocalTarget
-	job *job
-}
+type localTarget struct{ *filecopy.LocalTarget }
 
 // Remote returns an endpoint for a path on a host.
 func Remote(host pool.Host, path string) Endpoint {
 	return Endpoint{host: host.Name, path: path,
 		newSource: func(j *job) (endpoint.Place, error) {
 			e, err := newHost(j, host)
-			return &remoteSource{e, j, host.Client}, err
+			return &remoteSource{e, host.Client}, err
 		},
 		newTarget: func(j *job) (target, error) {
 			e, err := newHost(j, host)
 			if err != nil {
 				return nil, err
 			}
-			return &remoteTarget{filecopy.NewHostTarget(e), j}, nil
+			return remoteTarget{filecopy.NewHostTarget(e)}, nil
 		}}
 }
 
@@ -75,13 +70,9 @@ func Remote(host pool.Host, path string) Endpoint {
 type (
 	remoteSource struct {
 		*endpoint.Host
-		job    *job
 		client *usftp.Client // as the caller gave it
 	}
-	remoteTarget struct {
-		*filecopy.HostTarget
-		job *job
-	}
+	remoteTarget struct{ *filecopy.HostTarget }
 )
 
 var errNoClient = errors.New("transfer: the Host has no Client")
@@ -128,7 +119,7 @@ func Writer(w io.Writer) Endpoint {
 // writerTarget is a stream. It holds no tree.
 type writerTarget struct{ *filecopy.WriterTarget }
 
-func (writerTarget) begin(endpoint.Info, string, func() error) (targetDir, error) {
+func (writerTarget) begin(*tree, endpoint.Info, func() error) (targetDir, error) {
 	return targetDir{path: "-"}, endpoint.ErrStream
 }
 
@@ -136,10 +127,9 @@ func (writerTarget) begin(endpoint.Info, string, func() error) (targetDir, error
 type target interface {
 	filecopy.Target
 
-	// begin resolves the target of a tree; base is the copy's name if the target is a directory.
-	// Before it makes anything it calls inside, which fails if the target lies in the source. After
-	// an error only the path is set.
-	begin(source endpoint.Info, base string, inside func() error) (targetDir, error)
+	// begin resolves the target of a tree. Before it makes anything it calls inside, which fails if
+	// the target lies in the source. After an error only the path is set.
+	begin(of *tree, source endpoint.Info, inside func() error) (targetDir, error)
 }
 
 // ofPaths reports whether neither end is a stream.
@@ -191,12 +181,4 @@ func throughParent(name string) (n int) {
 		}
 	}
 	return n
-}
-
-// chmod changes the permissions of a directory of the source.
-func (a *Attributes) chmod(dir endpoint.Info) endpoint.Info {
-	if a.Chmod != nil && dir.HasMode {
-		dir.Mode = fs.ModeDir | a.Chmod(dir.Mode)&(fs.ModePerm|endpoint.DirBits)
-	}
-	return dir
 }

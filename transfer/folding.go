@@ -7,7 +7,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/plan"
@@ -34,10 +33,10 @@ func (e *entry) isOne(other string, open func()) (bool, error) {
 		func() (bool, error) { return d.names.bytes.ask(d, "\xff", "\xfe", open) })
 }
 
-// warnOfName warns, once for a host, if it changes an entry's name because it is not UTF-8.
+// warnOfName warns, once for a host, if it changes an entry's name, which is not UTF-8.
 func (e *entry) warnOfName(open func()) {
 	d, t := e.dir, e.dir.tree
-	if utf8.ValidString(e.name) || t.dst.Conn() == nil || t.dst.Quirks().AskedNames.Swap(true) {
+	if t.dst.Conn() == nil || t.dst.Quirks().AskedNames.Swap(true) {
 		return
 	}
 	if changed, _ := d.names.bytes.ask(d, "\xff", "\xfe", open); changed {

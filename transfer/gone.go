@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usftp/usftp/internal/endpoint"
-	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/internal/plan"
 )
 
@@ -83,8 +82,9 @@ func (g *gone) stop(err error) error {
 	return g.stopped
 }
 
-// confirm returns the names of lost that the source still lacks. With dirs, the source may have an
-// entry of the same name that is no directory.
+// confirm returns the names of lost that the source still lacks, or an error if none are to be
+// deleted, which was reported. With dirs, the source may have an entry of the same name that is no
+// directory.
 func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) {
 	t := g.sync.tree
 	g.mu.Lock()
@@ -98,7 +98,7 @@ func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) 
 			t.root.warn(
 				"nothing is deleted where something vanished from the source while it was read")
 		})
-		return nil, filecopy.ErrKept
+		return nil, fs.SkipDir
 	}
 	err = g.stands(lost.Present)
 	taken := make([]bool, len(lost.Names))

@@ -7,9 +7,6 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/private"
-	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/internal/quirks"
-	"github.com/usftp/usftp/pool"
 )
 
 // lockBack is how far the lock is dated back: more than times are rounded.
@@ -18,8 +15,8 @@ const lockBack = 5 * time.Second
 // keeping finds out whether a sync's target sets times and modes.
 type keeping struct {
 	sync  *syncing
-	asked endpoint.Once // when that first matters
-	told  sync.Once     // warned that times are not compared
+	asked endpoint.Once[any] // when that first matters
+	told  sync.Once          // warned that times are not compared
 }
 
 func (k *keeping) times() bool {
@@ -41,13 +38,10 @@ func (k *keeping) known() (times, modes bool) {
 	return !s.options.NoTimes && !q.NoTimes.Load(), !s.options.NoModes && !q.NoModes.Load()
 }
 
-func quirksOf(conn *pool.Conn) *quirks.Quirks {
-	host := conn.Host()
-	return pools.OfHost(&host).Quirks()
-}
-
 // find calls probe once. A caller that compares times reports itself that they are not set.
-func (k *keeping) find(comparing bool) { k.asked.Do(func() { k.probe(comparing) }) }
+func (k *keeping) find(comparing bool) {
+	k.asked.Do(func() any { k.probe(comparing); return nil })
+}
 
 // probe tests with the lock, a file of this run's own, whether the host sets times and modes. Some
 // say yes and do nothing. OpenSSH's server is trusted until it refuses, so that most syncs need not
@@ -76,7 +70,7 @@ func (k *keeping) probe(comparing bool) {
 	unset, err := into.SetAttrs(lockName, 0, true, set)
 	if err == nil && conn != nil {
 		look := func() (endpoint.Info, error) { return into.Lstat(lockName) }
-		pretended := endpoint.Pretends(quirksOf(conn), set, look, func(set usftp.NewAttrs) error {
+		pretended := endpoint.Pretends(s.tree.dst.Quirks(), set, look, func(set usftp.NewAttrs) error {
 			_, err := into.SetAttrs(lockName, 0, true, set)
 			return err
 		})

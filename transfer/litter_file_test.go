@@ -186,6 +186,62 @@ func TestNewFileGoesDuringItsExchange(t *testing.T) {
 	})
 }
 
+// TestLinkInPlaceOfAnOldFile: on a host without posix-rename a connection is lost between the two
+// steps of an exchange, and somebody puts a link in the old file's place. The next attempt, or run,
+// replaces the link, whose permissions are everybody's and mean nothing.
+func TestLinkInPlaceOfAnOldFile(t *testing.T) {
+	for size, retries := range map[int]bool{len("elsewhere"): true, 1 << 20: true, 2 << 20: false} {
+		t.Run(fmt.Sprintf("%d bytes, retries %v", size, retries), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b *bench
+				var lost atomic.Bool
+				swap := func(newName string) {
+					b.server.Files.Remove(newName)
+					b.server.Files.Symlink("elsewhere", "/target")
+				}
+				b = newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						if r.Type == wire.TypeRename && !isOld(r.Path) && r.Path2 == "/target" &&
+							lost.CompareAndSwap(false, true) {
+							return []sftptest.Action{sftptest.Call("swap",
+								func(r sftptest.Request) { swap(r.Path) }), sftptest.Hangup()}
+						}
+						return nil
+					}}, sftptest.LinkConfig{})
+				b.server.Files.WriteFile("/target", []byte("old"))
+				must(t, b.server.Files.SetMode("/target", 0o600))
+				source := b.local("source", random(size))
+				must(t, os.Chmod(source, 0o600))
+				next := func() error {
+					b.redials(sftptest.LinkConfig{}, nil)
+					_, err := b.job(upload, source, "/target", func(j *copyJob) {
+						j.Options.Journal = filepath.Join(b.dir, "journal")
+						if j.Options.ReplaceLink = true; retries {
+							j.Options.Retry = onceMore
+						}
+					})
+					return err
+				}
+				err := next()
+				if !retries {
+					if err == nil {
+						t.Fatal("the first run succeeded")
+					}
+					err = next()
+				}
+				is, lookErr := b.server.Files.Lstat("/target")
+				if err != nil || lookErr != nil || is.Permissions != 0o100600 {
+					t.Errorf("the target has mode %o, %v, %v", is.Permissions, lookErr, err)
+				}
+				if left := b.temporaries(); len(left) > 0 || !bytes.Equal(b.remote("/target"),
+					random(size)) {
+					t.Errorf("left behind: %q", left)
+				}
+			})
+		})
+	}
+}
+
 // TestReplacementWithoutLstat: on a host that neither replaces files by renaming nor answers LSTAT, a
 // copy that loses its connection at any step of the exchange completes it.
 func TestReplacementWithoutLstat(t *testing.T) {

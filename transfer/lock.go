@@ -201,7 +201,7 @@ func (l *lock) take() (began time.Time, err error) {
 				return began, err
 			}
 			if l.keepsAll() && strings.HasPrefix(holder.ID, noRename) {
-				quirksOf(l.tree.dst.Conn()).NoRename.Store(true)
+				l.tree.dst.Quirks().NoRename.Store(true)
 				l.tree.root.warn(filecopy.RenamesNone)
 			}
 			break
@@ -431,14 +431,12 @@ func (h *Holder) released() bool {
 
 // removesNothing reports whether the target is known to remove no file.
 func removesNothing(t *tree) bool {
-	conn := t.dst.Conn()
-	return conn != nil && quirksOf(conn).NoRemove.Load()
+	return t.dst.Conn() != nil && t.dst.Quirks().NoRemove.Load()
 }
 
 // keepsAll records that the host removes no file, and reports whether that is new.
 func (l *lock) keepsAll() bool {
-	conn := l.tree.dst.Conn()
-	return conn != nil && !quirksOf(conn).NoRemove.Swap(true)
+	return l.tree.dst.Conn() != nil && !l.tree.dst.Quirks().NoRemove.Swap(true)
 }
 
 // check returns an error unless the lock is held: a process that was stopped, or a machine that was
@@ -527,9 +525,8 @@ func (l *lock) release(finish func()) {
 		}
 		finished = false
 	}
-	conn := l.tree.dst.Conn()
-	if err == nil && conn != nil {
-		quirksOf(conn).NoRemove.Store(false) // it was refused for a while
+	if err == nil {
+		l.tree.dst.Quirks().NoRemove.Store(false) // it was refused for a while
 	}
 	if !endpoint.Refused(err) || errors.Is(err, fs.ErrNotExist) {
 		return
@@ -539,7 +536,7 @@ func (l *lock) release(finish func()) {
 		return
 	}
 	how := noHolder
-	if conn != nil && quirksOf(conn).NoRename.Load() {
+	if l.tree.dst.Quirks().NoRename.Load() {
 		how = noRename
 	}
 	l.holder.ID = strings.Repeat(how, len(l.holder.ID))

@@ -87,11 +87,10 @@ type executor interface {
 	note(m treeMark) treeMark
 	openNotes(t *tree)
 
-	// hand has an entry's plan carried out. entering is called for a directory that is made, and told
-	// before a file or a link is copied: if it returns true, nothing more is done. did sends the event
-	// of a change that was made.
+	// hand has an entry's plan carried out. told is called before a directory is made, or a file or a
+	// link copied: if it returns true, that was all for a file or a link. did sends the event of a
+	// change that was made.
 	hand(w *walk, e *entry)
-	entering(e *entry)
 	told(e *entry) bool
 	did(t *tree, e *Event)
 

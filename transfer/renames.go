@@ -82,8 +82,7 @@ func excludesPath(s *syncing, rel string, dir bool) bool {
 		if in.excludes(name, dir || rest != "") {
 			return true
 		}
-		in = &directory{tree: s.tree, parent: in, rel: path.Join(in.rel, name),
-			source: src.Join(in.source, name)}
+		in = in.child(name)
 	}
 	return false
 }

@@ -226,8 +226,8 @@ func (s *sharedSource) Opener(on *pool.Host) endpoint.Opener {
 	return &sharedOpener{s.Place.Opener(on), s.shared, s.host}
 }
 
-func (s *sharedSource) limits() (limits, error) {
-	l, err := limitsOf(s.Place)
+func (s *sharedSource) limits(of *tree) (limits, error) {
+	l, err := limitsOf(of, s.Place)
 	if err == nil && s.host != nil {
 		s.host.limit(l.handles)
 	}

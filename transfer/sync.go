@@ -521,10 +521,10 @@ func (s *syncing) open(d *directory) error {
 	if d.fresh || s.lock != nil && d.parent == nil {
 		return nil // the lock could be made in the target itself
 	}
-	d.opened.Do(func() {
+	return d.moved.Do(func() error {
 		there := d.existing.IsThere()
 		if !there && d.parent != nil || there && d.existing.Perm()&0o700 == 0o700 {
-			return
+			return nil
 		}
 		_, changed, err := s.tree.into.openDir(d.rel)
 		if changed {
@@ -533,11 +533,11 @@ func (s *syncing) open(d *directory) error {
 		for _, moved := range []error{endpoint.ErrLinkInWay, endpoint.ErrReplaced,
 			endpoint.ErrMoved, endpoint.ErrNotDirectory} {
 			if errors.Is(err, moved) {
-				d.moved = err
+				return err
 			}
 		}
+		return nil
 	})
-	return d.moved
 }
 
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
@@ -580,7 +580,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 		d.made, d.existing = true, e.existing
 		return s.within.Has(d.rel)
 	}
-	t.do.entering(e)
+	t.do.told(e)
 	e.dir.touched.Store(true)
 	if err := s.open(e.dir); err != nil {
 		d.fail(err)
@@ -725,12 +725,10 @@ func below(t *tree, entry string) string {
 
 // place returns a directory by its path, after the walk.
 func (s *syncing) place(rel string) *directory {
-	root := s.tree.root
 	if rel == "." {
-		return root
+		return s.tree.root
 	}
-	return &directory{tree: s.tree, rel: rel, parent: s.place(path.Dir(rel)),
-		source: s.tree.src.Join(root.source, rel), target: s.tree.dst.Join(root.target, rel)}
+	return s.place(path.Dir(rel)).child(path.Base(rel))
 }
 
 // holds reports whether a directory contains anything.
@@ -739,7 +737,7 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 	defer s.tree.into.leave(d.rel)
 	s.tree.into.entries(d.rel, func() {}, func(string, *endpoint.Info) error {
 		found = true
-		return filecopy.ErrKept
+		return fs.SkipAll
 	})
 	return found
 }

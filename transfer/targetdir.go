@@ -25,12 +25,12 @@ type targetDir struct {
 }
 
 // begin makes the directory to copy to, if it does not exist, and opens it.
-func (t *localTarget) begin(source endpoint.Info, base string,
+func (t localTarget) begin(of *tree, source endpoint.Info,
 	inside func() error) (to targetDir, err error) {
-	to.path = t.job.route.Target
-	err = t.job.copies.CheckBase(base)
+	to.path = of.route.Target
+	err = of.copies.CheckBase(of.base)
 	if err == nil {
-		err = t.notInside(base, source.Local)
+		err = of.notInside(source.Local)
 	}
 	if err == nil {
 		err = inside()
@@ -43,49 +43,48 @@ func (t *localTarget) begin(source endpoint.Info, base string,
 	switch {
 	case err == nil && !info.IsDir():
 		return to, &fs.PathError{Op: "write", Path: to.path, Err: endpoint.ErrNotDirectory}
-	case err == nil && base != ".":
-		at = base
-		to.path = filepath.Join(to.path, base)
+	case err == nil && of.base != ".":
+		at = of.base
+		to.path = filepath.Join(to.path, at)
 	case err == nil:
 		to.exists = true
 	case !errors.Is(err, fs.ErrNotExist):
 		return to, err
 	default:
-		if to.made, err = t.job.tree.do.makeTop(to.path, source.Perm()|0o700); err != nil {
+		if to.made, err = of.do.makeTop(to.path, source.Perm()|0o700); err != nil {
 			return to, err
 		}
 		to.exists = to.made
 	}
 	var top *os.Root // nil if the target does not exist
 	if info != nil || to.made {
-		if top, err = os.OpenRoot(t.job.route.Target); err != nil {
+		if top, err = os.OpenRoot(of.route.Target); err != nil {
 			return to, err
 		}
 	}
 	t.Root = endpoint.NewLocalRoot(top, at)
 	t.Root.Quirks = t.Quirks()
-	to.Root = t.job.tree.do.root(t.Root)
+	to.Root = of.do.root(t.Root)
 	return to, nil
 }
 
 // notInside refuses to copy a local directory to itself or into a directory below it, and to sync
 // it to one above it.
-func (t *localTarget) notInside(base string, source fs.FileInfo) error {
+func (t *tree) notInside(source fs.FileInfo) error {
 	if source == nil {
 		return nil
 	}
-	target := t.job.route.Target
-	info, err := os.Stat(filepath.Join(target, base))
+	target := t.route.Target
+	info, err := os.Stat(filepath.Join(target, t.base))
 	if err == nil && os.SameFile(info, source) {
-		return t.job.tree.rules.apart
+		return t.rules.apart
 	}
 	there, err := os.Stat(target)
 	if err != nil {
 		target = filepath.Dir(target)
 	}
-	if liesIn(target, source) ||
-		t.job.tree.rules.mutual && err == nil && liesIn(t.job.route.Source, there) {
-		return t.job.tree.rules.apart
+	if liesIn(target, source) || t.rules.mutual && err == nil && liesIn(t.route.Source, there) {
+		return t.rules.apart
 	}
 	return nil // if the target cannot be examined, making it will fail with the reason
 }
@@ -108,10 +107,10 @@ func liesIn(name string, dir fs.FileInfo) bool {
 	}
 }
 
-func (t *remoteTarget) begin(_ endpoint.Info, base string,
+func (t remoteTarget) begin(of *tree, _ endpoint.Info,
 	inside func() error) (to targetDir, err error) {
-	to.path = t.job.route.Target
-	if err := t.job.copies.CheckBase(base); err != nil {
+	to.path = of.route.Target
+	if err := of.copies.CheckBase(of.base); err != nil {
 		return to, err
 	}
 	to.path = cmp.Or(to.path, ".")
@@ -120,8 +119,8 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 	switch {
 	case err == nil && there.Mode.IsDir(), untold && (filecopy.MeansDirectory(to.path) ||
 		strings.HasSuffix(to.path, "/") && !errors.Is(err, usftp.ErrSSHFxFailure)): // it is missing
-		to.path = path.Join(to.path, base)
-		to.exists = base == "."
+		to.path = path.Join(to.path, of.base)
+		to.exists = of.base == "."
 	case err == nil:
 		return to, &fs.PathError{Op: "write", Path: to.path, Err: endpoint.ErrNotDirectory}
 	case !untold && !errors.Is(err, fs.ErrNotExist):
@@ -131,7 +130,7 @@ func (t *remoteTarget) begin(_ endpoint.Info, base string,
 		return to, err
 	}
 	t.Root = endpoint.NewHostRoot(t.Host, to.path)
-	to.Root = t.job.tree.do.root(t.Root)
+	to.Root = of.do.root(t.Root)
 	return to, nil
 }
 

@@ -296,7 +296,7 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 		t.copies.Work.Go(func() { inside <- t.overlap.inside() })
 		t.copies.Work.Go(func() { near <- t.overlap.near() })
 	}
-	t.into, err = t.dst.begin(root.info, t.base, func() error {
+	t.into, err = t.dst.begin(t, root.info, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.copies.Conns(), func(c *pool.Conn) bool {
 			return pool.Lost(c.Host().Client)
@@ -393,7 +393,6 @@ func (performing) makeTop(name string, perm fs.FileMode) (made bool, err error) 
 func (performing) root(r endpoint.Root) endpoint.Root { return r }
 func (performing) note(m treeMark) treeMark           { m.begin(); return m }
 func (performing) hand(w *walk, e *entry)             { w.queue(e) }
-func (performing) entering(*entry)                    {}
 func (performing) told(*entry) bool                   { return false }
 func (performing) did(t *tree, e *Event)              { t.tell(e) }
 

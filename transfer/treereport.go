@@ -333,18 +333,11 @@ func (r *treeReport) ending(err error) bool {
 	if t.ctx.Err() != nil {
 		return true
 	}
-	conns := t.copies.Conns()
-	if !slices.ContainsFunc(conns, func(c *pool.Conn) bool { return pools.OfConn(c).Ended() }) {
+	if !slices.ContainsFunc(t.copies.Conns(),
+		func(c *pool.Conn) bool { return pools.OfConn(c).Ended() }) {
 		return false
 	}
-	for i := len(conns) - 1; i >= 0; i-- {
-		if gaveUp := conns[i].Why(err); gaveUp != err {
-			if err = gaveUp; i > 0 {
-				err = endpoint.OfSource(err)
-			}
-			break
-		}
-	}
+	err = t.copies.Why(err)
 	failure := newError(t.job, t.route.Source, t.root.target, err)
 	r.failFirst(failure)
 	t.cancel(err)

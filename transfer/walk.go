@@ -284,8 +284,8 @@ var errLeadsNowhere = errors.New("the link leads nowhere")
 // enter queues a directory, if it may be entered.
 func (w *walk) enter(e *entry) {
 	t := w.tree
-	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(),
-		rel: e.rel(), depth: e.dir.depth + 1, info: t.options.chmod(e.info)}
+	d := e.dir.child(e.name)
+	d.info = t.options.chmod(e.info)
 	err := e.checkName()
 	if t.tooDeep(d.depth) {
 		err = ErrTreeTooDeep

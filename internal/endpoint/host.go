@@ -508,15 +508,16 @@ func (n *names) again() {
 	n.added = nil
 }
 
-// A Once is a sync.Once for functions that ask a host. Callers wait on a channel and not on a lock,
-// which package testing/synctest does not recognize as waiting.
-type Once struct {
-	mu   sync.Mutex
-	done chan struct{}
+// A Once keeps the result of a function that asks a host. Callers wait on a channel and not, as with
+// sync.OnceValue, on a lock, which package testing/synctest does not recognize as waiting.
+type Once[T any] struct {
+	mu     sync.Mutex
+	done   chan struct{}
+	result T
 }
 
-// Do calls f unless Do was called before, and returns once the first call's f has returned.
-func (o *Once) Do(f func()) {
+// Do returns the result of the first call's f.
+func (o *Once[T]) Do(f func() T) T {
 	o.mu.Lock()
 	done, first := o.done, o.done == nil
 	if first {
@@ -526,8 +527,9 @@ func (o *Once) Do(f func()) {
 	o.mu.Unlock()
 	if !first {
 		<-done
-		return
+		return o.result
 	}
 	defer close(done)
-	f()
+	o.result = f()
+	return o.result
 }

@@ -28,31 +28,27 @@ func SetEach(q *quirks.Quirks, set usftp.NewAttrs, kind fs.FileMode, own bool,
 		noTimes, noModes = &q.NoDirTimes, &q.NoDirModes
 	}
 	q.Settable(&set, unset.Dirs)
-	// refused reports whether err says that the host does not set an attribute, and whether that is
-	// new.
-	refused := func(err error, known *atomic.Bool) (is, first bool) {
-		if !own || !Refused(err) {
-			return false, false
-		}
-		return true, !known.Swap(true)
-	}
-	is := false
 	if set.SetTimes {
-		err := try(usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime})
-		if is, unset.Times = refused(err, noTimes); err != nil && !is {
-			return unset, err
-		}
+		err = given(try(usftp.NewAttrs{SetTimes: true, Atime: set.Atime, Mtime: set.Mtime}), own,
+			noTimes, &unset.Times)
 	}
-	if set.SetMode {
-		err := try(usftp.NewAttrs{SetMode: true, Mode: set.Mode})
-		if is, unset.Modes = refused(err, noModes); err != nil && !is {
-			return unset, err
-		}
+	if err == nil && set.SetMode {
+		err = given(try(usftp.NewAttrs{SetMode: true, Mode: set.Mode}), own, noModes, &unset.Modes)
 	}
-	if set.SetOwner { // set only for users who asked for it
+	if err == nil && set.SetOwner { // set only for users who asked for it
 		err = try(usftp.NewAttrs{SetOwner: true, UID: set.UID, GID: set.GID})
 	}
 	return unset, err
+}
+
+// given returns why an entry did not get an attribute. That it is refused for this run's own entry
+// is no error: it is for all, and unset says so the first time.
+func given(err error, own bool, known *atomic.Bool, unset *bool) error {
+	if !own || !Refused(err) {
+		return err
+	}
+	*unset = !known.Swap(true)
+	return nil
 }
 
 // Pretends finds out whether a host claimed to set attributes of this run's own file, but did not:

@@ -58,7 +58,7 @@ func (unopened) Close() {}
 // root, or below the last link on the way there that stands for a directory. ok is false, and the
 // client follows links, if the host cannot promise that.
 func (r *HostRoot) View(client *usftp.Client, dir string) (below *usftp.Client, ok bool) {
-	if link := r.dir.linkAbove(dir); link != "." {
+	if link := r.dir.links.above(dir); link != "." {
 		return private.OfClient(client).Beneath(r.dir.at(link) + "/")
 	}
 	if last := r.view.Load(); last != nil && (last.of == client || last.client == client) {
@@ -437,15 +437,7 @@ func (d *hostDir) at(name string) string { return path.Join(d.root, name) }
 // follows reports whether a name may itself be a link: the root, or a link that stands for a
 // directory.
 func (d *hostDir) follows(name string) bool {
-	return name == "." || d.links.some.Load() && d.links.of(name) != nil
-}
-
-// linkAbove returns the nearest link that stands for a directory on the way to a name, or ".".
-func (d *hostDir) linkAbove(name string) string {
-	if !d.links.some.Load() {
-		return "."
-	}
-	return d.links.above(name)
+	return name == "." || d.links.of(name) != nil
 }
 
 // lookFor returns the function that stats a name.
@@ -512,7 +504,7 @@ func (d *hostDir) look(client *usftp.Client, dir string) (Info, error) {
 // top returns the real path of the last directory on the way to dir that may be reached through a
 // link, and dir's path below it.
 func (d *hostDir) top(client *usftp.Client, dir string) (real, below string, err error) {
-	link := d.linkAbove(dir)
+	link := d.links.above(dir)
 	if link == "." {
 		real, err = d.real.of(client, d.root)
 		return real, dir, err

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/quirks"
@@ -483,7 +482,7 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 		done.NotSet = w.Chown(set.UID, set.GID)
 	}
 	if err == nil && set.SetMode && done.NotSet == nil {
-		done.NotSet = w.given(w.Chmod(set.Mode), f.Own, &w.Quirks.NoModes, &done.Unset.Modes)
+		done.NotSet = given(denied(w.Chmod(set.Mode)), f.Own, &w.Quirks.NoModes, &done.Unset.Modes)
 	}
 	if err == nil && f.Flush {
 		err = w.Sync()
@@ -493,21 +492,11 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 	}
 	if err == nil && set.SetTimes && done.NotSet == nil {
 		err := about(w.Name(), w.In.Chtimes(w.Base, set.Atime, set.Mtime))
-		done.NotSet = w.given(err, f.Own, &w.Quirks.NoTimes, &done.Unset.Times)
+		done.NotSet = given(denied(err), f.Own, &w.Quirks.NoTimes, &done.Unset.Times)
 		done.Times = done.NotSet != nil
 	}
 	done.Unset.Here = done.Unset.Times || done.Unset.Modes
 	return done, err
-}
-
-// given returns why a file did not get an attribute. That the file system denies it for this run's
-// own file is no error: it does so for all, and unset says so the first time.
-func (w *LocalWriter) given(err error, own bool, known *atomic.Bool, unset *bool) error {
-	if err = denied(err); !own || !Refused(err) {
-		return err
-	}
-	*unset = !known.Swap(true)
-	return nil
 }
 
 // Keep implements Writer.

@@ -32,7 +32,8 @@ func (neverLost) Guard(func() error) {}
 // NewLocalRoot returns a Root for the directory base in top, which may not exist yet, or for top
 // itself if base is ".". It takes over top. If top is nil, nothing exists.
 func NewLocalRoot(top *os.Root, base string) *LocalRoot {
-	return &LocalRoot{top: top, base: base, dirs: openDirs{top: top}, Quirks: new(quirks.Quirks)}
+	return &LocalRoot{top: top, base: base, Quirks: new(quirks.Quirks), dirs: openDirs{top: top,
+		open: make(map[string]*openDir), moved: make(map[string]bool)}}
 }
 
 // Below implements Place.
@@ -174,7 +175,7 @@ func (r *LocalRoot) LookDir(dir string) (i Info, err error) {
 
 // lookAt stats base in an open directory. It follows a link that stands for a directory.
 func (r *LocalRoot) lookAt(in *os.Root, name, base string) (fs.FileInfo, error) {
-	if at := path.Join(r.base, name); r.dirs.link(at) != nil {
+	if at := path.Join(r.base, name); r.dirs.links.of(at) != nil {
 		return os.Stat(r.dirs.path(at))
 	}
 	return in.Lstat(base)
@@ -323,7 +324,7 @@ func (r *LocalRoot) between(from, to string,
 func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (unset Unset, err error) {
 	try := func(set usftp.NewAttrs) error {
-		if r.dirs.link(path.Join(r.base, name)) != nil {
+		if r.dirs.links.of(path.Join(r.base, name)) != nil {
 			dir, release, err := r.Open(name)
 			if err != nil {
 				return err

@@ -57,20 +57,12 @@ func (d *openDirs) use(name string) (root *os.Root, release func(), err error) {
 	}, nil
 }
 
-// link returns the link of this name if it stands for a directory, or nil.
-func (d *openDirs) link(name string) *dirLink {
-	if !d.links.some.Load() {
-		return nil
-	}
-	return d.links.of(name)
-}
-
 // hold opens a directory from the one above. The caller holds the lock.
 func (d *openDirs) hold(name string) (*openDir, error) {
 	o := d.open[name]
 	if o == nil {
 		in := d.top
-		if dir := path.Dir(name); dir != "." && d.link(name) == nil {
+		if dir := path.Dir(name); dir != "." && d.links.of(name) == nil {
 			above, err := d.hold(dir)
 			if err != nil {
 				return nil, err
@@ -83,9 +75,6 @@ func (d *openDirs) hold(name string) (*openDir, error) {
 		if err != nil {
 			return nil, err
 		}
-		if d.open == nil {
-			d.open = make(map[string]*openDir)
-		}
 		d.evict()
 		o = &openDir{Root: opened}
 		d.open[name] = o
@@ -97,7 +86,7 @@ func (d *openDirs) hold(name string) (*openDir, error) {
 
 // openIn opens a directory in another, or the directory that a link there stands for.
 func (d *openDirs) openIn(in *os.Root, name string) (*os.Root, error) {
-	link := d.link(name)
+	link := d.links.of(name)
 	if link == nil {
 		return openUnfollowed(in, path.Base(name))
 	}
@@ -171,9 +160,6 @@ func (d *openDirs) evict() {
 			return
 		}
 		if len(d.moved) < mostMoved && d.movedNow(oldest) {
-			if d.moved == nil {
-				d.moved = make(map[string]bool)
-			}
 			d.moved[oldest] = true
 		}
 		d.open[oldest].Close()
@@ -205,7 +191,7 @@ func (d *openDirs) movedNow(name string) bool {
 	switch above := d.open[path.Dir(name)]; {
 	case o == nil:
 		return false
-	case d.link(name) != nil:
+	case d.links.of(name) != nil:
 		return moved(o.Root, os.Stat, d.path(name))
 	case above != nil:
 		return moved(o.Root, above.Lstat, path.Base(name))

@@ -51,7 +51,7 @@ type Reader interface {
 }
 
 // A ReadAtCloser is a file that is read anywhere.
-type ReadAtCloser interface {
+type ReadAtCloser = interface {
 	io.ReaderAt
 	io.Closer
 }

@@ -398,7 +398,7 @@ func finishCommit(c *Copy, o onHost) (done bool, err error) {
 // and completes the commit then.
 func (p *commitState) hasName(c *Copy, o onHost) (named bool, err error) {
 	stat, err := endpoint.Unfollowed(o.client(), o.name)
-	if err != nil || stat.Size() != p.result.Bytes {
+	if err != nil || !stat.Mode().IsRegular() || stat.Size() != p.result.Bytes {
 		return false, endpoint.IgnoreMissing(err)
 	}
 	if err := p.removeAside(c, o.client()); err != nil {
@@ -411,35 +411,25 @@ func (p *commitState) hasName(c *Copy, o onHost) (named bool, err error) {
 // giveUp ends a commit that cannot be completed, and gives the old file its name back.
 func (p *commitState) giveUp(c *Copy, o onHost) error {
 	if p.aside != "" {
-		if err := endpoint.TakeBack(o.client(), p.aside, o.name); err != nil {
+		if err := takeBack(o, p.aside); err != nil {
 			return err
-		}
-		info, err := endpoint.Unfollowed(o.client(), o.name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err == nil {
-			o.info = info
 		}
 	}
 	c.known.committing = nil
 	return nil
 }
 
+// takeBack gives an old file its name back, unless that is taken, and looks at what has the name.
+func takeBack(o onHost, aside string) error {
+	if err := endpoint.TakeBack(o.client(), aside, o.name); err != nil {
+		return err
+	}
+	return o.look(endpoint.Unfollowed(o.client(), o.name))
+}
+
 func restore(c *Copy, o onHost, aside string) error {
 	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(c, aside) {
 		return nil
 	}
-	client := o.client()
-	if err := endpoint.TakeBack(client, aside, o.name); err != nil {
-		return err
-	}
-	if o.info == nil {
-		if info, err := endpoint.Unfollowed(client, o.name); err == nil {
-			o.info = info
-		} else if !endpoint.Refused(err) {
-			return err
-		}
-	}
-	return nil
+	return takeBack(o, aside)
 }

@@ -210,7 +210,7 @@ func (c *Copy) conclude(err error) error {
 		if c.Options.List != nil {
 			c.hashing.meetList(c)
 		}
-		return c.why(err)
+		return c.Why(err)
 	}
 	return nil
 }

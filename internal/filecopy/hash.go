@@ -247,11 +247,11 @@ func (h *hashing) reread(c *Copy, size int64, local reopen) error {
 		defer c.Report(h.pipe.Progress)()
 		return h.complete(c)
 	}
-	file, free, err := local()
+	file, err := local()
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer file.Close()
 	budget := c.Budget
 	budget.memory.take(size)
 	defer budget.memory.give(size)
@@ -269,22 +269,22 @@ func (h *hashing) reread(c *Copy, size int64, local reopen) error {
 
 // interruptible makes reads of a file stop when ctx ends.
 func interruptible(ctx context.Context, open reopen) reopen {
-	return func() (io.ReaderAt, func(), error) {
-		file, free, err := open()
-		return interruptibleAt{ctx, file}, free, err
+	return func() (endpoint.ReadAtCloser, error) {
+		file, err := open()
+		return interruptibleAt{ctx, file}, err
 	}
 }
 
 type interruptibleAt struct {
 	ctx context.Context
-	io.ReaderAt
+	endpoint.ReadAtCloser
 }
 
 func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, interruption(r.ctx)
 	}
-	return r.ReaderAt.ReadAt(p, off)
+	return r.ReadAtCloser.ReadAt(p, off)
 }
 
 var (

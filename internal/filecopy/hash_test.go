@@ -3,7 +3,6 @@ package filecopy
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"strings"
 	"testing"
@@ -50,6 +49,8 @@ func (f *interrupting) ReadAt(p []byte, _ int64) (int, error) {
 	return len(p), nil
 }
 
+func (f *interrupting) Close() error { return nil }
+
 // TestInterruptedHash: who interrupts a run does not wait until what an earlier run copied has been
 // read and hashed.
 func TestInterruptedHash(t *testing.T) {
@@ -59,7 +60,7 @@ func TestInterruptedHash(t *testing.T) {
 		Src: endpoint.Local{}, Dst: NewLocalTarget()}}, Size: size}
 	c.Result.Resumed, c.Result.Bytes = size, size
 	file := &interrupting{cancel: cancel}
-	c.hashing.start(c, func() (io.ReaderAt, func(), error) { return file, func() {}, nil })
+	c.hashing.start(c, func() (endpoint.ReadAtCloser, error) { return file, nil })
 	if err := c.hashing.finish(c); !errors.Is(err, context.Canceled) || file.reads > 1 {
 		t.Errorf("%d reads, %v", file.reads, err)
 	}

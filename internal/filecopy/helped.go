@@ -59,8 +59,7 @@ var errOtherFiles = errors.New("usftp on the host does not have the same files, 
 // A seenDir records whether the helper sees the same directory.
 type seenDir struct {
 	found atomic.Int64 // small files in it
-	asked endpoint.Once
-	same  bool
+	same  endpoint.Once[bool]
 }
 
 // helper returns the client of a proved helper that takes, or sends, the next small file; nil if
@@ -190,7 +189,7 @@ func puts(c *Copy, o onHost) (*usftp.Client, *helped) {
 	if client == nil || seen.found.Add(1) < fewTogether {
 		return nil, nil
 	}
-	if seen.asked.Do(func() { seen.same = h.sees(c, client, dir) }); !seen.same {
+	if !seen.same.Do(func() bool { return h.sees(c, client, dir) }) {
 		return nil, nil
 	}
 	return client, h

@@ -45,7 +45,7 @@ type SharedReader interface {
 }
 
 // reopen opens a file for reading anywhere in it.
-type reopen func() (file io.ReaderAt, free func(), err error)
+type reopen func() (endpoint.ReadAtCloser, error)
 
 // openInput returns the file to read, which must be closed even after an error. A file of a tree
 // stays closed until ready, and so does one that only lacks its name: it may be gone by now.
@@ -527,21 +527,19 @@ func (in *input) reopen() reopen {
 	if !in.known.IsRegular() || c.from != nil && private.OfClient(c.from.client).ReadsOnce() {
 		return nil
 	}
-	return func() (io.ReaderAt, func(), error) {
-		var file endpoint.ReadAtCloser
-		var err error
+	return func() (file endpoint.ReadAtCloser, err error) {
 		if in.file != nil {
 			file, err = in.file.Again(c.Ctx)
 		} else {
 			file, err = in.opener.Open(c.Ctx, c.Source, in.how)
 		}
 		if err != nil {
-			return nil, nil, endpoint.OfSource(Changed(err))
+			return nil, endpoint.OfSource(Changed(err))
 		}
 		if f, ok := file.(*endpoint.HostFile); ok {
 			in.widen(f, new(error))
 		}
-		return file, func() { file.Close() }, nil
+		return file, nil
 	}
 }
 

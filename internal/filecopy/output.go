@@ -86,12 +86,8 @@ func (o *output) rereads(c *Copy, in *input) reopen {
 }
 
 // stored opens the file being written, or the existing target, on this machine.
-func (o onDisk) stored() (io.ReaderAt, func(), error) {
-	f, err := o.files.(*endpoint.LocalFiles).OpenFile(o.written(), os.O_RDONLY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	return f, func() { f.Close() }, nil
+func (o onDisk) stored() (endpoint.ReadAtCloser, error) {
+	return o.files.(*endpoint.LocalFiles).OpenFile(o.written(), os.O_RDONLY, 0)
 }
 
 // verify compares the stored file with the copied data.
@@ -194,7 +190,7 @@ func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
 	if err = o.openInPlace(c, source, perm); err == nil && denied {
-		o.noteNameRefused(c, o.info == nil)
+		o.noteNameRefused(c)
 	}
 	return o.explain(err)
 }

@@ -24,6 +24,21 @@ import (
 // Conns returns the run's connections, the target's first.
 func (r *Run) Conns() []*pool.Conn { return present(r.Dst.Conn(), r.Src.Conn()) }
 
+// Why returns the error to report for err: the reason why a connection was given up, or err itself
+// if none was.
+func (r *Run) Why(err error) error {
+	from, to := r.Src.Conn(), r.Dst.Conn()
+	if from != nil && from != to {
+		if gaveUp := from.Why(err); gaveUp != err {
+			return endpoint.OfSource(gaveUp)
+		}
+	}
+	if to != nil {
+		return to.Why(err)
+	}
+	return err
+}
+
 // present returns the target's and the source's connection, without nil ones, and once if they are
 // the same.
 func present[T any](to, from *T) (all []*T) {
@@ -148,13 +163,11 @@ type Target interface {
 // so that names from a server cannot lead outside.
 type LocalTarget struct {
 	endpoint.Local
-	placement
-	Root *endpoint.LocalRoot // of a tree
+	quirks *quirks.Quirks
+	Root   *endpoint.LocalRoot // of a tree
 }
 
-func NewLocalTarget() *LocalTarget {
-	return &LocalTarget{placement: placement{new(quirks.Quirks)}}
-}
+func NewLocalTarget() *LocalTarget { return &LocalTarget{quirks: new(quirks.Quirks)} }
 
 // Quirks implements Target.
 func (t *LocalTarget) Quirks() *quirks.Quirks { return t.quirks }
@@ -164,12 +177,12 @@ func (t *LocalTarget) CheckName(name string, _ bool) error { return localfs.Chec
 // A HostTarget is a host.
 type HostTarget struct {
 	*endpoint.Host
-	placement
-	Root *endpoint.HostRoot // of a tree
+	quirks *quirks.Quirks
+	Root   *endpoint.HostRoot // of a tree
 }
 
 func NewHostTarget(host *endpoint.Host) *HostTarget {
-	return &HostTarget{Host: host, placement: placement{host.Quirks()}}
+	return &HostTarget{Host: host, quirks: host.Quirks()}
 }
 
 // noFiles is common to targets that hold no files.
@@ -202,7 +215,8 @@ type location struct {
 	hidden bool        // the target itself is written, and the host shows it when it is closed
 	stream bool        // it is not a file, and written data cannot be taken back
 
-	placement
+	// quirks are the target's refusals, so that thousands of files need not each find out.
+	quirks *quirks.Quirks
 }
 
 func (l *location) atomic() bool { return l.temp != "" || l.hidden }
@@ -254,17 +268,13 @@ func (l *location) notAtomic() error {
 		Err: errors.New("not a regular file with one name, and can only be written in place")}
 }
 
-// placement decides whether a target is written under a temporary name and renamed, or in place. It
-// remembers the target's refusals, so that thousands of files need not each find out.
-type placement struct{ quirks *quirks.Quirks }
-
 // tries reports whether to try a temporary name, given the known quirks of the target and the
 // directory. PlaceAtomic always tries.
-func (p placement) tries(c *Copy) bool {
+func (l *location) tries(c *Copy) bool {
 	switch {
 	case c.Options.Placement == PlaceAtomic:
 		return true
-	case c.Options.Placement == PlaceDirect, p.quirks.NoTemporary.Load(), p.quirks.NoRename.Load(),
+	case c.Options.Placement == PlaceDirect, l.quirks.NoTemporary.Load(), l.quirks.NoRename.Load(),
 		c.known.notRenamed:
 		return false
 	}
@@ -294,21 +304,21 @@ func (l *location) fallBack(c *Copy, err error) error {
 // noteNameRefused records that no temporary file could be created where the target itself could.
 // Creating a new target needs the same permission, so the host must refuse the name; with an
 // existing target, perhaps only this directory takes no new names.
-func (p placement) noteNameRefused(c *Copy, isNew bool) {
-	if isNew {
-		p.quirks.NoTemporary.Store(true)
+func (l *location) noteNameRefused(c *Copy) {
+	if l.info == nil {
+		l.quirks.NoTemporary.Store(true)
 	} else if c.Listed != nil {
 		c.Findings().noTemporary.Store(true)
 	}
-	p.report(c, "no temporary file can be created beside the target: it is written in place")
+	l.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
 // RenamesNone warns that a host renames nothing.
 const RenamesNone = "the host does not rename files: they are written in place"
 
 // report warns why, once for all files that it applies to.
-func (p placement) report(c *Copy, why string) {
-	if p.quirks.Reported.Swap(true) {
+func (l *location) report(c *Copy, why string) {
+	if l.quirks.Reported.Swap(true) {
 		return
 	}
 	if c.Listed != nil {
@@ -377,7 +387,7 @@ func (l *location) find(c *Copy, name string, slash bool,
 
 // place examines the target.
 func (t *LocalTarget) place(c *Copy) (*output, error) {
-	l := location{placement: t.placement}
+	l := location{quirks: t.quirks}
 	if c.Listed == nil {
 		files, err := t.find(c, &l)
 		if err == nil && l.stream && c.Options.Placement == PlaceAtomic {
@@ -445,7 +455,7 @@ func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) 
 // would replace the link: that takes one round trip, and one more for a directory or a link.
 func (t *HostTarget) place(c *Copy) (*output, error) {
 	files := &endpoint.HostFiles{Name: c.to.host.Name, Quirks: t.quirks, Client: c.to.client}
-	o := &output{location: location{placement: t.placement}, files: files}
+	o := &output{location: location{quirks: t.quirks}, files: files}
 	if c.Listed != nil {
 		_, dir := c.Paths()
 		files.Client, _ = t.Root.View(c.to.client, dir)

@@ -225,11 +225,11 @@ func (r *racySource) check(c *Copy, f *usftp.File, n int64, local reopen) error 
 	case r.prefix.remembers():
 		n, sum = r.prefix.fed, r.prefix.sum.Sum(nil)
 	case local != nil:
-		file, free, err := local()
+		file, err := local()
 		if err != nil {
 			return err
 		}
-		defer free()
+		defer file.Close()
 		h := sha256.New()
 		if _, err := io.Copy(h, io.NewSectionReader(file, 0, n)); err != nil {
 			return err
@@ -430,11 +430,11 @@ func (s *sameness) onlyTouched(n int64, local reopen) error {
 // sameAs compares the first n bytes of the source with the copy on this machine.
 func (s *sameness) sameAs(n int64, local reopen) (bool, error) {
 	c, f := s.in.copy, s.in.host.File
-	file, free, err := interruptible(c.Ctx, local)()
+	file, err := interruptible(c.Ctx, local)()
 	if err != nil {
 		return false, err
 	}
-	defer free()
+	defer file.Close()
 	if same, known := c.from.prover().begins(c.Ctx, f, file, n); known {
 		return same, nil
 	}

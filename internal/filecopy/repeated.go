@@ -36,11 +36,11 @@ func (l *location) ofEarlierRun(c *Copy, in *input) error {
 		return err
 	}
 	defer there.Close()
-	source, free, err := again()
+	source, err := again()
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer source.Close()
 	return compareBeginning(source, io.NewSectionReader(there, 0, l.info.Size()), c.Limiter)
 }
 

@@ -581,7 +581,7 @@ func (s prover) begins(ctx context.Context, f *usftp.File, local io.ReaderAt,
 			BlockSize: hashPiece})
 	})
 	ours := checksum.NewDigest(checksum.SHA256, hashPiece)
-	got, err := io.Copy(ours, io.NewSectionReader(interruptibleAt{ctx, local}, 0, n))
+	got, err := io.Copy(ours, interruptibleReader{ctx, io.NewSectionReader(local, 0, n)})
 	ours.Finish()
 	asking.Wait()
 	if theirErr != nil || theirs.Algorithm != "sha256" || ctx.Err() != nil {

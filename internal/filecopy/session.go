@@ -40,15 +40,6 @@ func (s *session) pool() *pool.Host {
 
 func (s *session) lost() bool { return s != nil && pool.Lost(s.client) }
 
-// why returns the error to report for err: the reason why the connection was given up, or err
-// itself if it was not.
-func (s *session) why(err error) error {
-	if s == nil {
-		return err
-	}
-	return s.conn.Why(err)
-}
-
 // A prover proves the contents of files on a host.
 type prover struct{ *session }
 
@@ -257,17 +248,6 @@ func (e *ends) renew(c *Copy, err error) (renewed bool) {
 		renewed = true
 	}
 	return renewed
-}
-
-// why returns the error to report for err: the reason why a connection was given up, or err itself
-// if none was.
-func (e *ends) why(err error) error {
-	if e.from != e.to {
-		if gaveUp := e.from.why(err); gaveUp != err {
-			return endpoint.OfSource(gaveUp)
-		}
-	}
-	return e.to.why(err)
 }
 
 // late returns a context for work that must not stop halfway on the target's host: after the run's

@@ -119,11 +119,11 @@ func (s prover) syncs(c *Copy) bool {
 // compare reads a file over several handles where that helps, and compares it with the other
 // endpoint's.
 func (s prover) compare(c *Copy, name string, f *usftp.File, size int64, local reopen) error {
-	file, free, err := local()
+	file, err := local()
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer file.Close()
 	r := &c.known.again
 	if r.name != name || r.sum != nil {
 		*r = reread{name: name}
@@ -156,11 +156,11 @@ func verifyHere(in *input, target reopen) error {
 	if target == nil || !in.known.Mode.IsRegular() {
 		return errNoReread
 	}
-	stored, free, err := target()
+	stored, err := target()
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer stored.Close()
 	same, err := matches(c, io.NewSectionReader(stored, 0, math.MaxInt64), in.file, c.Result.Bytes)
 	if err == nil && !same {
 		err = ErrVerify

@@ -31,7 +31,7 @@ var errNotWhole = errors.New("the host does not take the file in one request")
 func (o onHost) goesWhole(c *Copy) bool {
 	return c.known.tried[stepped] == 0 &&
 		c.Listed.Size <= wire.LargestFile &&
-		o.location.tries(c) && !o.direct && !o.link && !o.untold &&
+		o.tries(c) && !o.direct && !o.link && !o.untold &&
 		// whether these stay depends on the new file
 		(o.info == nil || o.info.Mode()&endpoint.RunsAs == 0) && c.to != c.from &&
 		!c.verifies() && c.Options.List == nil && !c.KeepsOld()

@@ -36,6 +36,11 @@ func (all Digests) Whole() checksum.Hash {
 // Check returns the digest to compare with the host's.
 func (all Digests) Check() *checksum.Digest { return all[len(all)-1] }
 
+type readAtCloser = interface {
+	io.ReaderAt
+	io.Closer
+}
+
 // A Pipe hashes a file while it is copied, on its own goroutine, so that a second processor can do
 // it. The goroutine that moves the bytes feeds it pieces with their offsets. Pieces that continue
 // the bytes it has are copied into a few buffers; when all of them are full, Feed waits. So memory
@@ -49,7 +54,7 @@ func (all Digests) Check() *checksum.Digest { return all[len(all)-1] }
 // A nil Pipe hashes nothing.
 type Pipe struct {
 	digests Digests
-	open    func() (file io.ReaderAt, free func(), err error)
+	open    func() (readAtCloser, error)
 	pool    *sync.Pool // of [bufferSize]byte, a tree's or its own
 	ended   chan struct{}
 
@@ -78,10 +83,8 @@ const (
 var errNotInOrder = errors.New("the data arrived out of order; this is a bug in usftp")
 
 // New starts hashing. The first present bytes are already in the file. open opens the local file
-// once more, and free closes it; open is nil if there is no file and everything comes in order.
-// pool may be nil.
-func New(all Digests, present int64, open func() (file io.ReaderAt, free func(), err error),
-	pool *sync.Pool) *Pipe {
+// once more; it is nil if there is no file and everything comes in order. pool may be nil.
+func New(all Digests, present int64, open func() (readAtCloser, error), pool *sync.Pool) *Pipe {
 	p := &Pipe{digests: all, open: open, pool: cmp.Or(pool, new(sync.Pool)),
 		ended: make(chan struct{}), behind: present > 0, safe: present}
 	p.changed.L = &p.mu
@@ -169,7 +172,7 @@ func (p *Pipe) run() {
 	defer close(p.ended)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var file io.ReaderAt
+	var file readAtCloser
 	var own []byte
 	for !p.stopped && p.err == nil {
 		switch {
@@ -177,11 +180,10 @@ func (p *Pipe) run() {
 			p.takeOne()
 		case p.behind && p.next < p.safe && (p.last || p.safe-p.next >= step):
 			if file == nil {
-				var free func()
-				if file, free = p.openFile(); file == nil {
+				if file = p.openFile(); file == nil {
 					return
 				}
-				defer free()
+				defer file.Close()
 				own = p.lend()
 				defer p.giveBack(own)
 			}
@@ -211,19 +213,19 @@ func (p *Pipe) takeOne() {
 
 // openFile opens the file. The caller holds the lock, which openFile releases meanwhile: the file
 // may be on a host that does not answer.
-func (p *Pipe) openFile() (file io.ReaderAt, free func()) {
+func (p *Pipe) openFile() readAtCloser {
 	if p.open == nil {
 		p.fail(errNotInOrder)
-		return nil, nil
+		return nil
 	}
 	p.mu.Unlock()
-	file, free, err := p.open()
+	file, err := p.open()
 	p.mu.Lock()
 	if err != nil {
 		p.fail(err)
-		return nil, nil
+		return nil
 	}
-	return file, free
+	return file
 }
 
 // readOne hashes the next bytes of the file. The caller holds the lock, which readOne releases

@@ -24,6 +24,11 @@ func noise(n int) []byte {
 	return p
 }
 
+// kept is a file that is not closed.
+type kept struct{ io.ReaderAt }
+
+func (kept) Close() error { return nil }
+
 // readerAtFor is a local file that holds what has been fed so far.
 type readerAtFor struct {
 	mu   sync.Mutex
@@ -97,7 +102,7 @@ func hashInAnyOrder(t *testing.T, random *rand.Rand, all []byte, pool *sync.Pool
 	pieceSize := int64(1 + random.IntN(1<<20))
 	p := New(Digests{checksum.NewDigest(checksum.SHA256, 0),
 		checksum.NewDigest(checksum.BLAKE3, pieceSize)}, int64(present),
-		func() (io.ReaderAt, func(), error) { return file, func() {}, nil }, pool)
+		func() (readAtCloser, error) { return kept{file}, nil }, pool)
 	arrived := make([]bool, len(pieces))
 	mark := func() int64 { // how far the file is complete
 		end := present
@@ -187,7 +192,7 @@ func TestHashPipeIsBounded(t *testing.T) {
 func TestHashPipeFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, test := range map[string]struct {
-		open func() (io.ReaderAt, func(), error)
+		open func() (readAtCloser, error)
 		feed func(p *Pipe)
 		size int64
 		want error
@@ -198,13 +203,10 @@ func TestHashPipeFails(t *testing.T) {
 			errNotInOrder},
 		"more than there was": {nil, func(p *Pipe) { p.Feed([]byte("xyz"), 0, 0) }, 2,
 			errNotInOrder},
-		"a file that does not open": {func() (io.ReaderAt, func(), error) {
-			return nil, nil,
-				broken
-		}, func(p *Pipe) { p.Feed([]byte("x"), 1, 0) }, 2, broken},
-		"a file that is short": {func() (io.ReaderAt, func(), error) {
-			return strings.NewReader("x"), func() {}, nil
-		},
+		"a file that does not open": {func() (readAtCloser, error) { return nil, broken },
+			func(p *Pipe) { p.Feed([]byte("x"), 1, 0) }, 2, broken},
+		"a file that is short": {
+			func() (readAtCloser, error) { return kept{strings.NewReader("x")}, nil },
 			func(p *Pipe) { p.Feed([]byte("x"), 1, 0) }, 2, io.ErrUnexpectedEOF},
 	} {
 		p := New(Digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, test.open, nil)
@@ -235,10 +237,10 @@ func TestNilPipeCostsNothing(t *testing.T) {
 // TestPipeWhileTheFileIsOpened: the file may be on a host that does not answer.
 func TestPipeWhileTheFileIsOpened(t *testing.T) {
 	opening, answer := make(chan struct{}), make(chan struct{})
-	p := New(nil, 2*step, func() (io.ReaderAt, func(), error) {
+	p := New(nil, 2*step, func() (readAtCloser, error) {
 		close(opening)
 		<-answer
-		return nil, nil, io.ErrUnexpectedEOF
+		return nil, io.ErrUnexpectedEOF
 	}, nil)
 	<-opening
 	p.Feed(noise(10), 2*step, 2*step+10)

@@ -53,9 +53,8 @@ func outputLost(j *job) bool {
 
 // A beginning is an open file whose first bytes have been read.
 type beginning struct {
-	file    *usftp.File
+	opened
 	content io.Reader
-	err     error
 }
 
 // readAhead is how many bytes are read of each file that is opened ahead.
@@ -79,15 +78,6 @@ func (j *job) openAhead(name string) *beginning {
 		f.content = io.MultiReader(f.content, steadyFile{f.file})
 	}
 	return f
-}
-
-func (f *beginning) failure() error { return f.err }
-
-func (f *beginning) close() (wasOpen bool) {
-	if f.file != nil {
-		f.file.Close()
-	}
-	return f.file != nil
 }
 
 // A steadyFile is read to its end although the host gives its handle to another file meanwhile: it

@@ -18,6 +18,21 @@ type result interface {
 	close() (wasOpen bool) // the file
 }
 
+// An opened is the result of opening an operand.
+type opened struct {
+	file *usftp.File // nil if it is not open any more
+	err  error
+}
+
+func (o *opened) failure() error { return o.err }
+
+func (o *opened) close() (wasOpen bool) {
+	if o.file != nil {
+		o.file.Close()
+	}
+	return o.file != nil
+}
+
 // inTurn runs a function for each operand, many at once, and passes the results on in the order of
 // the operands; done closes them, if they hold files. It starts none once the verb is over. What a
 // host refuses only because it allows few open files is tried again when no other operand has one

@@ -64,11 +64,10 @@ type followed struct {
 
 // An ending is the end of a file, found but not printed yet.
 type ending struct {
-	file  *usftp.File
+	opened
 	info  fs.FileInfo
 	start int64  // where it begins
 	data  []byte // nil if it is to be read
-	err   error
 }
 
 // find opens a file and finds its end.
@@ -101,15 +100,6 @@ func (t *tail) find(name string) *ending {
 // isUnsized reports whether the size means nothing: a file that reports size 0 may not be empty, as
 // in /proc.
 func (e *ending) isUnsized() bool { return e.info.Size() == 0 || !e.info.Mode().IsRegular() }
-
-func (e *ending) failure() error { return e.err }
-
-func (e *ending) close() (wasOpen bool) {
-	if e.file != nil {
-		e.file.Close()
-	}
-	return e.file != nil
-}
 
 // first prints the end of a file.
 func (t *tail) first(name string, e *ending) {

@@ -29,8 +29,8 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 	if t.IsZero() {
 		t = j.now()
 	}
-	run := func(name string) touched { return touched{touch(j, o, name, t)} }
-	inTurn(j, names, run, func(name string, r touched) {
+	run := func(name string) *opened { return &opened{err: touch(j, o, name, t)} }
+	inTurn(j, names, run, func(name string, r *opened) {
 		switch {
 		case r.err == errNotMade:
 		case r.err != nil:
@@ -41,12 +41,6 @@ func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error 
 	})
 	return j.end()
 }
-
-// touched is the result of one touch.
-type touched struct{ err error }
-
-func (t touched) failure() error { return t.err }
-func (t touched) close() bool    { return false }
 
 // errNotMade says that a file does not exist and is not to be created.
 var errNotMade = errors.New("it does not exist")
