@@ -373,7 +373,7 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 	}
 	a = attrsOf(stat)
 	switch {
-	case open == nil && f.takeLost(n, path, a):
+	case open == nil && f.takeLost(c, n, path, a):
 		return a, syscall.ESTALE
 	case open == nil:
 		return a, nil

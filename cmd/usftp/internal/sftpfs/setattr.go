@@ -64,7 +64,7 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 	}
 	remote := h.remote
 	h.turn.unlock()
-	if remote == nil || pool.Lost(remote.Client()) {
+	if remote == nil || pool.Lost(remote.Client()) || private.OfClient(remote.Client()).SetsByName() {
 		return a, false
 	}
 	info, err := remote.WithContext(ctx).Stat()
