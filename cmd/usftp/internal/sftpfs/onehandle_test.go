@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -42,4 +43,42 @@ func TestSharedHandles(t *testing.T) {
 	if got, _ := s.server.Files.ReadFile("/w"); string(got) != "written" {
 		t.Errorf("/w is %q", got)
 	}
+}
+
+// Where one file may be open at a time, a program that has several open for writing goes on, and
+// its files get what is theirs.
+func TestWritersOnAHostWithSharedHandles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mountScripted(t, 0, sftptest.Script{SharedHandles: 1})
+		for _, name := range []string{"a", "b"} {
+			s.server.Files.WriteFile("/"+name, []byte(name))
+		}
+		a, b := s.openFlags(t, 1, "a", os.O_RDWR), s.openFlags(t, 1, "b", os.O_RDONLY)
+		c, d := s.create(t, "c"), s.create(t, "d")
+		for i, o := range []*opened{a, c, d, a, c, d} {
+			o.write(10*i, strings.Repeat(string(rune('0'+i)), 10))
+			if i == 2 {
+				for _, o := range []*opened{a, c, d} {
+					if status := o.sync(); status != fuse.OK {
+						t.Error(status)
+					}
+				}
+			}
+		}
+		if got, status := b.read(10); got != "b" {
+			t.Errorf("b: %q, %v", got, status)
+		}
+		for i, o := range []*opened{a, c, d} {
+			if status := o.flush(); status != fuse.OK {
+				t.Error(status)
+			}
+			want := make([]byte, 10*i+40)
+			copy(want[10*i:], strings.Repeat(string(rune('0'+i)), 10))
+			copy(want[10*i+30:], strings.Repeat(string(rune('3'+i)), 10))
+			name := []string{"/a", "/c", "/d"}[i]
+			if got, err := s.server.Files.ReadFile(name); string(got) != string(want) {
+				t.Errorf("%s: %q, %v", name, got, err)
+			}
+		}
+	})
 }
