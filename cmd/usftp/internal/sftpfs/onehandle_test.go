@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // On a host that gives one handle to several open files, programs that have several open read what
@@ -81,4 +82,55 @@ func TestWritersOnAHostWithSharedHandles(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where a new file appears when it is closed, one that a program has open does so before something
+// is done by its name: read, rename, link or remove.
+func TestOpenFilesAppear(t *testing.T) {
+	for name, do := range map[string]func(t *testing.T, s *scripted, o *opened){
+		"read": func(t *testing.T, s *scripted, o *opened) {
+			s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+		},
+		"rename": func(t *testing.T, s *scripted, o *opened) { s.move(t, "file", "moved") },
+		"link": func(t *testing.T, s *scripted, o *opened) {
+			var out fuse.EntryOut
+			in := fuse.LinkIn{InHeader: *root(), Oldnodeid: o.header.NodeId}
+			if status := s.Link(nil, &in, "other", &out); status != fuse.OK {
+				t.Error(status)
+			}
+		},
+		"remove": func(t *testing.T, s *scripted, o *opened) {
+			if status := s.Unlink(nil, root(), "file"); status != fuse.OK {
+				t.Error(status)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mountScripted(t, 0, sftptest.Script{Extensions: []wire.ExtensionPair{
+				{Name: wire.ExtUploads, Data: "1"}, {Name: wire.ExtAbandon, Data: "1"},
+				{Name: wire.ExtHardlink, Data: "1"}, {Name: wire.ExtPosixRename, Data: "1"}}})
+			o := s.create(t, "file")
+			o.write(0, "12345")
+			s.server.ForgetRequests()
+			do(t, s, o)
+			var did []wire.Type
+			for _, r := range s.server.Requests(wire.TypeWrite, wire.TypeClose, wire.TypeOpen,
+				wire.TypeRename, wire.TypeExtended) {
+				did = append(did, r.Type)
+			}
+			if len(did) < 3 || did[0] != wire.TypeWrite || did[1] != wire.TypeClose {
+				t.Errorf("did %v", did)
+			}
+			o.write(5, "678")
+			if status := o.flush(); status != fuse.OK {
+				t.Error(status)
+			}
+			for _, name := range []string{"/file", "/moved", "/other"} {
+				got, err := s.server.Files.ReadFile(name)
+				if err == nil && string(got) != "12345678" {
+					t.Errorf("%s: %q", name, got)
+				}
+			}
+		})
+	}
 }

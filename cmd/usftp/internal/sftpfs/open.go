@@ -282,6 +282,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		if err := prepare(ctx); err != nil {
 			return statusOf(err)
 		}
+		f.publish(ctx, n)
 	}
 	var remote *usftp.File
 	var a attrs
@@ -669,6 +670,21 @@ func (h *handle) pause() {
 		closing.Forget()
 	} else if _, err := closing.WaitContext(h.file.fs.ctx); err != nil && !lost(err) {
 		h.failure.set(err) // the host cannot store the data
+	}
+}
+
+// publish makes an open file appear on a host where a new one does so when it is closed, before
+// something is done by its name. It opens again when it is written to.
+func (f *FS) publish(ctx context.Context, n *node) {
+	for _, h := range n.openFile().all() {
+		if !h.writes() || h.turn.lock(ctx) != nil {
+			continue
+		}
+		keeps := h.remote != nil && private.OfClient(h.remote.Client()).KeepsUploads()
+		h.turn.unlock()
+		if keeps && h.file.flush(ctx) == nil {
+			h.letGo()
+		}
 	}
 }
 

@@ -314,6 +314,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := file.setPending(ctx); err != nil {
 			return err
 		}
+		f.publish(ctx, n)
 		file.markModified(set.SetTimes)
 	}
 	err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
