@@ -713,7 +713,8 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	all, oneOf := known, []proof(nil)
 	for _, e := range f.extents {
 		if e.tried {
-			all, oneOf = without(all, e), append(oneOf, e.proofUpTo(int64(a.size)))
+			all = without(all, e)
+			oneOf = append(oneOf, e.proofUpTo(int64(a.size)), e.proofUpTo(e.off+leastPart))
 		}
 	}
 	f.mu.Unlock()
