@@ -674,15 +674,20 @@ func (h *handle) pause() {
 }
 
 // publish makes an open file appear on a host where a new one does so when it is closed, before
-// something is done by its name. It opens again when it is written to.
+// something is done by its name. It opens again when it is written to, under its new name: some
+// hosts carry out what is asked of a handle on the name at OPEN.
 func (f *FS) publish(ctx context.Context, n *node) {
 	for _, h := range n.openFile().all() {
 		if !h.writes() || h.turn.lock(ctx) != nil {
 			continue
 		}
-		keeps := h.remote != nil && private.OfClient(h.remote.Client()).KeepsUploads()
+		closes := false
+		if h.remote != nil {
+			c := private.OfClient(h.remote.Client())
+			closes = c.KeepsUploads() || c.SetsByName()
+		}
 		h.turn.unlock()
-		if keeps && h.file.flush(ctx) == nil {
+		if closes && h.file.flush(ctx) == nil {
 			h.letGo()
 		}
 	}
