@@ -355,6 +355,9 @@ func openFlags(flag int) (flags uint32, err error) {
 	default:
 		return 0, fs.ErrInvalid
 	}
+	if flags == wire.OpenRead {
+		flag &^= os.O_APPEND // AsyncSSH takes it for writing alone
+	}
 	for _, f := range []struct {
 		os   int
 		wire uint32

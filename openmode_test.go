@@ -106,6 +106,17 @@ func TestReadAndAppend(t *testing.T) {
 	}
 }
 
+// TestAppendOnlyWhatIsWritten: a file that is only read is not opened to be appended to, which a
+// server may refuse, or take for writing alone, as AsyncSSH does.
+func TestAppendOnlyWhatIsWritten(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/log", []byte("one"))
+	ok(t, must[*usftp.File](t)(r.OpenFile("/log", os.O_RDONLY|os.O_APPEND, 0)).Close())
+	if asked := r.server.Requests(wire.TypeOpen); len(asked) != 1 || asked[0].Flags != wire.OpenRead {
+		t.Errorf("asked %v", asked)
+	}
+}
+
 // TestAppendWithoutAnEnd: where only the end of the file says where appended data goes, nothing is
 // written without it.
 func TestAppendWithoutAnEnd(t *testing.T) {

@@ -48,9 +48,10 @@ func (c privateClient) EmptiesToCut() bool {
 	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-paramiko")
 }
 
-// SetsByName implements private.Client. It is Apache MINA's doFSetStat.
+// SetsByName implements private.Client. It is Apache MINA's doFSetStat; Maverick's handles have an
+// AbstractFile, which is a path.
 func (c privateClient) SetsByName() bool {
-	return isMINA(c.options.serverVersion)
+	return isMINA(c.options.serverVersion) || isMaverick(c.options.serverVersion)
 }
 
 // LastTime implements private.Client.

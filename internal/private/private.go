@@ -29,8 +29,8 @@ type Client interface {
 	// EmptiesToCut reports whether the server is known to lose what a file has when it is truncated
 	// to a size, which then reads as zeros.
 	EmptiesToCut() bool
-	// SetsByName reports whether the server is known to carry out FSETSTAT on the name by which the
-	// file was opened, whichever file has it by then.
+	// SetsByName reports whether the server is known to carry out FSETSTAT and FSTAT on the name by
+	// which the file was opened, whichever file has it by then.
 	SetsByName() bool
 	// LastTime returns the last time, in seconds since 1970, that a file on the host may have.
 	LastTime() int64

@@ -296,6 +296,7 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string,
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
+	f.publish(ctx, n)
 	err := f.onPaths(ctx, n, dir, func(c *usftp.Client, old, at string, _ bool) error {
 		return c.Link(old, join(at, name))
 	})
@@ -331,6 +332,7 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 	ctx, stop := f.request(cancel, header)
 	defer stop()
 	if n := f.tree.child(dir, name); f.inUse(n) {
+		f.publish(ctx, n)
 		hidden := f.newHidden()
 		moved, err := f.tree.move(ctx, place{dir, name})
 		if err != nil {
@@ -504,10 +506,12 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
 	old, target := place{from, oldName}, place{to, newName}
+	f.publish(ctx, f.tree.child(from, oldName))
 	ask := rename
 	if in.Flags&renameNoReplace != 0 {
 		ask = renameNew
 	} else if n := f.tree.child(to, newName); f.inUse(n) && n != f.tree.child(from, oldName) {
+		f.publish(ctx, n)
 		f.saveTarget(ctx, n, target)
 	}
 	moved, err := f.tree.move(ctx, old)

@@ -196,6 +196,9 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	if f.quirks.NoAppend.Load() {
 		flags &^= os.O_APPEND
 	}
+	if private.OfClient(c).OneHandle() {
+		f.letGo() // those that were open when that was found out
+	}
 	asked := time.Now()
 	open := c.Async().OpenFile(path, flags, perm)
 	inOrder := private.OfClient(c).WorksInOrder()
@@ -279,6 +282,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 		if err := prepare(ctx); err != nil {
 			return statusOf(err)
 		}
+		f.publish(ctx, n)
 	}
 	var remote *usftp.File
 	var a attrs
@@ -373,7 +377,7 @@ func (f *FS) verify(ctx context.Context, c *usftp.Client, remote *usftp.File, n 
 	}
 	a = attrsOf(stat)
 	switch {
-	case open == nil && f.takeLost(n, path, a):
+	case open == nil && f.takeLost(c, n, path, a):
 		return a, syscall.ESTALE
 	case open == nil:
 		return a, nil
@@ -549,6 +553,9 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 		}
 	}
 	f.answer(n, a, &out.EntryOut)
+	if oneHandle(remote) {
+		h.letGo()
+	}
 	out.Fh = f.files.add(h)
 	return fuse.OK
 }
@@ -634,16 +641,55 @@ func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err 
 func oneHandle(remote *usftp.File) bool { return private.OfClient(remote.Client()).OneHandle() }
 
 // letGo closes a file, until it is used again, on a host that allows one open file at a time: the
-// program may have several open for as long as it likes. A file open for writing stays open until
-// it is flushed.
+// program may have several open for as long as it likes.
 func (h *handle) letGo() {
-	if h.writes() || h.turn.lock(h.file.fs.ctx) != nil {
+	if h.turn.lock(h.file.fs.ctx) == nil {
+		h.pause()
+		h.turn.unlock()
+	}
+}
+
+// letGo closes those files that no call is using.
+func (f *FS) letGo() {
+	for _, h := range f.files.all() {
+		if h.turn.tryLock() {
+			h.pause()
+			h.turn.unlock()
+		}
+	}
+}
+
+// pause is letGo for callers that hold the turn.
+func (h *handle) pause() {
+	if h.remote == nil || h.users.Load() > 0 || private.OfFile(h.remote).HandleLost() {
 		return
 	}
-	defer h.turn.unlock()
-	if h.remote != nil && h.users.Load() == 0 {
-		h.remote.Async().Close().Forget()
-		h.remote = nil
+	closing := h.end(h.remote)
+	h.remote = nil
+	if !h.writes() {
+		closing.Forget()
+	} else if _, err := closing.WaitContext(h.file.fs.ctx); err != nil && !lost(err) {
+		h.failure.set(err) // the host cannot store the data
+	}
+}
+
+// publish makes an open file appear on a host where a new one does so when it is closed, before
+// something is done by its name. It opens again when it is written to, under its new name: some
+// hosts carry out what is asked of a handle on the name at OPEN.
+func (f *FS) publish(ctx context.Context, n *node) {
+	for _, h := range n.openFile().all() {
+		if !h.writes() || h.turn.lock(ctx) != nil {
+			continue
+		}
+		closes := false
+		if h.remote != nil {
+			c := private.OfClient(h.remote.Client())
+			closes = c.KeepsUploads() || c.SetsByName()
+		}
+		h.turn.unlock()
+		if closes && h.file.flush(ctx) == nil {
+			h.letGo()
+		}
 	}
 }
 
@@ -665,13 +711,15 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f := h.file
 	f.mu.Lock()
 	loose, seen, end := f.modified, h.seen, f.remoteSize
+	paused := !pool.Lost(h.client)
 	before := a.mtime+clockError < h.notBefore
 	retimed := f.retimed || f.set.SetTimes || f.shownMtime != 0
 	known := f.proofs
 	all, oneOf := known, []proof(nil)
 	for _, e := range f.extents {
 		if e.tried {
-			all, oneOf = without(all, e), append(oneOf, e.proofUpTo(int64(a.size)))
+			all = without(all, e)
+			oneOf = append(oneOf, e.proofUpTo(int64(a.size)), e.proofUpTo(e.off+leastPart))
 		}
 	}
 	f.mu.Unlock()
@@ -679,7 +727,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	case loose && !retimed && before,
 		loose && h.appends() && int64(a.size) < end:
 		return syscall.ESTALE
-	case loose && len(known) == 0:
+	case loose && (len(known) == 0 || paused && private.OfClient(c).OneHandle()):
 		return nil
 	case loose && len(all) > 0:
 		oneOf = nil

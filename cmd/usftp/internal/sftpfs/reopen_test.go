@@ -194,6 +194,42 @@ func TestReopenAfterPartOfWrite(t *testing.T) {
 	}
 }
 
+// The same happens within a file: then neither what was there nor what was written is whole.
+func TestReopenAfterPartOfOverwriting(t *testing.T) {
+	old, data := strings.Repeat("o", 20_000), strings.Repeat("d", 20_000)
+	for part, want := range map[string]fuse.Status{data[:8192] + old[8192:]: fuse.OK,
+		strings.Repeat("another", 3000): fuse.Status(syscall.ESTALE)} {
+		for _, written := range []bool{false, true} { // here before
+			t.Run(fmt.Sprint(part[:7], written), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := mountScripted(t, time.Minute, sftptest.Script{})
+					s.server.Files.WriteFile("/file", []byte(old))
+					o := s.open(t, "file")
+					if written {
+						o.write(0, old)
+						if status := o.sync(); status != fuse.OK {
+							t.Error(status)
+						}
+					}
+					time.Sleep(time.Minute) // the file gets another time
+					s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
+						Do: sftptest.Call("write a part", func(sftptest.Request) {
+							s.server.Files.WriteFile("/file", []byte(part))
+						})}, sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
+					o.write(0, data)
+					if status := o.sync(); status != want {
+						t.Error(status)
+					}
+					got, _ := s.server.Files.ReadFile("/file")
+					if whole := want == fuse.OK; (string(got) == data) != whole {
+						t.Errorf("the host has %.20q", got)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A server that is killed while it appends leaves a part. The rest is appended then, unless so
 // little is there that it may be another program's.
 func TestAppendedInPart(t *testing.T) {

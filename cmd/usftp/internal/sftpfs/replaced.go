@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -35,11 +36,11 @@ func (h *handle) isOpenOver(c *usftp.Client) bool {
 
 // statReader stats a handle of the file that is open here and was not written. Some servers do not
 // show data written elsewhere until the file is closed. It returns nil if no handle is open over
-// the connection, or none is free at once.
+// the connection, none is free at once, or the server describes whatever has the name.
 func (n *node) statReader(ctx context.Context,
 	c *usftp.Client) (*file, *usftp.Pending[*usftp.FileStat]) {
 	file := n.openFile()
-	if file == nil || !file.isRead() {
+	if file == nil || !file.isRead() || private.OfClient(c).SetsByName() {
 		return file, nil
 	}
 	for _, h := range file.all() {
@@ -61,7 +62,7 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 	a, err := f.look(c, path)
 	if asked == nil {
 		if err == nil {
-			f.takeLost(n, path, a)
+			f.takeLost(c, n, path, a)
 		}
 		return a, err
 	}
@@ -83,7 +84,7 @@ func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string
 func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string, a attrs) bool {
 	file, asked := n.statReader(ctx, c)
 	if asked == nil {
-		return f.takeLost(n, path, a)
+		return f.takeLost(c, n, path, a)
 	}
 	open, err := asked.Wait()
 	if err != nil {
@@ -102,13 +103,15 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 
 // takeLost works like takePath for a file that was open over lost connections only. None of its
 // handles can be reopened by a path with other attributes, unless it was changed here; see isSame.
-func (f *FS) takeLost(n *node, path string, a attrs) bool {
+// Where the server does not tell what the handles belong to, the path is taken for the open file's.
+func (f *FS) takeLost(c *usftp.Client, n *node, path string, a attrs) bool {
 	file := n.openFile()
 	lost, changed := file.isLost()
+	byName := private.OfClient(c).SetsByName()
 	switch {
-	case !lost || !n.differs(&a):
+	case !lost && !byName || !n.differs(&a):
 		return false
-	case changed:
+	case changed || !lost:
 		n.noteOpenVersion(file, a.version())
 		return false
 	}

@@ -61,6 +61,79 @@ func TestOpenReplaced(t *testing.T) {
 	}
 }
 
+// Apache MINA describes the file that has the name under which a handle was opened. That says
+// nothing about a file that was renamed since, which opens again and keeps its node.
+func TestOpenRenamedWhereHandlesAreNames(t *testing.T) {
+	for _, other := range []string{"", "another"} {
+		s := &scripted{version: "SSH-2.0-APACHE-SSHD-2.16.0"}
+		s.server = sftptest.NewServer(t, sftptest.Script{
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type != wire.TypeFstat {
+					return nil
+				}
+				a, err := s.server.Files.Lstat(r.Path)
+				if err != nil {
+					return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
+				}
+				reply := string(wire.AttrsReply{Attrs: a}.Append(nil, r.ID))
+				return []sftptest.Action{sftptest.ReplyBytes(reply)}
+			}})
+		s.mount(t, 0)
+		s.server.Files.WriteFile("/file", []byte("contents"))
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+		s.move(t, "file", "moved")
+		if other != "" {
+			s.server.Files.WriteFile("/file", []byte(other))
+		}
+		s.server.Files.Append("/moved", []byte(" and more"))
+		again := s.openFlags(t, fuse.FUSE_ROOT_ID, "moved", os.O_RDONLY)
+		if again.header.NodeId != o.header.NodeId {
+			t.Errorf("it has two nodes if %q has its name", other)
+		}
+		for _, file := range []*opened{o, again} {
+			if data, status := file.read(30); status != fuse.OK || data != "contents and more" {
+				t.Errorf("read: %q, %v", data, status)
+			}
+			attr, status := file.getAttr()
+			if status != fuse.OK || attr.Size != 17 {
+				t.Errorf("size %d, %v", attr.Size, status)
+			}
+		}
+	}
+}
+
+// Where handles are names, and nothing can be appended, what is appended to a file that was renamed
+// while it is open still arrives.
+func TestAppendRenamedWhereHandlesAreNames(t *testing.T) {
+	s := &scripted{version: "SSH-2.0-MaverickSynergy"}
+	s.server = sftptest.NewServer(t, sftptest.Script{
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			const both = wire.OpenRead | wire.OpenAppend
+			switch _, err := s.server.Files.Lstat(r.Path); {
+			case r.Type == wire.TypeFstat && err != nil:
+				return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+			case r.Type == wire.TypeOpen && r.Flags&both == both:
+				return []sftptest.Action{sftptest.Hangup()}
+			}
+			return nil
+		}})
+	s.mount(t, 0)
+	s.server.Files.WriteFile("/file", nil)
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDWR|os.O_APPEND)
+	o.write(0, "one ")
+	if status := o.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	s.move(t, "file", "moved")
+	o.write(4, "two")
+	if status := o.flush(); status != fuse.OK {
+		t.Error(status)
+	}
+	if got, err := s.server.Files.ReadFile("/moved"); string(got) != "one two" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // A file that only changes keeps its node, whoever changes it, and however it is asked for.
 func TestChangedIsNotReplaced(t *testing.T) {
 	s := mountScripted(t, 0, sftptest.Script{})

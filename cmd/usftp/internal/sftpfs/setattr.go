@@ -64,7 +64,7 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 	}
 	remote := h.remote
 	h.turn.unlock()
-	if remote == nil || pool.Lost(remote.Client()) {
+	if remote == nil || pool.Lost(remote.Client()) || private.OfClient(remote.Client()).SetsByName() {
 		return a, false
 	}
 	info, err := remote.WithContext(ctx).Stat()
@@ -276,20 +276,26 @@ func (f *FS) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 
 // setAttr sets the requested attributes.
 func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrInCommon) error {
-	now, _, err := f.stat(ctx, n)
-	if err != nil {
-		return err
-	}
 	file := n.openFile()
 	if file == nil && h != nil {
 		file = h.file
+	}
+	size, resizes := in.GetSize()
+	if resizes && file != nil { // first, as written data changes the size
+		if err := file.beforeChange(ctx); err != nil {
+			return err
+		}
+	}
+	now, _, err := f.stat(ctx, n)
+	if err != nil {
+		return err
 	}
 	if file != nil {
 		file.mu.Lock()
 		file.timesHere(&now)
 		file.mu.Unlock()
 	}
-	if size, ok := in.GetSize(); ok {
+	if resizes {
 		if err := f.truncate(ctx, n, file, h, now, size); err != nil {
 			return err
 		}
@@ -308,6 +314,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := file.setPending(ctx); err != nil {
 			return err
 		}
+		f.publish(ctx, n)
 		file.markModified(set.SetTimes)
 	}
 	err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
@@ -406,14 +413,10 @@ func (f *file) beforeChange(ctx context.Context) error {
 	return nil
 }
 
-// truncate sets the size of a file that had other attributes before.
+// truncate sets the size of a file that had other attributes before. Written data must be on the
+// host.
 func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, before attrs,
 	size uint64) error {
-	if file != nil {
-		if err := file.beforeChange(ctx); err != nil {
-			return err
-		}
-	}
 	by := h // the handle by which the size is set, nil if it is by name
 	if h != nil && (!h.writes() || h.appends()) {
 		by = nil

@@ -334,6 +334,23 @@ func TestSizeThatTheHostDoesNotSet(t *testing.T) {
 	}
 }
 
+// A file that the host does not make longer gets its size also if it has grown since it was last
+// looked at, by data that programs here had written.
+func TestSizeAfterAWrite(t *testing.T) {
+	nothing := sftptest.Refuse(wire.OK, "")
+	s := mountScripted(t, time.Hour, sftptest.Script{Faults: []sftptest.Fault{
+		{On: wire.TypeFsetstat, Do: nothing}, {On: wire.TypeSetstat, Do: nothing}}})
+	o := s.create(t, "file")
+	o.write(0, "12345")
+	in := fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 8}
+	if status := o.setAttr(in); status != fuse.OK {
+		t.Error(status)
+	}
+	if got, err := s.server.Files.ReadFile("/file"); string(got) != "12345\x00\x00\x00" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // Where a host does not set the size of an open file, the file that has got its name meanwhile is
 // not changed in its place.
 func TestSizeOfAFileWhoseNameIsTaken(t *testing.T) {

@@ -342,9 +342,14 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 	case givenUp, early:
 		return nil
 	case e.appends:
-		return f.sendAppend(ctx, e)
+		err := f.sendAppend(ctx, e)
+		if oneHandle(remote) {
+			h.pause()
+		}
+		return err
 	}
-	over.Async().WriteAt(e.data, e.off).Then(func(_ int, err error) {
+	writing := over.Async().WriteAt(e.data, e.off)
+	writing.Then(func(_ int, err error) {
 		f.mu.Lock()
 		if f.laneWrites -= further; f.laneWrites == 0 && further > 0 {
 			f.wake()
@@ -352,6 +357,10 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 		f.mu.Unlock()
 		f.answered(e, err)
 	})
+	if oneHandle(remote) {
+		writing.WaitContext(ctx)
+		h.pause()
+	}
 	return nil
 }
 
