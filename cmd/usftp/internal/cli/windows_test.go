@@ -445,8 +445,10 @@ func TestLoginsOnWindows(t *testing.T) {
 	d.want("the file, by a password", d.on("/file"), "text")
 
 	pipe := serveAgent(t, d.private)
-	d.env = []string{"SSH_AUTH_SOCK=" + pipe}
-	d.want("the file, by SSH_AUTH_SOCK", d.on("/file"), "text")
+	for _, name := range []string{pipe, filepath.ToSlash(pipe)} {
+		d.env = []string{"SSH_AUTH_SOCK=" + name}
+		d.want("the file, by SSH_AUTH_SOCK", d.on("/file"), "text")
+	}
 	d.env = nil
 	// As Pageant writes it for people to include.
 	d.write(filepath.Join(d.home, ".ssh", "pageant.conf"), "IdentityAgent "+pipe+"\n")
