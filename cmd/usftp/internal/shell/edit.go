@@ -179,13 +179,3 @@ func editor(file string) *exec.Cmd {
 	}
 	return exec.Command("vi", file)
 }
-
-// withArguments returns a command made from an environment variable and operands.
-func withArguments(program string, operands ...string) *exec.Cmd {
-	if runtime.GOOS == "windows" {
-		words := strings.Fields(program)
-		return exec.Command(words[0], append(words[1:], operands...)...)
-	}
-	return exec.Command("/bin/sh",
-		append([]string{"-c", program + ` "$@"`, program}, operands...)...)
-}
