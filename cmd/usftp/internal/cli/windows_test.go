@@ -257,6 +257,33 @@ func TestSharesOnWindows(t *testing.T) {
 	d.says(o, "NUL.txt")
 }
 
+// TestPatternsOnWindows: shells there leave patterns to programs. The shell verb quotes with a
+// backslash, which is no separator within a pattern.
+func TestPatternsOnWindows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, name := range []string{"a-1.csv", "B-2.CSV", "c[1].csv", "other.txt", `dir\d.csv`} {
+		d.write(filepath.Join(d.dir, name), name)
+	}
+	d.run(ui.ExitOK, "mkdir", "testhost:/1", "testhost:/2", "testhost:/3", "testhost:/4")
+	d.run(ui.ExitOK, "cp", "*.csv", `DIR\*.csv`, "testhost:/1")
+	d.run(ui.ExitOK, "cp", filepath.Join(d.dir, "?[1].csv"), d.dir[:2]+"a*", "testhost:/2")
+	d.run(ui.ExitOK, "cp", "--hosts", "testhost", "*.csv", ":/3")
+	o := d.run(ui.ExitFailed, "cp", "*.none", "testhost:/1")
+	d.says(o, "*.none: no match")
+	cmd := d.command("shell", "testhost")
+	cmd.Stdin = strings.NewReader("put \"a-\"*.CSV /4\r\nput ?\\[1].csv /4\r\n")
+	if o := finish(t, cmd); o.code != 0 {
+		t.Errorf("%+v", o)
+	}
+	for dir, want := range map[string]string{
+		"/1": "B-2.CSV\na-1.csv\nc[1].csv\nd.csv\n", "/2": "a-1.csv\nc[1].csv\n",
+		"/3": "B-2.CSV\na-1.csv\nc[1].csv\n", "/4": "a-1.csv\nc[1].csv\n",
+	} {
+		d.want(dir, d.run(ui.ExitOK, "ls", "testhost:"+dir).stdout, want)
+	}
+}
+
 // TestFilesOpenOnWindows: what another program has open without sharing it is left as it was, and
 // what should have replaced it is beside it until the next copy.
 func TestFilesOpenOnWindows(t *testing.T) {

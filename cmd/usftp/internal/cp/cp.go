@@ -40,6 +40,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
+			if args, err = expandHere(args); err != nil {
+				return err
+			}
 			if flags.hosts.Given() {
 				return many(cmd, a, &flags, args)
 			}
