@@ -316,6 +316,17 @@ func TestTreesOnWindows(t *testing.T) {
 	d.write(filepath.Join(d.dir, "tree", "Ünï cödé 😀"), "text")
 	d.run(ui.ExitOK, "cp", "-r", "tree", "testhost:/")
 	d.want(deep, d.on("/"+deep), "deep")
+	for _, verbatim := range []string{`\\?\`, `\\?\UNC\localhost\`} { // which do not pass through Windows' cleaning
+		tree := verbatim + filepath.Join(d.dir, "tree")
+		if drive := filepath.VolumeName(d.dir); verbatim != `\\?\` {
+			tree = verbatim + strings.Replace(tree[len(verbatim):], drive, drive[:1]+"$", 1)
+		}
+		d.run(ui.ExitOK, "cp", "-r", tree, "testhost:/verbatim")
+		d.want(deep, d.on("/verbatim"+strings.TrimPrefix(deep, "tree")), "deep")
+		d.run(ui.ExitOK, "sync", "--delete", "testhost:/verbatim", tree)
+		d.run(ui.ExitOK, "sync", "--delete", tree, "testhost:/verbatim")
+		d.run(ui.ExitOK, "rm", "-r", "testhost:/verbatim")
+	}
 	d.run(ui.ExitOK, "cp", "-r", "testhost:/tree", "back")
 	d.want(deep, d.here("back"+strings.TrimPrefix(deep, "tree")), "deep")
 	d.want("the one in Unicode", d.here(`back\Ünï cödé 😀`), "text")
