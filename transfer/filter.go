@@ -39,12 +39,22 @@ func AppendFilter(rules []FilterRule, text string, include bool) []FilterRule {
 	return append(rules, FilterRule{text, include})
 }
 
+// byteOrderMark is what some Windows programs begin a text in UTF-8 with. As part of the first rule
+// it would make that one ineffective.
+const byteOrderMark = "\ufeff"
+
 // ReadFilter adds the rules in a file, one per line. Empty lines and lines that begin with "#" or
-// ";" are ignored.
+// ";" are ignored. If the file is not of text in UTF-8 or the like, the error is [fs.ErrInvalid].
 func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, error) {
 	lines := bufio.NewScanner(r)
-	for lines.Scan() {
+	for n := 0; lines.Scan(); n++ {
 		line := strings.TrimSuffix(lines.Text(), "\r")
+		if n == 0 {
+			line = strings.TrimPrefix(line, byteOrderMark)
+		}
+		if strings.IndexByte(line, 0) >= 0 { // UTF-16
+			return nil, errNoRules
+		}
 		if line != "" && line[0] != '#' && line[0] != ';' {
 			rules = AppendFilter(rules, line, include)
 		}
@@ -68,8 +78,9 @@ type FileList struct {
 const longestListed = 64 << 10
 
 // errNoLines and errNoNames report that a list is not of the expected kind. No path has a NUL, or
-// is so long.
+// is so long; nor does a rule have a NUL.
 var (
+	errNoRules = endpoint.Explain("not a list of rules in UTF-8", fs.ErrInvalid)
 	errNoLines = endpoint.Explain("not a list of paths that end in a newline", fs.ErrInvalid)
 	errNoNames = endpoint.Explain("not a list of paths that end in a NUL", fs.ErrInvalid)
 )
@@ -94,8 +105,12 @@ func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
 		}
 		return 0, nil, nil
 	})
-	for names.Scan() {
-		switch name := names.Text(); {
+	for n := 0; names.Scan(); n++ {
+		name := names.Text()
+		if n == 0 {
+			name = strings.TrimPrefix(name, byteOrderMark)
+		}
+		switch {
 		case strings.IndexByte(name, 0) >= 0:
 			return nil, invalid
 		case name != "" && name[0] != '#' && name[0] != ';':
