@@ -16,6 +16,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -113,7 +114,7 @@ func localName(name string) string {
 	if strings.Trim(clean, ".") == "" {
 		return "file"
 	}
-	if ending := path.Ext(clean); len(clean) > 200 {
+	if ending := strings.TrimRight(path.Ext(clean), "."); len(clean) > 200 || localfs.CheckReserved(clean) != nil {
 		return "file" + ending[:min(len(ending), 20)]
 	}
 	return clean
