@@ -68,7 +68,7 @@ func (c privateClient) listed(name string, refusal error) (fs.FileInfo, error) {
 		}
 		break
 	}
-	return fileInfo{path.Base(name), &FileStat{Mode: 0o040755, present: wire.AttrPermissions}}, nil
+	return fileInfo{path.Base(name), &FileStat{Mode: typeDir}}, nil
 }
 
 // linkInfo describes a link from nothing but its text.

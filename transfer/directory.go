@@ -376,6 +376,7 @@ func (e *entry) twin(open func()) error {
 			return errTwin(other, err)
 		}
 	}
+	e.warnOfName(open)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/plan"
@@ -31,6 +32,18 @@ func (e *entry) isOne(other string, open func()) (bool, error) {
 		func() (bool, error) { return d.names.cases.ask(d, "a", "A", open) },
 		func() (bool, error) { return d.names.letters.ask(d, composed, decomposed, open) },
 		func() (bool, error) { return d.names.bytes.ask(d, "\xff", "\xfe", open) })
+}
+
+// warnOfName warns, once for a host, if it changes an entry's name because it is not UTF-8.
+func (e *entry) warnOfName(open func()) {
+	d, t := e.dir, e.dir.tree
+	if utf8.ValidString(e.name) || t.dst.Conn() == nil || t.dst.Quirks().AskedNames.Swap(true) {
+		return
+	}
+	if changed, _ := d.names.bytes.ask(d, "\xff", "\xfe", open); changed {
+		t.warn(e.source(), e.target(), "the host replaces what is not UTF-8 in names, so it has "+
+			"another name there (reported once for all files of the host)")
+	}
 }
 
 // errTwin says that the target takes a name for another, or that it may.

@@ -139,8 +139,8 @@ func namesOn(t *testing.T, c *usftp.Client, dir string) (names []string) {
 	return names
 }
 
-// A name that is no UTF-8 has another spelling on a host that decodes it, and sync does not delete
-// the file that it has just copied.
+// A name that is no UTF-8 has another spelling on a host that decodes it. A warning says so, and
+// sync does not delete the file that it has just copied.
 func TestSyncKeepsWhatTheHostDecoded(t *testing.T) {
 	decode := func(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 	host, _ := deltaHostOf(t, foldFS{memfs.New(0), decode}, nil)
@@ -149,11 +149,20 @@ func TestSyncKeepsWhatTheHostDecoded(t *testing.T) {
 	if os.WriteFile(filepath.Join(src, "k\xe4se"), []byte("data"), 0o644) != nil {
 		return // this system has no such names
 	}
+	warnings := 0
+	o := transfer.Options{Events: func(e transfer.Event) {
+		if e.Kind == transfer.Warning && strings.Contains(e.Message, "not UTF-8 in names") {
+			warnings++
+		}
+	}}
 	for range 2 {
 		_, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src),
-			transfer.SyncOptions{Delete: true})
+			transfer.SyncOptions{Delete: true, TreeOptions: transfer.TreeOptions{Options: o}})
 		if got := textOf(t, host.Client, "/dst/k\ufffdse"); got != "data" || err != nil {
 			t.Errorf("the file has %q: %v", got, err)
 		}
+	}
+	if warnings != 2 { // one in each run
+		t.Errorf("%d warnings of the name", warnings)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
+	"time"
 )
 
 // A Renamer is an *os.Root or similar.
@@ -15,22 +17,47 @@ type Renamer interface {
 	Rename(from, to string) error
 }
 
+// busyFor is how long Replace waits for a file that another program has open.
+const busyFor = time.Second
+
 // Replace gives a file the name of another one, which may be read-only: the directory's permissions
 // decide, as on Unix. Windows replaces such a file only once it can be written.
 func Replace(in Renamer, from, to string) error {
 	err := in.Rename(from, to)
-	if runtime.GOOS != "windows" || !errors.Is(err, fs.ErrPermission) {
+	if !isBusy(err) {
 		return err
 	}
 	was, lookErr := in.Lstat(to)
-	if lookErr != nil || !was.Mode().IsRegular() || was.Mode()&0o200 != 0 ||
-		in.Chmod(to, 0o666) != nil {
+	if lookErr == nil && !was.Mode().IsRegular() {
 		return err
 	}
-	if err = in.Rename(from, to); err != nil {
+	readOnly := lookErr == nil && was.Mode()&0o200 == 0
+	if readOnly && in.Chmod(to, 0o666) != nil {
+		return err
+	}
+	err = renameBusy(func() error { return in.Rename(from, to) })
+	if err != nil && readOnly {
 		in.Chmod(to, was.Mode())
 	}
 	return err
+}
+
+// renameBusy calls rename again for a while if Windows refuses it. On most file systems Windows
+// replaces no file that is open, and virus scanners, indexers and listings open files for a moment.
+func renameBusy(rename func() error) error {
+	for end := time.Now().Add(busyFor); ; time.Sleep(10 * time.Millisecond) {
+		if err := rename(); !isBusy(err) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// isBusy reports whether an error may mean that a file is open. Windows returns the same errors for
+// read-only files and for missing permission.
+func isBusy(err error) bool {
+	const sharingViolation = syscall.Errno(32)
+	return runtime.GOOS == "windows" &&
+		(errors.Is(err, fs.ErrPermission) || errors.Is(err, sharingViolation))
 }
 
 // ReplacePrivate replaces a file by one that only its owner can read. The old file stays until the
@@ -42,7 +69,7 @@ func ReplacePrivate(name string, text []byte) error {
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
+		err = renameBusy(func() error { return os.Rename(f.Name(), name) })
 	}
 	if err != nil {
 		os.Remove(f.Name())

@@ -27,6 +27,7 @@ type Quirks struct {
 	NoDirTimes  atomic.Bool // times of directories cannot be set
 	NoDirModes  atomic.Bool
 	ToldDirs    atomic.Bool // the user has been told of NoDirTimes or NoDirModes
+	AskedNames  atomic.Bool // whether names that are not UTF-8 are changed
 	Proved      atomic.Bool // a file has been looked at after its attributes were set
 	Clock       Clock
 }
