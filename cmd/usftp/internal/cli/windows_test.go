@@ -316,7 +316,7 @@ func TestTreesOnWindows(t *testing.T) {
 	d.write(filepath.Join(d.dir, "tree", "Ünï cödé 😀"), "text")
 	d.run(ui.ExitOK, "cp", "-r", "tree", "testhost:/")
 	d.want(deep, d.on("/"+deep), "deep")
-	for _, verbatim := range []string{`\\?\`, `\\?\UNC\localhost\`} { // which do not pass through Windows' cleaning
+	for _, verbatim := range []string{`\\?\`, `\\?\UNC\localhost\`} { // which Windows does not clean
 		tree := verbatim + filepath.Join(d.dir, "tree")
 		if drive := filepath.VolumeName(d.dir); verbatim != `\\?\` {
 			tree = verbatim + strings.Replace(tree[len(verbatim):], drive, drive[:1]+"$", 1)
