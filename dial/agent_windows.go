@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ const agentBusy = 20 * time.Millisecond
 // dialAgent connects to an agent's pipe, like Windows' own and Pageant's, or to a socket. The
 // pipe's server may learn who we are, but not act as us, and a hanging one can be abandoned.
 func dialAgent(ctx context.Context, path string) (io.ReadWriteCloser, error) {
-	if !strings.HasPrefix(path, `\\`) {
+	if !strings.HasPrefix(filepath.FromSlash(path), `\\`) { // ssh_config often has //./pipe/NAME
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
 	name, err := windows.UTF16PtrFromString(path)

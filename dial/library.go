@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,8 @@ import (
 	"github.com/kevinburke/ssh_config"
 )
 
-// systemConfig is where OpenSSH's client finds the system's configuration.
+// systemConfig is where OpenSSH's client finds the system's configuration. There is none on Windows:
+// anyone may make directories in the root of its disk, and in %ProgramData% until ssh is installed.
 const systemConfig = "/etc/ssh/ssh_config"
 
 // manyValued are the keywords whose values add up; for the others the first value wins.
@@ -168,7 +170,11 @@ func configFiles(c *Config) []string {
 	case c.ConfigFile != "":
 		return []string{c.ConfigFile}
 	}
-	return []string{filepath.Join(homeDir(c), ".ssh", "config"), systemConfig}
+	own := filepath.Join(homeDir(c), ".ssh", "config")
+	if runtime.GOOS == "windows" {
+		return []string{own}
+	}
+	return []string{own, systemConfig}
 }
 
 // decodeConfig reads one file. It returns nil if the file does not exist and was not named

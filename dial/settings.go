@@ -343,7 +343,7 @@ func (s *settings) readFiles(w keywords) {
 		}
 	}
 	s.userKnown = x.files(w["userknownhostsfile"])
-	s.globalKnown = x.files(literal(w["globalknownhostsfile"])) // as in ssh
+	s.globalKnown = x.systemFiles(w["globalknownhostsfile"])
 	s.agent = x.agent(w.get("identityagent"))
 	if w.set("pkcs11provider") {
 		s.pkcs11 = w.get("pkcs11provider")
@@ -414,6 +414,22 @@ func (x expander) agent(v string) string {
 		return ""
 	}
 	return path
+}
+
+// systemFiles reads GlobalKnownHostsFile, without tokens as in ssh. Windows' ssh prints a word for
+// %ProgramData%. A name without a drive is Git's, whose ssh has a root of its own: in the disk's,
+// anyone may make directories.
+func (x expander) systemFiles(values []string) []string {
+	values = literal(values)
+	if runtime.GOOS != "windows" {
+		return x.files(values)
+	}
+	data := strings.NewReplacer("__PROGRAMDATA__", os.Getenv("ProgramData"))
+	for i, v := range values {
+		values[i] = data.Replace(v)
+	}
+	return slices.DeleteFunc(x.files(values),
+		func(name string) bool { return filepath.VolumeName(name) == "" })
 }
 
 // files reads a keyword with several file names. `ssh -G` prints them without quotes, so a name

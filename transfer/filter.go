@@ -39,16 +39,20 @@ func AppendFilter(rules []FilterRule, text string, include bool) []FilterRule {
 	return append(rules, FilterRule{text, include})
 }
 
+// byteOrderMark is what some Windows programs begin a text in UTF-8 with. As part of the first rule
+// it would make that one ineffective.
+const byteOrderMark = "\ufeff"
+
 // ReadFilter adds the rules in a file, one per line. Empty lines and lines that begin with "#" or
 // ";" are ignored. A file with a NUL, as UTF-16 has, holds no rules: the error is [fs.ErrInvalid].
 func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, error) {
 	lines := bufio.NewScanner(r)
-	for first := true; lines.Scan(); first = false {
+	for n := 0; lines.Scan(); n++ {
 		line := strings.TrimSuffix(lines.Text(), "\r")
-		if first { // as some editors of Windows begin files
-			line = strings.TrimPrefix(line, "\ufeff")
+		if n == 0 {
+			line = strings.TrimPrefix(line, byteOrderMark)
 		}
-		if strings.IndexByte(line, 0) >= 0 {
+		if strings.IndexByte(line, 0) >= 0 { // UTF-16
 			return nil, errNoRules
 		}
 		if line != "" && line[0] != '#' && line[0] != ';' {
@@ -102,8 +106,12 @@ func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
 		}
 		return 0, nil, nil
 	})
-	for names.Scan() {
-		switch name := names.Text(); {
+	for n := 0; names.Scan(); n++ {
+		name := names.Text()
+		if n == 0 {
+			name = strings.TrimPrefix(name, byteOrderMark)
+		}
+		switch {
 		case strings.IndexByte(name, 0) >= 0:
 			return nil, invalid
 		case name != "" && name[0] != '#' && name[0] != ';':

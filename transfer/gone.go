@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"path"
@@ -203,9 +204,19 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	if err != nil {
 		return false, endpoint.IgnoreMissing(err)
 	}
-	if renamed := found.IsRegular() && there.IsRegular() && found.Size == there.Size &&
-		found.HasTimes && there.HasTimes && endpoint.Apart(found.Mtime, there.Mtime) == 0; renamed {
-		return false, nil
+	if found.IsRegular() && there.IsRegular() && found.Size == there.Size &&
+		found.HasTimes && there.HasTimes && endpoint.Apart(found.Mtime, there.Mtime) == 0 {
+		dir := path.Dir(rel)
+		d := &directory{tree: t, source: t.src.Join(t.route.Source, dir),
+			target: t.dst.Join(t.root.target, dir), rel: dir}
+		renamed := entry{dir: d, name: path.Base(rel), info: found}
+		same, err := differ{g.sync}.sameContents(&renamed)
+		if t.ctx.Err() != nil {
+			return false, context.Cause(t.ctx)
+		}
+		if same && err == nil {
+			return false, nil
+		}
 	}
 	t.warn("", t.dst.Join(t.root.target, rel),
 		"it is not deleted: the source takes its name for another one, which the source has")

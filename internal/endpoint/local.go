@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/quirks"
@@ -123,9 +124,12 @@ func (Local) List(dir string, was *Info, _ func(), each func(string, Info, error
 }
 
 // openRoot opens a directory. The dot is for a named pipe: without it OpenRoot would wait for a
-// writer.
+// writer. On Windows, where it would not, a dot after \\?\ is a name like any other.
 func openRoot(dir string) (*os.Root, error) {
-	return os.OpenRoot(cmp.Or(dir, ".") + string(filepath.Separator) + ".")
+	if dir = cmp.Or(dir, "."); runtime.GOOS != "windows" {
+		dir += "/."
+	}
+	return os.OpenRoot(dir)
 }
 
 // moved reports whether an open directory has lost its path to another entry, or to none.

@@ -35,7 +35,11 @@ func askpass() (program string, first bool) {
 // that it prints is the answer. It gets no standard input, which may be the file to copy.
 func promptBy(program string) dial.PrompterFunc {
 	return func(ctx context.Context, p dial.Prompt) (string, error) {
-		cmd := exec.CommandContext(ctx, program, printableLines(p.Text))
+		question := printableLines(p.Text)
+		if IsBatch(program) {
+			question = batchText.Replace(question)
+		}
+		cmd := exec.CommandContext(ctx, program, question)
 		cmd.Stderr = os.Stderr
 		cmd.WaitDelay = time.Second // programs that it started may hold its output open
 		out, err := cmd.Output()

@@ -111,10 +111,9 @@ func (c *Console) Show(lines func(width int) []string) {
 	defer c.mu.Unlock()
 	stop := make(chan struct{})
 	c.lines, c.stop = lines, stop
-	if c.still = os.Getenv("TERM") == "dumb"; c.still {
+	if c.still = os.Getenv("TERM") == "dumb" || !enableEscapes(c.file); c.still {
 		return
 	}
-	enableEscapes(c.file)
 	c.redraw(nil)
 	go c.keepDrawing(stop)
 }

@@ -257,6 +257,33 @@ func TestSharesOnWindows(t *testing.T) {
 	d.says(o, "NUL.txt")
 }
 
+// TestPatternsOnWindows: shells there leave patterns to programs. The shell verb quotes with a
+// backslash, which is no separator within a pattern.
+func TestPatternsOnWindows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, name := range []string{"a-1.csv", "B-2.CSV", "c[1].csv", "other.txt", `dir\d.csv`} {
+		d.write(filepath.Join(d.dir, name), name)
+	}
+	d.run(ui.ExitOK, "mkdir", "testhost:/1", "testhost:/2", "testhost:/3", "testhost:/4")
+	d.run(ui.ExitOK, "cp", "*.csv", `DIR\*.csv`, "testhost:/1")
+	d.run(ui.ExitOK, "cp", filepath.Join(d.dir, "?[1].csv"), d.dir[:2]+"a*", "testhost:/2")
+	d.run(ui.ExitOK, "cp", "--hosts", "testhost", "*.csv", ":/3")
+	o := d.run(ui.ExitFailed, "cp", "*.none", "testhost:/1")
+	d.says(o, "*.none: no match")
+	cmd := d.command("shell", "testhost")
+	cmd.Stdin = strings.NewReader("put \"a-\"*.CSV /4\r\nput ?\\[1].csv /4\r\n")
+	if o := finish(t, cmd); o.code != 0 {
+		t.Errorf("%+v", o)
+	}
+	for dir, want := range map[string]string{
+		"/1": "B-2.CSV\na-1.csv\nc[1].csv\nd.csv\n", "/2": "a-1.csv\nc[1].csv\n",
+		"/3": "B-2.CSV\na-1.csv\nc[1].csv\n", "/4": "a-1.csv\nc[1].csv\n",
+	} {
+		d.want(dir, d.run(ui.ExitOK, "ls", "testhost:"+dir).stdout, want)
+	}
+}
+
 // TestFilesOpenOnWindows: what another program has open without sharing it is left as it was, and
 // what should have replaced it is beside it until the next copy.
 func TestFilesOpenOnWindows(t *testing.T) {
@@ -289,6 +316,17 @@ func TestTreesOnWindows(t *testing.T) {
 	d.write(filepath.Join(d.dir, "tree", "Ünï cödé 😀"), "text")
 	d.run(ui.ExitOK, "cp", "-r", "tree", "testhost:/")
 	d.want(deep, d.on("/"+deep), "deep")
+	for _, verbatim := range []string{`\\?\`, `\\?\UNC\localhost\`} { // which Windows does not clean
+		tree := verbatim + filepath.Join(d.dir, "tree")
+		if drive := filepath.VolumeName(d.dir); verbatim != `\\?\` {
+			tree = verbatim + strings.Replace(tree[len(verbatim):], drive, drive[:1]+"$", 1)
+		}
+		d.run(ui.ExitOK, "cp", "-r", tree, "testhost:/verbatim")
+		d.want(deep, d.on("/verbatim"+strings.TrimPrefix(deep, "tree")), "deep")
+		d.run(ui.ExitOK, "sync", "--delete", "testhost:/verbatim", tree)
+		d.run(ui.ExitOK, "sync", "--delete", tree, "testhost:/verbatim")
+		d.run(ui.ExitOK, "rm", "-r", "testhost:/verbatim")
+	}
 	d.run(ui.ExitOK, "cp", "-r", "testhost:/tree", "back")
 	d.want(deep, d.here("back"+strings.TrimPrefix(deep, "tree")), "deep")
 	d.want("the one in Unicode", d.here(`back\Ünï cödé 😀`), "text")
@@ -445,8 +483,10 @@ func TestLoginsOnWindows(t *testing.T) {
 	d.want("the file, by a password", d.on("/file"), "text")
 
 	pipe := serveAgent(t, d.private)
-	d.env = []string{"SSH_AUTH_SOCK=" + pipe}
-	d.want("the file, by SSH_AUTH_SOCK", d.on("/file"), "text")
+	for _, name := range []string{pipe, filepath.ToSlash(pipe)} {
+		d.env = []string{"SSH_AUTH_SOCK=" + name}
+		d.want("the file, by SSH_AUTH_SOCK", d.on("/file"), "text")
+	}
 	d.env = nil
 	// As Pageant writes it for people to include.
 	d.write(filepath.Join(d.home, ".ssh", "pageant.conf"), "IdentityAgent "+pipe+"\n")

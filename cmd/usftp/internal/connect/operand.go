@@ -122,6 +122,23 @@ func Below(dir, name string) string {
 	return dir + "/" + name
 }
 
+// BelowHere works like Below for this machine, where on Windows a drive alone is its current
+// directory: "C:a" is not "C:/a". It takes operands as typed, too, of which no host's is a drive.
+func BelowHere(dir, name string) string {
+	if len(dir) == len("C:") && dir == filepath.VolumeName(dir) { // a share is not like that
+		return dir + name
+	}
+	return Below(dir, name)
+}
+
+// Below returns the path of a name in the place on its machine.
+func (p Place) Below(name string) string {
+	if p.Remote {
+		return Below(p.Path(), name)
+	}
+	return BelowHere(p.Path(), name)
+}
+
 // Within returns a local directory's path so that it cannot mean a file: what is copied there does
 // not get the directory's own name if that is gone by then.
 func Within(dir string) string {

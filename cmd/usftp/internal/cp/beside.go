@@ -103,7 +103,7 @@ func (c *Copier) look(files []file, target connect.Place) []int64 {
 	}
 	for _, f := range files {
 		from.Names = append(from.Names, f.path)
-		to.Names = append(to.Names, connect.Below(target.Path(), f.base()))
+		to.Names = append(to.Names, target.Below(f.base()))
 	}
 	return inflight.Look(from, to)
 }

@@ -40,6 +40,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err != nil {
 				return &ui.UsageError{Err: err}
 			}
+			if args, err = expandHere(args); err != nil {
+				return err
+			}
 			if flags.hosts.Given() {
 				return many(cmd, a, &flags, args)
 			}
@@ -318,7 +321,7 @@ func (c *Copier) isLink(target connect.Place, name string) bool {
 		}
 		look = private.OfClient(client).Look
 	}
-	info, err := look(connect.Below(target.Path(), name))
+	info, err := look(target.Below(name))
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
@@ -344,7 +347,7 @@ func (c *Copier) copyAlone(f file, target connect.Place, several, again bool,
 	events func(transfer.Event)) bool {
 	if several && c.options.RemoveSource && c.isLink(target, f.base()) {
 		c.Fail(fmt.Errorf("cannot move %s to %s along with other sources: that is a link, and if another were copied to where it leads, one would be lost",
-			f.shown(), connect.Below(target.Typed, f.base())))
+			f.shown(), connect.BelowHere(target.Typed, f.base())))
 		return false
 	}
 	ends, ok := c.ends(f, target, several)
@@ -353,7 +356,7 @@ func (c *Copier) copyAlone(f file, target connect.Place, several, again bool,
 	}
 	if c.dryRun && c.tree == nil {
 		if ends.exact {
-			target.Typed = connect.Below(target.Typed, f.base())
+			target.Typed = connect.BelowHere(target.Typed, f.base())
 			target.Target.Path = connect.Below(target.Target.Path, f.base())
 		}
 		if err := c.mayCopy(f, target, ends.exact || c.options.NoTargetDirectory); err != nil {
@@ -381,7 +384,7 @@ type ends struct {
 func (c *Copier) ends(f file, target connect.Place, several bool) (e ends, ok bool) {
 	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several ||
 		c.enters(target)) {
-		target.Typed = connect.Below(target.Typed, f.name)
+		target.Typed = connect.BelowHere(target.Typed, f.name)
 		target.Target.Path = connect.Below(target.Target.Path, f.name)
 		several = false
 	}
@@ -395,7 +398,7 @@ func (c *Copier) ends(f file, target connect.Place, several bool) (e ends, ok bo
 	// With several, the target is known to be a directory, so the copy need not ask again.
 	if c.tree == nil && (several && target.Remote || c.dryRun && !c.options.NoTargetDirectory &&
 		c.enters(target)) {
-		name = connect.Below(name, f.base())
+		name = target.Below(f.base())
 	}
 	near := name
 	if c.tree == nil && several && near == target.Path() {

@@ -12,7 +12,8 @@ directory. scp:// addresses work as they do with scp. A local name that contains
 colon needs a slash before it: ./a:b.
 
 Patterns (* ? [a-z]) in a remote source are matched on the host. If nothing matches,
-a file with exactly that name is copied.
+a file with exactly that name is copied. On Windows, * and ? in a local source are matched
+here, as other programs do, since its shells do not.
 
 With several sources, DST must be a directory, or - to write them one after another.
 If two sources have the same name, the second is not copied over the first. With -r,

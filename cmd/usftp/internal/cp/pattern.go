@@ -1,15 +1,50 @@
 package cp
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/transfer"
 )
+
+// expandHere replaces the patterns among local sources on Windows, whose shells leave that to
+// programs. There, no name has * or ?, and [ is a character like any other.
+func expandHere(args []string) (expanded []string, err error) {
+	if runtime.GOOS != "windows" {
+		return args, nil
+	}
+	for i, arg := range args {
+		_, remote, _ := dial.ParseTarget(arg)
+		if remote || i == len(args)-1 || !strings.ContainsAny(arg, "*?") ||
+			strings.HasPrefix(arg, ":") || strings.HasPrefix(arg, `\\?`) {
+			expanded = append(expanded, arg)
+			continue
+		}
+		names, err := localfs.Glob(strings.ReplaceAll(filepath.ToSlash(arg), "[", `\[`))
+		if err == nil && len(names) == 0 {
+			err = errors.New("no match")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot copy %s: %w", arg, err)
+		}
+		for _, name := range names {
+			if name == "-" { // which would be standard input
+				name = `.\-`
+			}
+			expanded = append(expanded, name)
+		}
+	}
+	return expanded, nil
+}
 
 // expand returns the files that a source stands for: the matches of its pattern, or the one file it
 // names. Only text typed by the user can be a pattern or name the copy; a home directory reported

@@ -71,7 +71,7 @@ func (h Host) Begin(t *connect.Task, src connect.Place, dst *connect.Place, dryR
 			"ssh_config can give the host another name", ui.Printable(h.Label), err))
 		return err
 	}
-	dst.Typed = connect.Below(dst.Typed, h.Label)
+	dst.Typed = connect.BelowHere(dst.Typed, h.Label)
 	if dryRun {
 		return nil
 	}

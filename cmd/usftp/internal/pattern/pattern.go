@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/scp"
 )
 
@@ -40,7 +41,7 @@ func Unescape(client *usftp.Client, name string, from int) string {
 func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) ([]string, error) {
 	client, pattern = client.WithContext(ctx), scp.PathPattern(pattern)
 	names, err := client.Glob(pattern)
-	names = slices.DeleteFunc(names, func(name string) bool { return Hidden(pattern, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return localfs.Hidden(pattern, name) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -123,18 +124,4 @@ func checkMatch(pattern, name string) error {
 		return fmt.Errorf("the server answered with the name %q, which was not asked for", name)
 	}
 	return nil
-}
-
-// Hidden reports whether one of a name's elements begins with a dot where the pattern does not: as
-// in a shell and in scp, such names are not meant.
-func Hidden(pattern, name string) bool {
-	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")
-	for i := 1; i <= min(len(p), len(n)); i++ {
-		want, got := p[len(p)-i], n[len(n)-i]
-		if strings.HasPrefix(got, ".") && !strings.HasPrefix(strings.TrimPrefix(want, `\`), ".") &&
-			got != want {
-			return true
-		}
-	}
-	return false
 }

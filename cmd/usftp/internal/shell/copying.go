@@ -131,8 +131,12 @@ func (c *copies) host() (host pool.Host, ok bool) {
 func (c *copies) look(names []string) []int64 {
 	from := inflight.End{Client: c.client(c.here), Names: names}
 	to := inflight.End{Client: c.client(c.near)}
+	below := connect.Below
+	if c.near {
+		below = connect.BelowHere
+	}
 	for _, name := range names {
-		to.Names = append(to.Names, connect.Below(c.target, filepath.Base(name)))
+		to.Names = append(to.Names, below(c.target, filepath.Base(name)))
 	}
 	if c.lost {
 		return []int64{-1}

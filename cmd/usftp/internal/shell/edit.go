@@ -16,6 +16,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -113,7 +114,7 @@ func localName(name string) string {
 	if strings.Trim(clean, ".") == "" {
 		return "file"
 	}
-	if ending := path.Ext(clean); len(clean) > 200 {
+	if ending := strings.TrimRight(path.Ext(clean), "."); len(clean) > 200 || localfs.CheckReserved(clean) != nil {
 		return "file" + ending[:min(len(ending), 20)]
 	}
 	return clean
@@ -178,14 +179,4 @@ func editor(file string) *exec.Cmd {
 		return exec.Command("notepad", file)
 	}
 	return exec.Command("vi", file)
-}
-
-// withArguments returns a command made from an environment variable and operands.
-func withArguments(program string, operands ...string) *exec.Cmd {
-	if runtime.GOOS == "windows" {
-		words := strings.Fields(program)
-		return exec.Command(words[0], append(words[1:], operands...)...)
-	}
-	return exec.Command("/bin/sh",
-		append([]string{"-c", program + ` "$@"`, program}, operands...)...)
 }

@@ -102,18 +102,7 @@ func (s *shell) escape(ctx context.Context, r *request) error { return s.local(c
 
 // local runs a command in the user's shell, or the shell itself.
 func (s *shell) local(ctx context.Context, command string) error {
-	shell, flag := os.Getenv("SHELL"), "-c"
-	switch {
-	case runtime.GOOS == "windows":
-		shell, flag = os.Getenv("COMSPEC"), "/c"
-	case shell == "":
-		shell = "/bin/sh"
-	}
-	cmd := exec.Command(shell)
-	if command != "" {
-		cmd.Args = append(cmd.Args, flag, command)
-	}
-	return s.child(ctx, cmd)
+	return s.child(ctx, commandLine(command))
 }
 
 // child runs a program that has the terminal to itself. Ctrl-C then goes to the program.

@@ -9,11 +9,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
@@ -88,16 +88,13 @@ func (s *shell) localNames(w word) ([]string, error) {
 	typed := w.pattern
 	if below, found := strings.CutPrefix(typed, "~/"); found {
 		if home, err := os.UserHomeDir(); err == nil {
-			typed = home + "/" + below
+			typed = usftp.QuotePattern(filepath.ToSlash(home)) + "/" + below
 		}
 	}
-	names, err := filepath.Glob(typed)
+	names, err := localfs.Glob(typed)
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool {
-		return pattern.Hidden(filepath.ToSlash(typed), filepath.ToSlash(name))
-	})
 	if len(names) == 0 {
 		if _, err := os.Lstat(w.text); err == nil {
 			return []string{w.text}, nil

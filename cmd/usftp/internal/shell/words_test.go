@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usftp/usftp/cmd/usftp/internal/pattern"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -88,7 +88,7 @@ func match(t *testing.T, dir string, w word) (names []string) {
 		t.Fatal(err)
 	}
 	for _, name := range found {
-		if name = filepath.Base(name); !pattern.Hidden(w.pattern, name) {
+		if name = filepath.Base(name); !localfs.Hidden(w.pattern, name) {
 			names = append(names, name)
 		}
 	}

@@ -64,6 +64,10 @@ func (p *expressionParser) execution() (expressionTest, error) {
 		}
 		return nil, fmt.Errorf("-exec %s: %s", x.argv[0], ui.ReasonOf(err))
 	}
+	if ui.IsBatch(x.argv[0]) && (x.files || strings.Contains(strings.Join(x.argv, " "), placeholder)) {
+		return nil, fmt.Errorf("-exec %s: in a batch file, a part of a file's name could run as a command",
+			x.argv[0])
+	}
 	if x.files {
 		return func(v *visit) bool { return v.untold(runOnIt) || v.collect(x) }, nil
 	}
