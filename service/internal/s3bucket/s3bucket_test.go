@@ -478,7 +478,7 @@ func TestErrorsInGoodAnswers(t *testing.T) {
 				fmt.Fprintf(w, "%s<Error><Code>%s</Code></Error>", xml.Header, code)
 				return
 			}
-			io.WriteString(w, xml.Header+`<R><Bucket>bucket</Bucket><ETag>"new"</ETag></R>`)
+			io.WriteString(w, xml.Header+`<Result><Bucket>bucket</Bucket><ETag>"new"</ETag></Result>`)
 		}))
 		b, err := New("bucket", config(server.URL))
 		if err != nil {
@@ -514,7 +514,7 @@ func TestErrorsInGoodAnswers(t *testing.T) {
 // and a refusal is not sure if an earlier try may have made the change.
 func TestCutAnswers(t *testing.T) {
 	t.Parallel()
-	answer := xml.Header + `<R><Bucket>bucket</Bucket><ETag>"new"</ETag></R>`
+	answer := xml.Header + `<Result><Bucket>bucket</Bucket><ETag>"new"</ETag></Result>`
 	for name, request := range map[string]func(b *Bucket) error{
 		"copy": func(b *Bucket) error {
 			_, err := b.Copy(t.Context(), "f", "old", "g", objectfs.Condition{Absent: true})

@@ -1,0 +1,94 @@
+package s3bucket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
+	"github.com/usftp/usftp/wire"
+)
+
+// spoiled returns a user of a storage whose answers a test spoils once lies is set: spoil returns
+// true for a request that it has answered.
+func spoiled(t *testing.T, spoil func(w http.ResponseWriter, r *http.Request) bool) (u *user,
+	lies *atomic.Bool) {
+	lies = &atomic.Bool{}
+	proxy := s3test.Proxy(t, s3test.Storage(t, "bucket"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !lies.Load() || !spoil(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	impatient := config(server.URL)
+	impatient.Patience = time.Millisecond
+	b, err := New("bucket", impatient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &user{t, objectfs.New(b, nil)}, lies
+}
+
+// TestListingsThatAreNone: an answer that is no listing is not taken for an empty one, and a lost
+// one not for its end.
+func TestListingsThatAreNone(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"an error":      "<Error><Code>InternalError</Code></Error>",
+		"a final error": "<Error><Code>InvalidRequest</Code></Error>",
+		"a page":        "<!DOCTYPE html>\n<html><body>back soon</body></html>",
+		"nothing":       "",
+		"text":          "back soon",
+		"no answer":     "abort",
+	} {
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) bool {
+			listing := r.Method == http.MethodGet && r.URL.Query().Has("list-type") ||
+				r.URL.Query().Has("uploadId") || r.URL.Query().Has("uploads")
+			if listing && answer == "abort" {
+				panic(http.ErrAbortHandler)
+			}
+			if listing {
+				io.WriteString(w, answer)
+			}
+			return listing
+		})
+		u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+		u.put("/d/f", "text")
+		u.put("/f.filepart", text(6<<20))
+		lies.Store(true)
+		for what, err := range map[string]error{
+			"a listing": last(u, "/d"),
+			"the root":  last(u, "/"),
+			"a removal": u.fs.Rmdir(t.Context(), "/d"),
+			"a count":   count(u),
+			"a sweep":   u.fs.Sweep(t.Context(), 0),
+			"a rename":  u.fs.PosixRename(t.Context(), "/f.filepart", "/f"),
+		} {
+			if err == nil || errors.Is(err, io.EOF) || strings.Contains(err.Error(), "No such") {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+		}
+		lies.Store(false)
+		u.holds("/d/f", "text")
+	}
+}
+
+// last returns the error of a listing.
+func last(u *user, name string) (err error) {
+	for _, err = range u.fs.List(u.Context(), name) {
+	}
+	return err
+}
+
+func count(u *user) error {
+	_, _, err := u.fs.Count(context.Background(), "/")
+	return err
+}
