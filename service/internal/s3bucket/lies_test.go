@@ -16,14 +16,17 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// spoiled returns a user of a storage whose answers a test spoils once lies is set: spoil returns
-// true for a request that it has answered.
-func spoiled(t *testing.T, spoil func(w http.ResponseWriter, r *http.Request) bool) (u *user,
-	lies *atomic.Bool) {
+// spoiled returns a user of a storage whose answers a test spoils while lies is set: spoil returns
+// where the answer goes, or nil if it has answered.
+func spoiled(t *testing.T, spoil func(http.ResponseWriter, *http.Request) http.ResponseWriter) (
+	u *user, lies *atomic.Bool) {
 	lies = &atomic.Bool{}
 	proxy := s3test.Proxy(t, s3test.Storage(t, "bucket"))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !lies.Load() || !spoil(w, r) {
+		if lies.Load() {
+			w = spoil(w, r)
+		}
+		if w != nil {
 			proxy.ServeHTTP(w, r)
 		}
 	}))
@@ -49,7 +52,7 @@ func TestListingsThatAreNone(t *testing.T) {
 		"text":          "back soon",
 		"no answer":     "abort",
 	} {
-		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) bool {
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 			listing := r.Method == http.MethodGet && r.URL.Query().Has("list-type") ||
 				r.URL.Query().Has("uploadId") || r.URL.Query().Has("uploads")
 			if listing && answer == "abort" {
@@ -57,8 +60,9 @@ func TestListingsThatAreNone(t *testing.T) {
 			}
 			if listing {
 				io.WriteString(w, answer)
+				return nil
 			}
-			return listing
+			return w
 		})
 		u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
 		u.put("/d/f", "text")
@@ -91,4 +95,49 @@ func last(u *user, name string) (err error) {
 func count(u *user) error {
 	_, _, err := u.fs.Count(context.Background(), "/")
 	return err
+}
+
+// withoutHeader is a writer of an answer that leaves out one header.
+type withoutHeader struct {
+	http.ResponseWriter
+	name string
+}
+
+func (w withoutHeader) WriteHeader(status int) {
+	w.Header().Del(w.name)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// TestObjectsWithoutFacts: storage that, behind a proxy perhaps, tells no length or no ETag of an
+// object: it is not taken for an empty one, and nobody changes it without the condition that it is
+// still the same.
+func TestObjectsWithoutFacts(t *testing.T) {
+	t.Parallel()
+	for _, header := range []string{"Content-Length", "ETag"} {
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			if r.Method == http.MethodHead {
+				w = withoutHeader{w, header}
+			}
+			return w
+		})
+		u.put("/f", "text")
+		lies.Store(true)
+		info, err := u.fs.Stat(t.Context(), "/f")
+		if err == nil {
+			t.Errorf("without %s: the file has %d bytes", header, info.Size())
+		}
+		for _, flags := range []uint32{wire.OpenRead, wire.OpenWrite,
+			wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate} {
+			f, err := u.fs.Open(t.Context(), "/f", flags, wire.Attrs{})
+			if err == nil {
+				t.Errorf("without %s: opened with %#x", header, flags)
+				f.Close()
+			}
+		}
+		if u.fs.Remove(t.Context(), "/f") == nil || u.fs.Rename(t.Context(), "/f", "/g") == nil {
+			t.Errorf("without %s: removed or renamed", header)
+		}
+		lies.Store(false)
+		u.holds("/f", "text")
+	}
 }

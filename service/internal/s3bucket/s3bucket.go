@@ -184,6 +184,10 @@ func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) 
 	if odd := listable(key); odd != nil && err != nil { // objects of others can be removed
 		return objectfs.Object{}, odd
 	}
+	if err == nil && (o.ETag == "" || o.Size < 0) {
+		return objectfs.Object{}, fmt.Errorf("bucket %s: the storage, or a proxy before it, tells "+
+			"ETag %q and length %d (-1: none) of an object", b.name, o.ETag, o.Size)
+	}
 	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},
 		err
 }

@@ -445,6 +445,7 @@ func TestFailedCopy(t *testing.T) {
 			io.WriteString(w, xml.Header+"<ListBucketResult/>")
 		case r.URL.Path == "/bucket/f":
 			w.Header().Set("ETag", `"old"`)
+			w.Header().Set("Content-Length", "3")
 			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
 		default:
 			w.WriteHeader(http.StatusNotFound)
@@ -619,6 +620,7 @@ func TestRepeatedChanges(t *testing.T) {
 				io.Copy(io.Discard, r.Body)
 				if r.Method == http.MethodHead {
 					w.Header().Set("ETag", `"new"`)
+					w.Header().Set("Content-Length", "3")
 					w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
 					return
 				}
