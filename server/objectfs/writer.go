@@ -38,7 +38,7 @@ type writer struct {
 	parts   map[int]*part // in memory
 	stored  map[int]Part  // by the index of the first part that they replace
 	kept    int           // parts that a resumed upload had, the last one included
-	gaveUp  bool          // the client gave up parts that are still stored
+	gaveUp  int64         // bytes of parts that the client gave up, and that are still stored
 	taking  bool          // a call waits for memory
 	account account       // of the memory that parts hold
 	dirty   bool          // the file differs from the stored one
@@ -246,10 +246,10 @@ func (w *writer) resize(size int64) error {
 			return errStored
 		}
 	}
-	for index := range w.stored {
+	for index, p := range w.stored {
 		if start, _ := w.fs.layout.span(index); start >= size {
 			delete(w.stored, index)
-			w.gaveUp = true
+			w.gaveUp += p.Size
 		}
 	}
 	for index, p := range w.parts {
