@@ -141,3 +141,48 @@ func TestObjectsWithoutFacts(t *testing.T) {
 		u.holds("/f", "text")
 	}
 }
+
+// TestChangesWithoutResult: somebody in between answers a change well, and the storage has never
+// seen it. CLOSE does not succeed, and nothing is removed, unless another try has made it.
+func TestChangesWithoutResult(t *testing.T) {
+	t.Parallel()
+	for _, always := range []bool{true, false} {
+		var tries atomic.Int64
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			if r.Method != http.MethodPut && r.Method != http.MethodPost ||
+				tries.Add(1) > 1 && !always {
+				return w
+			}
+			io.Copy(io.Discard, r.Body)
+			io.WriteString(w, "<html><body>back soon</body></html>")
+			return nil
+		})
+		put := func(size int) error {
+			f := u.open("/f", wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate)
+			if _, err := f.WriteAt([]byte(text(size)), 0); err != nil {
+				return errors.Join(err, f.Abandon())
+			}
+			return f.Close()
+		}
+		u.put("/f", "old")
+		for what, change := range map[string]func() error{
+			"a short file": func() error { return put(10) },
+			"a long file":  func() error { return put(6 << 20) },
+			"a rename":     func() error { return u.fs.Rename(t.Context(), "/f", "/g") },
+			"a directory":  func() error { return u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}) },
+		} {
+			tries.Store(0)
+			lies.Store(true)
+			err := change()
+			lies.Store(false)
+			if (err != nil) != always {
+				t.Errorf("always: %t: %s: %v", always, what, err)
+			}
+			if always {
+				u.holds("/f", "old")
+			} else if what == "a rename" {
+				u.must(u.fs.Rename(t.Context(), "/g", "/f"))
+			}
+		}
+	}
+}

@@ -378,8 +378,12 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("If-Match", etag)
 	}
 	answer, err := c.RoundTripper.RoundTrip(r)
-	if err == nil && answer.StatusCode == http.StatusOK && hasResult(r) {
+	switch {
+	case err != nil || answer.StatusCode != http.StatusOK:
+	case hasResult(r):
 		revealError(answer)
+	case r.Method == http.MethodPut && answer.Header.Get("ETag") == "": // the storage would tell it
+		answer.StatusCode = http.StatusBadGateway
 	}
 	return answer, err
 }
