@@ -191,7 +191,7 @@ func (w *writer) putWhole(ctx context.Context) error {
 	return w.settle(ctx, made)
 }
 
-// shorten gives up the upload of a file that was longer, if there is one, and makes sure that no
+// shorten drops the upload of a file that was longer, if there is one, and makes sure that no
 // other session has taken the lock meanwhile.
 func (w *writer) shorten(ctx context.Context) error {
 	if err := w.fs.state.Confirm(ctx, w.upload); err != nil || w.upload.ID == "" {
@@ -200,7 +200,7 @@ func (w *writer) shorten(ctx context.Context) error {
 	if err := w.fs.abort(ctx, w.upload); err != nil {
 		return err
 	}
-	w.upload.ID = ""
+	w.upload.ID, w.upload.Last, w.upload.Broken = "", 0, false
 	return w.fs.update(ctx, &w.upload)
 }
 

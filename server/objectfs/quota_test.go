@@ -292,6 +292,11 @@ func TestRmdirOfLeftovers(t *testing.T) {
 func TestStoredButNotCounted(t *testing.T) {
 	const most = 40
 	ctx := context.Background()
+	cutOff := func(f *server.ViewFile) {
+		if _, err := f.WriteAt([]byte(text(20*partSize)), 0); err == nil { // there is room
+			f.Setstat(sized(2 * partSize))
+		}
+	}
 	for name, upload := range map[string]func(b *bench, open func(flags uint32) *server.ViewFile){
 		"beyond a gap": func(b *bench, open func(flags uint32) *server.ViewFile) {
 			f := open(truncate)
@@ -311,15 +316,29 @@ func TestStoredButNotCounted(t *testing.T) {
 		},
 		"cut off": func(b *bench, open func(flags uint32) *server.ViewFile) {
 			f := open(truncate)
-			b.at(f, 0, text(20*partSize))
-			b.must(f.Setstat(sized(2 * partSize)))
-			b.must(f.Abandon(io.ErrUnexpectedEOF))
+			cutOff(f)
+			f.Abandon(io.ErrUnexpectedEOF)
 		},
 		"cut off and closed": func(b *bench, open func(flags uint32) *server.ViewFile) {
 			f := open(truncate)
-			b.at(f, 0, text(20*partSize))
-			b.must(f.Setstat(sized(2 * partSize)))
+			cutOff(f)
 			f.Close()
+		},
+		"cut off and still open": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			cutOff(open(truncate))
+		},
+		"begun anew and closed": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			f := open(truncate)
+			b.at(f, 0, text(20*partSize))
+			b.must(f.Abandon(io.ErrUnexpectedEOF))
+			f = open(wire.OpenWrite | wire.OpenCreate)
+			b.at(f, 0, text(2*partSize))
+			f.Close()
+		},
+		"emptied and still open": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			f := open(truncate)
+			b.at(f, 0, text(20*partSize))
+			b.must(f.Setstat(sized(0)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
