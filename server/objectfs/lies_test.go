@@ -2,7 +2,9 @@ package objectfs_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -108,4 +110,67 @@ func TestEmptyPages(t *testing.T) {
 	}
 	b.holds("/d/f", "/d")
 	b.holds("/e/f", "/e")
+}
+
+// circular is a bucket whose listings begin anew after some pages.
+type circular struct {
+	objectfs.Bucket
+	pages  int
+	filled bool
+	asked  *int
+}
+
+func (c circular) next(token string) string {
+	*c.asked++
+	n, _ := strconv.Atoi(token)
+	return strconv.Itoa(n%c.pages + 1)
+}
+
+func (c circular) List(ctx context.Context, q objectfs.Query) (page objectfs.Page, err error) {
+	next := c.next(q.Token)
+	if q.Token = ""; c.filled {
+		page, err = c.Bucket.List(ctx, q)
+	}
+	page.Next = next
+	if *c.asked > 10*c.pages {
+		err = errors.New("asked far too often")
+	}
+	return page, err
+}
+
+func (c circular) ListUploads(ctx context.Context, prefix,
+	token string) (list []objectfs.Started, next string, err error) {
+	if next = c.next(token); *c.asked > 10*c.pages {
+		err = errors.New("asked far too often")
+	}
+	return nil, next, err
+}
+
+// TestCircularListings: a listing that begins anew, after one page or several, ends with an error.
+func TestCircularListings(t *testing.T) {
+	for _, pages := range []int{1, 2, 3, 7, 100} {
+		for _, filled := range []bool{false, true} {
+			b := newBench(t)
+			b.put("/f", "text")
+			asked := 0
+			fs := b.serve(circular{b.bucket, pages, filled, &asked})
+			for what, do := range map[string]func() error{
+				"a listing": func() (err error) {
+					for _, err = range fs.List(t.Context(), "/") {
+					}
+					return err
+				},
+				"a count": func() error {
+					_, _, err := fs.Count(t.Context(), "/")
+					return err
+				},
+				"a sweep": func() error { return fs.Sweep(t.Context(), 0) },
+			} {
+				asked = 0
+				if err := do(); err == nil || !strings.Contains(err.Error(), "repeats") {
+					t.Errorf("%d pages, filled: %t: %s: %v", pages, filled, what, err)
+				}
+			}
+		}
+	}
 }

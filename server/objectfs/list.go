@@ -89,15 +89,33 @@ func (f *FS) list(ctx context.Context, key string, yield func(*info) bool) error
 	return nil
 }
 
-var errNoProgress = errors.New("the storage repeats the page of a listing")
+var errNoProgress = errors.New("the storage repeats the pages of a listing")
+
+// tokens notices that a listing goes in circles: it remembers one token, for twice as long each
+// time, so that it finds a circle of any length.
+type tokens struct {
+	one       string
+	age, most int
+}
+
+// repeats reports whether the next page was there before.
+func (t *tokens) repeats(next string) bool {
+	if next != "" && next == t.one {
+		return true
+	}
+	if t.age++; t.age >= t.most {
+		t.one, t.age, t.most = next, 0, 2*t.most+1
+	}
+	return false
+}
 
 // pages returns the pages of a listing. Any of them may be empty: some storage gives up looking for
 // the next key after a while.
 func (f *FS) pages(ctx context.Context, q Query) iter.Seq2[Page, error] {
 	return func(yield func(Page, error) bool) {
-		for {
+		for seen := (tokens{}); ; {
 			page, err := f.bucket.List(ctx, q)
-			if err == nil && page.Next != "" && page.Next == q.Token {
+			if err == nil && seen.repeats(page.Next) {
 				err = errNoProgress
 			}
 			if q.Token = page.Next; !yield(page, err) || err != nil || q.Token == "" {

@@ -127,6 +127,9 @@ func (w *writer) settle(ctx context.Context, made Object) error {
 
 // closeTemporary leaves a file under a temporary name as parts, until it is renamed.
 func (w *writer) closeTemporary(ctx context.Context, parts []Part) error {
+	if w.gaveUp > (mostStored-1)*w.size {
+		return errCutOff
+	}
 	u := w.upload
 	u.Closed, u.Size, u.MTime, u.Last = true, w.size, w.mtime, parts[len(parts)-1].Number
 	u.ETag = etagOf(parts)
@@ -188,7 +191,7 @@ func (w *writer) putWhole(ctx context.Context) error {
 	return w.settle(ctx, made)
 }
 
-// shorten gives up the upload of a file that was longer, if there is one, and makes sure that no
+// shorten drops the upload of a file that was longer, if there is one, and makes sure that no
 // other session has taken the lock meanwhile.
 func (w *writer) shorten(ctx context.Context) error {
 	if err := w.fs.state.Confirm(ctx, w.upload); err != nil || w.upload.ID == "" {
@@ -197,7 +200,7 @@ func (w *writer) shorten(ctx context.Context) error {
 	if err := w.fs.abort(ctx, w.upload); err != nil {
 		return err
 	}
-	w.upload.ID = ""
+	w.upload.ID, w.upload.Last, w.upload.Broken = "", 0, false
 	return w.fs.update(ctx, &w.upload)
 }
 
@@ -344,7 +347,7 @@ func (w *writer) keeps(ctx context.Context, u *Upload) bool {
 		return false
 	}
 	u.ETag = ""
-	list, err := w.fs.wholeParts(ctx, *u)
+	list, stored, err := w.fs.wholeParts(ctx, *u)
 	if err != nil {
 		return !absent(err)
 	}
@@ -356,5 +359,13 @@ func (w *writer) keeps(ctx context.Context, u *Upload) bool {
 	}
 	u.ETag = etagOf(list)
 	u.Size, _ = w.fs.layout.span(max(len(list)-1, 0))
-	return u.Size > 0
+	end, _ := w.fs.layout.span(len(list))
+	return u.Size > 0 && stored <= mostStored*end
 }
+
+// mostStored is how many times the beginning of a file, which a quota counts, the parts of a kept
+// upload may take: those beyond a gap, or cut off the end, are stored, and do not count.
+const mostStored = 4
+
+var errCutOff = errors.New("the storage would keep too much that was cut off from the file: " +
+	"upload it again")

@@ -3,6 +3,7 @@ package objectfs_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -283,5 +284,88 @@ func TestRmdirOfLeftovers(t *testing.T) {
 	b.missing("/d/f")
 	if bytes, files := quota.Usage(); bytes != 0 || files != 0 {
 		t.Errorf("%d bytes in %d files count", bytes, files)
+	}
+}
+
+// TestStoredButNotCounted: what is kept of uploads counts, but for a few parts each. A user cannot
+// fill the storage with parts beyond a gap, or with those that a shorter file no longer has.
+func TestStoredButNotCounted(t *testing.T) {
+	const most = 40
+	ctx := context.Background()
+	cutOff := func(f *server.ViewFile) {
+		if _, err := f.WriteAt([]byte(text(20*partSize)), 0); err == nil { // there is room
+			f.Setstat(sized(2 * partSize))
+		}
+	}
+	for name, upload := range map[string]func(b *bench, open func(flags uint32) *server.ViewFile){
+		"beyond a gap": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			f := open(truncate)
+			b.at(f, 0, text(2*partSize))
+			b.at(f, 3*partSize, text(20*partSize))
+			b.must(f.Abandon(io.ErrUnexpectedEOF))
+		},
+		"beyond gaps, one after the other": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			f := open(truncate)
+			b.at(f, 0, text(2*partSize))
+			b.must(f.Abandon(io.ErrUnexpectedEOF))
+			for i := range int64(10) {
+				f := open(wire.OpenWrite | wire.OpenCreate)
+				b.at(f, (3+2*i)*partSize, text(2*partSize))
+				b.must(f.Abandon(io.ErrUnexpectedEOF))
+			}
+		},
+		"cut off": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			f := open(truncate)
+			cutOff(f)
+			f.Abandon(io.ErrUnexpectedEOF)
+		},
+		"cut off and closed": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			f := open(truncate)
+			cutOff(f)
+			f.Close()
+		},
+		"cut off and still open": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			cutOff(open(truncate))
+		},
+		"begun anew and closed": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			f := open(truncate)
+			b.at(f, 0, text(20*partSize))
+			b.must(f.Abandon(io.ErrUnexpectedEOF))
+			f = open(wire.OpenWrite | wire.OpenCreate)
+			b.at(f, 0, text(2*partSize))
+			f.Close()
+		},
+		"emptied and still open": func(b *bench, open func(flags uint32) *server.ViewFile) {
+			f := open(truncate)
+			b.at(f, 0, text(20*partSize))
+			b.must(f.Setstat(sized(0)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			quota := server.NewQuota(most*partSize, 0)
+			view, err := server.NewView(b.fs, &server.Policy{Quota: quota})
+			b.must(err)
+			for i := range 10 {
+				upload(b, func(flags uint32) *server.ViewFile {
+					f, err := view.Open(ctx, fmt.Sprintf("/%d.filepart", i), flags, wire.Attrs{})
+					b.must(err)
+					return f
+				})
+			}
+			stored := int64(0)
+			started, _, err := b.bucket.ListUploads(ctx, "", "")
+			b.must(err)
+			for _, one := range started {
+				parts, _, err := b.bucket.ListParts(ctx, one.Key, one.ID, 0)
+				b.must(err)
+				for _, p := range parts {
+					stored += p.Size
+				}
+			}
+			if counted, _ := quota.Usage(); stored > 8*counted {
+				t.Errorf("%d parts are stored, and %d count", stored/partSize, counted/partSize)
+			}
+		})
 	}
 }

@@ -61,7 +61,7 @@ func (w *writer) goBack(offset int64) {
 	for index, p := range w.stored {
 		if start, _ := w.fs.layout.span(index); start >= offset {
 			delete(w.stored, index)
-			w.gaveUp = true
+			w.gaveUp += p.Size
 			if !longer {
 				w.size -= p.Size
 			}
@@ -77,9 +77,9 @@ func (w *writer) limit(u *Upload) {
 		n++
 	}
 	switch {
-	case w.gaveUp && n == 0:
+	case w.gaveUp > 0 && n == 0:
 		u.Broken = true
-	case w.gaveUp:
+	case w.gaveUp > 0:
 		u.Last = n
 	case u.Last > 0:
 		u.Last = max(u.Last, n)
@@ -99,7 +99,7 @@ func (f *FS) resumable(ctx context.Context, u Upload) ([]Part, int64, error) {
 // keptParts returns the whole parts of an abandoned upload, or none if another server has replaced
 // one.
 func (f *FS) keptParts(ctx context.Context, u Upload) ([]Part, error) {
-	list, err := f.wholeParts(ctx, u)
+	list, _, err := f.wholeParts(ctx, u)
 	if u.ETag == "" {
 		return list, err
 	}
@@ -126,14 +126,17 @@ func etagOf(parts []Part) string {
 }
 
 // wholeParts returns the parts of an abandoned upload from its beginning up to the first that is
-// missing or not whole.
-func (f *FS) wholeParts(ctx context.Context, u Upload) ([]Part, error) {
+// missing or not whole, and how many bytes all its parts have.
+func (f *FS) wholeParts(ctx context.Context, u Upload) (list []Part, stored int64, err error) {
 	if u.ID == "" || u.Broken {
-		return nil, nil
+		return nil, 0, nil
 	}
-	list, err := f.listParts(ctx, u)
+	list, err = f.listParts(ctx, u)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
+	}
+	for _, p := range list {
+		stored += p.Size
 	}
 	n := 0
 	for n < len(list) && list[n].Number == n+1 && (u.Last == 0 || n < u.Last) {
@@ -142,7 +145,7 @@ func (f *FS) wholeParts(ctx context.Context, u Upload) ([]Part, error) {
 		}
 		n++
 	}
-	return list[:n], nil
+	return list[:n], stored, nil
 }
 
 var errPartsMissing = errors.New(

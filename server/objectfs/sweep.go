@@ -30,6 +30,7 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration, quotas ...*server.Quo
 			first = cmp.Or(first, err)
 		}
 	}
+	seen := tokens{}
 	for token := ""; ; {
 		list, next, err := f.bucket.ListUploads(ctx, f.prefix, token)
 		if err != nil {
@@ -40,8 +41,11 @@ func (f *FS) Sweep(ctx context.Context, age time.Duration, quotas ...*server.Quo
 				first = cmp.Or(first, f.abort(ctx, Upload{Target: s.Key, ID: s.ID}))
 			}
 		}
-		if next == "" || next == token {
+		if next == "" {
 			return first
+		}
+		if seen.repeats(next) {
+			return cmp.Or(first, errNoProgress)
 		}
 		token = next
 	}

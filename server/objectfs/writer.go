@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type writer struct {
 	parts   map[int]*part // in memory
 	stored  map[int]Part  // by the index of the first part that they replace
 	kept    int           // parts that a resumed upload had, the last one included
-	gaveUp  bool          // the client gave up parts that are still stored
+	gaveUp  int64         // bytes of parts that the client gave up, and that are still stored
 	taking  bool          // a call waits for memory
 	account account       // of the memory that parts hold
 	dirty   bool          // the file differs from the stored one
@@ -240,17 +241,8 @@ func (w *writer) resize(size int64) error {
 		return err
 	}
 	w.await()
-	for index, stored := range w.stored {
-		start, _ := w.fs.layout.span(index)
-		if start < size && start+stored.Size > size {
-			return errStored
-		}
-	}
-	for index := range w.stored {
-		if start, _ := w.fs.layout.span(index); start >= size {
-			delete(w.stored, index)
-			w.gaveUp = true
-		}
+	if err := w.cut(size); err != nil {
+		return err
 	}
 	for index, p := range w.parts {
 		if p.start >= size {
@@ -261,5 +253,37 @@ func (w *writer) resize(size int64) error {
 	}
 	w.dirty = w.dirty || size != w.size
 	w.size, w.shows = size, min(w.shows, size)
+	return nil
+}
+
+// cut gives up the stored parts beyond a size. They do not count, and the storage forgets them only
+// with the whole upload: so that is begun anew if nothing of it is left, and otherwise the file may
+// not become much shorter.
+func (w *writer) cut(size int64) error {
+	var left, gone int64
+	for index, p := range w.stored {
+		switch start, _ := w.fs.layout.span(index); {
+		case start >= size:
+			gone += p.Size
+		case start+p.Size > size:
+			return errStored
+		default:
+			left += p.Size
+		}
+	}
+	switch {
+	case left > 0 && w.gaveUp+gone > (mostStored-1)*size:
+		return errCutOff
+	case left == 0 && gone > 0:
+		if err := w.shorten(w.work); err != nil {
+			return err
+		}
+		gone, w.gaveUp, w.kept = 0, 0, 0
+	}
+	w.gaveUp += gone
+	maps.DeleteFunc(w.stored, func(index int, _ Part) bool {
+		start, _ := w.fs.layout.span(index)
+		return start >= size
+	})
 	return nil
 }

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/service/internal/store/storetest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -77,5 +79,65 @@ first = "30m"`)
 	do(t, home, file, "", "ban add", "127.0.0.1")
 	if out, err := s.SFTP("bob", key, "pwd\n"); err != nil {
 		t.Errorf("an address that is never banned is: %v\n%s", err, out)
+	}
+}
+
+// TestBansOfNetworksOnTwoNodes: guesses from many addresses of an IPv6 /64, over two nodes, count
+// together, and so do those from an IPv4 address and the same one written as IPv6. What is banned
+// on one node is on the other, and is lifted for both by any of its addresses. A password that was
+// replaced is refused on both.
+func TestBansOfNetworksOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	home, _, file := configWith(t, `user_failures = 3
+[store]
+url = "`+storetest.Postgres(t)+`"`)
+	root := filepath.Join(home, "carol")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home, file, "secret\n", "user add --password", "--root", root, "carol")
+	nodes := []*servetest.Server{servetest.Start(t, home, "usftpd", "--config", file),
+		servetest.Start(t, home, "usftpd", "--config", file)}
+	enters := func(s *servetest.Server, address, password string) bool {
+		client, err := login(t, s, address, "carol", password)
+		if err == nil {
+			client.Close()
+		}
+		return err == nil
+	}
+	for _, one := range []struct {
+		address func(i int) string
+		other   string // which is not banned
+	}{
+		{func(i int) string { return fmt.Sprintf("2001:db8:1:2::%x", i+1) }, "2001:db8:1:3::1"},
+		{func(i int) string { return []string{"::ffff:192.0.2.20", "192.0.2.20"}[i%4/2] },
+			"192.0.2.21"},
+	} {
+		for i := range 4 { // two on each node
+			enters(nodes[i%2], one.address(i), "wrong")
+		}
+		for _, s := range nodes {
+			testenv.Until(t, "passwords from there are refused", func() bool {
+				return !enters(s, one.address(100), "secret")
+			})
+			if !enters(s, one.other, "secret") {
+				t.Errorf("%s is banned, too", one.other)
+			}
+		}
+		do(t, home, file, "", "ban lift", one.address(50))
+		for _, s := range nodes {
+			testenv.Until(t, "the ban is lifted", func() bool {
+				return enters(s, one.address(200), "secret")
+			})
+		}
+	}
+	do(t, home, file, "another\n", "user add --replace --password", "--root", root, "carol")
+	for i, s := range nodes {
+		testenv.Until(t, "the new password is known", func() bool {
+			return enters(s, fmt.Sprint("198.51.100.", i), "another")
+		})
+		if enters(s, "192.0.2.30", "secret") {
+			t.Errorf("node %d accepts the old password", i)
+		}
 	}
 }

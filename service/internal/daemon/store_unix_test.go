@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"crypto/ed25519"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -47,7 +46,11 @@ func from(t *testing.T, s *servetest.Server, address string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	io.WriteString(conn, "PROXY TCP4 "+address+" 192.0.2.1 4711 22\r\n")
+	family := "TCP4"
+	if strings.Contains(address, ":") {
+		family = "TCP6"
+	}
+	fmt.Fprintf(conn, "PROXY %s %s %s 4711 22\r\n", family, address, address)
 	return conn
 }
 

@@ -184,6 +184,10 @@ func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) 
 	if odd := listable(key); odd != nil && err != nil { // objects of others can be removed
 		return objectfs.Object{}, odd
 	}
+	if err == nil && (o.ETag == "" || o.Size < 0) {
+		return objectfs.Object{}, fmt.Errorf("bucket %s: the storage, or a proxy before it, tells "+
+			"ETag %q and length %d (-1: none) of an object", b.name, o.ETag, o.Size)
+	}
 	return objectfs.Object{Key: key, Size: o.Size, ETag: o.ETag, Modified: o.LastModified},
 		err
 }
@@ -374,48 +378,63 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("If-Match", etag)
 	}
 	answer, err := c.RoundTripper.RoundTrip(r)
-	late := r.Header.Get("X-Amz-Copy-Source") != "" ||
-		r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
-	if err == nil && answer.StatusCode == http.StatusOK && late {
+	switch {
+	case err != nil || answer.StatusCode != http.StatusOK:
+	case hasResult(r):
 		revealError(answer)
+	case r.Method == http.MethodPut && answer.Header.Get("ETag") == "": // the storage would tell it
+		answer.StatusCode = http.StatusBadGateway
 	}
 	return answer, err
+}
+
+// hasResult reports whether the answer to a request has a body that tells the result, in XML.
+func hasResult(r *http.Request) bool {
+	query := r.URL.Query()
+	return r.Method == http.MethodPost || r.Header.Get("X-Amz-Copy-Source") != "" ||
+		r.Method == http.MethodGet &&
+			(query.Has("list-type") || query.Has("uploads") || query.Has("uploadId"))
 }
 
 // passing are S3's codes of errors that may pass, in answers whose status does not say so.
 var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown",
 	"SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException"}
 
-// revealError gives the answer to a copy, or to the completion of an upload, the status of a
-// failure if its body is an error. The storage begins to answer before it has copied a long object,
-// and minio-go looks only at the status.
+// revealError gives an answer the status of a failure if its body is an error, or no result, such
+// as a proxy's page. The storage begins to answer before it has copied a long object, and minio-go
+// looks only at the status: it would take anything else for an empty listing.
 func revealError(answer *http.Response) {
 	var seen bytes.Buffer
 	decoder := xml.NewDecoder(io.TeeReader(answer.Body, &seen))
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			break
+	root, err := firstElement(decoder)
+	switch {
+	case errors.As(err, new(cutAnswer)): // so says the body
+	case root.Name.Local == "Error":
+		var said struct{ Code string }
+		decoder.DecodeElement(&said, &root)
+		answer.StatusCode = http.StatusBadRequest
+		if slices.Contains(passing, said.Code) {
+			answer.StatusCode = http.StatusInternalServerError
 		}
-		start, ok := token.(xml.StartElement)
-		if !ok {
-			continue
-		}
-		if start.Name.Local == "Error" {
-			var said struct{ Code string }
-			decoder.DecodeElement(&said, &start)
-			answer.StatusCode = http.StatusBadRequest
-			if slices.Contains(passing, said.Code) {
-				answer.StatusCode = http.StatusInternalServerError
-			}
-			answer.Status = http.StatusText(answer.StatusCode)
-		}
-		break
+	case !strings.HasSuffix(root.Name.Local, "Result"):
+		answer.StatusCode = http.StatusBadGateway
+	}
+	if answer.StatusCode != http.StatusOK {
+		answer.Status = http.StatusText(answer.StatusCode)
 	}
 	answer.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(&seen, answer.Body), answer.Body}
+}
+
+func firstElement(decoder *xml.Decoder) (xml.StartElement, error) {
+	for {
+		token, err := decoder.Token()
+		if start, ok := token.(xml.StartElement); ok || err != nil {
+			return start, err
+		}
+	}
 }
 
 // List implements [objectfs.Bucket].

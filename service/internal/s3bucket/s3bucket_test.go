@@ -445,6 +445,7 @@ func TestFailedCopy(t *testing.T) {
 			io.WriteString(w, xml.Header+"<ListBucketResult/>")
 		case r.URL.Path == "/bucket/f":
 			w.Header().Set("ETag", `"old"`)
+			w.Header().Set("Content-Length", "3")
 			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
 		default:
 			w.WriteHeader(http.StatusNotFound)
@@ -478,7 +479,7 @@ func TestErrorsInGoodAnswers(t *testing.T) {
 				fmt.Fprintf(w, "%s<Error><Code>%s</Code></Error>", xml.Header, code)
 				return
 			}
-			io.WriteString(w, xml.Header+`<R><Bucket>bucket</Bucket><ETag>"new"</ETag></R>`)
+			io.WriteString(w, xml.Header+`<Result><Bucket>bucket</Bucket><ETag>"new"</ETag></Result>`)
 		}))
 		b, err := New("bucket", config(server.URL))
 		if err != nil {
@@ -514,7 +515,7 @@ func TestErrorsInGoodAnswers(t *testing.T) {
 // and a refusal is not sure if an earlier try may have made the change.
 func TestCutAnswers(t *testing.T) {
 	t.Parallel()
-	answer := xml.Header + `<R><Bucket>bucket</Bucket><ETag>"new"</ETag></R>`
+	answer := xml.Header + `<Result><Bucket>bucket</Bucket><ETag>"new"</ETag></Result>`
 	for name, request := range map[string]func(b *Bucket) error{
 		"copy": func(b *Bucket) error {
 			_, err := b.Copy(t.Context(), "f", "old", "g", objectfs.Condition{Absent: true})
@@ -619,6 +620,7 @@ func TestRepeatedChanges(t *testing.T) {
 				io.Copy(io.Discard, r.Body)
 				if r.Method == http.MethodHead {
 					w.Header().Set("ETag", `"new"`)
+					w.Header().Set("Content-Length", "3")
 					w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
 					return
 				}

@@ -46,3 +46,25 @@ func TestFailover(t *testing.T) {
 		}
 	}
 }
+
+// TestUsersOfAnOlderServer: after a failover to a server that lacks the last change of the users,
+// a node has that server's users, also if as many changes have been made there since.
+func TestUsersOfAnOlderServer(t *testing.T) {
+	t.Parallel()
+	name := storetest.Postgres(t)
+	s, other := patient(t, name), patient(t, name)
+	must(t, s.PutUser(t.Context(), User{Name: "first"}, true))
+	must(t, other.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`DELETE FROM users`)
+		if err == nil {
+			_, err = t.exec(`UPDATE changes SET n = 0 WHERE topic = 'users'`) // as before
+		}
+		return err
+	}))
+	must(t, other.PutUser(t.Context(), User{Name: "second"}, true))
+	testenv.Until(t, "a node has the users of the other server", func() bool {
+		_, first := s.User("first")
+		_, second := s.User("second")
+		return second && !first
+	})
+}

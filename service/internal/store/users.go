@@ -280,7 +280,9 @@ func (s *Store) change(ctx context.Context, run func(t tx) (rows int64, err erro
 		if rows == 0 {
 			return refusal{ErrNoUser}
 		}
-		if _, err := t.exec(`UPDATE changes SET n = n + 1 WHERE topic = 'users'`); err != nil {
+		// Not only one more: a server that lacks the last changes must come to other numbers.
+		if _, err := t.exec(`UPDATE changes SET n = CASE WHEN n < @now THEN @now ELSE n + 1 END
+			WHERE topic = 'users'`); err != nil {
 			return err
 		}
 		return t.notify(usersNotice)

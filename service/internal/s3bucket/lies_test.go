@@ -1,0 +1,188 @@
+package s3bucket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/server/objectfs"
+	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
+	"github.com/usftp/usftp/wire"
+)
+
+// spoiled returns a user of a storage whose answers a test spoils while lies is set: spoil returns
+// where the answer goes, or nil if it has answered.
+func spoiled(t *testing.T, spoil func(http.ResponseWriter, *http.Request) http.ResponseWriter) (
+	u *user, lies *atomic.Bool) {
+	lies = &atomic.Bool{}
+	proxy := s3test.Proxy(t, s3test.Storage(t, "bucket"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if lies.Load() {
+			w = spoil(w, r)
+		}
+		if w != nil {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	impatient := config(server.URL)
+	impatient.Patience = time.Millisecond
+	b, err := New("bucket", impatient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &user{t, objectfs.New(b, nil)}, lies
+}
+
+// TestListingsThatAreNone: an answer that is no listing is not taken for an empty one, and a lost
+// one not for its end.
+func TestListingsThatAreNone(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"an error":      "<Error><Code>InternalError</Code></Error>",
+		"a final error": "<Error><Code>InvalidRequest</Code></Error>",
+		"a page":        "<!DOCTYPE html>\n<html><body>back soon</body></html>",
+		"nothing":       "",
+		"text":          "back soon",
+		"no answer":     "abort",
+	} {
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			listing := r.Method == http.MethodGet && r.URL.Query().Has("list-type") ||
+				r.URL.Query().Has("uploadId") || r.URL.Query().Has("uploads")
+			if listing && answer == "abort" {
+				panic(http.ErrAbortHandler)
+			}
+			if listing {
+				io.WriteString(w, answer)
+				return nil
+			}
+			return w
+		})
+		u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+		u.put("/d/f", "text")
+		u.put("/f.filepart", text(6<<20))
+		lies.Store(true)
+		for what, err := range map[string]error{
+			"a listing": last(u, "/d"),
+			"the root":  last(u, "/"),
+			"a removal": u.fs.Rmdir(t.Context(), "/d"),
+			"a count":   count(u),
+			"a sweep":   u.fs.Sweep(t.Context(), 0),
+			"a rename":  u.fs.PosixRename(t.Context(), "/f.filepart", "/f"),
+		} {
+			if err == nil || errors.Is(err, io.EOF) || strings.Contains(err.Error(), "No such") {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+		}
+		lies.Store(false)
+		u.holds("/d/f", "text")
+	}
+}
+
+// last returns the error of a listing.
+func last(u *user, name string) (err error) {
+	for _, err = range u.fs.List(u.Context(), name) {
+	}
+	return err
+}
+
+func count(u *user) error {
+	_, _, err := u.fs.Count(context.Background(), "/")
+	return err
+}
+
+// withoutHeader is a writer of an answer that leaves out one header.
+type withoutHeader struct {
+	http.ResponseWriter
+	name string
+}
+
+func (w withoutHeader) WriteHeader(status int) {
+	w.Header().Del(w.name)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// TestObjectsWithoutFacts: storage that, behind a proxy perhaps, tells no length or no ETag of an
+// object: it is not taken for an empty one, and nobody changes it without the condition that it is
+// still the same.
+func TestObjectsWithoutFacts(t *testing.T) {
+	t.Parallel()
+	for _, header := range []string{"Content-Length", "ETag"} {
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			if r.Method == http.MethodHead {
+				w = withoutHeader{w, header}
+			}
+			return w
+		})
+		u.put("/f", "text")
+		lies.Store(true)
+		info, err := u.fs.Stat(t.Context(), "/f")
+		if err == nil {
+			t.Errorf("without %s: the file has %d bytes", header, info.Size())
+		}
+		for _, flags := range []uint32{wire.OpenRead, wire.OpenWrite,
+			wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate} {
+			f, err := u.fs.Open(t.Context(), "/f", flags, wire.Attrs{})
+			if err == nil {
+				t.Errorf("without %s: opened with %#x", header, flags)
+				f.Close()
+			}
+		}
+		if u.fs.Remove(t.Context(), "/f") == nil || u.fs.Rename(t.Context(), "/f", "/g") == nil {
+			t.Errorf("without %s: removed or renamed", header)
+		}
+		lies.Store(false)
+		u.holds("/f", "text")
+	}
+}
+
+// TestChangesWithoutResult: somebody in between answers a change well, and the storage has never
+// seen it. CLOSE does not succeed, and nothing is removed, unless another try has made it.
+func TestChangesWithoutResult(t *testing.T) {
+	t.Parallel()
+	for _, always := range []bool{true, false} {
+		var tries atomic.Int64
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			if r.Method != http.MethodPut && r.Method != http.MethodPost ||
+				tries.Add(1) > 1 && !always {
+				return w
+			}
+			io.Copy(io.Discard, r.Body)
+			io.WriteString(w, "<html><body>back soon</body></html>")
+			return nil
+		})
+		put := func(size int) error {
+			f := u.open("/f", wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate)
+			if _, err := f.WriteAt([]byte(text(size)), 0); err != nil {
+				return errors.Join(err, f.Abandon())
+			}
+			return f.Close()
+		}
+		u.put("/f", "old")
+		for what, change := range map[string]func() error{
+			"a short file": func() error { return put(10) },
+			"a long file":  func() error { return put(6 << 20) },
+			"a rename":     func() error { return u.fs.Rename(t.Context(), "/f", "/g") },
+			"a directory":  func() error { return u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}) },
+		} {
+			tries.Store(0)
+			lies.Store(true)
+			err := change()
+			lies.Store(false)
+			if (err != nil) != always {
+				t.Errorf("always: %t: %s: %v", always, what, err)
+			}
+			if always {
+				u.holds("/f", "old")
+			} else if what == "a rename" {
+				u.must(u.fs.Rename(t.Context(), "/g", "/f"))
+			}
+		}
+	}
+}
