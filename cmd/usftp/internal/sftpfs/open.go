@@ -51,8 +51,11 @@ type handle struct {
 	made bool
 }
 
-func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
+func (h *handle) writes() bool  { return h.flags&writing != 0 }
 func (h *handle) appends() bool { return h.flags&os.O_APPEND != 0 && h.writes() }
+
+// writing are the flags of a handle that writes.
+const writing = os.O_WRONLY | os.O_RDWR
 
 // file is the state shared by the open handles of one node: data that is not on the host yet, and
 // proofs that a reopened file is still the same.

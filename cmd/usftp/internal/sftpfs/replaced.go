@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"os"
@@ -58,6 +59,11 @@ func (n *node) statReader(ctx context.Context,
 // another file than the open one, lookOpen takes it from the node.
 func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string) (attrs,
 	error) {
+	if private.OfClient(c).KeepsUploads() && n.openFile().isWritten() {
+		if a, err := n.statOver(ctx, c); err == nil {
+			return a, nil // until the upload is closed, its name belongs to the file before it
+		}
+	}
 	file, asked := n.statReader(ctx, c)
 	a, err := f.look(c, path)
 	if asked == nil {
@@ -193,32 +199,42 @@ func (f *file) isLost() (lost, changed bool) {
 // statOpenFile returns the attributes of an open file by one of its handles, as if it no longer has
 // a name.
 func (f *FS) statOpenFile(ctx context.Context, n *node) (a attrs, err error) {
-	err = f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-		for _, h := range n.openFile().all() {
-			if err := h.turn.lock(ctx); err != nil {
-				return err
-			}
-			asked := h.startStat(ctx, c)
-			if asked == nil {
-				continue
-			}
-			stat, err := asked.Wait()
-			if err == nil {
-				a = attrsOf(stat)
-			}
-			return err
-		}
-		return syscall.ESTALE
+	err = f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
+		a, err = n.statOver(ctx, c)
+		return err
 	})
 	return a, err
 }
 
-// all returns the handles of a file, which may be nil.
+// statOver works like statOpenFile over one connection.
+func (n *node) statOver(ctx context.Context, c *usftp.Client) (attrs, error) {
+	for _, h := range n.openFile().all() {
+		if err := h.turn.lock(ctx); err != nil {
+			return attrs{}, err
+		}
+		if asked := h.startStat(ctx, c); asked != nil {
+			stat, err := asked.Wait()
+			if err != nil {
+				return attrs{}, err
+			}
+			return attrsOf(stat), nil
+		}
+	}
+	return attrs{}, syscall.ESTALE
+}
+
+// isWritten reports whether a file, which may be nil, is open for writing.
+func (f *file) isWritten() bool { return slices.ContainsFunc(f.all(), (*handle).writes) }
+
+// all returns the handles of a file, which may be nil. Those that write come first: an upload is
+// only seen over them.
 func (f *file) all() []*handle {
 	if f == nil {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Collect(maps.Keys(f.handles))
+	return slices.SortedFunc(maps.Keys(f.handles), func(a, b *handle) int {
+		return cmp.Compare(b.flags&writing, a.flags&writing)
+	})
 }

@@ -1,0 +1,93 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+)
+
+// mountAtomic mounts a directory of our server in which files appear when they are closed.
+func mountAtomic(t *testing.T) (s *scripted, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	files, err := osfs.NewAtomic(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = &scripted{}
+	near, far := net.Pipe()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		server.Serve(context.Background(), far, files, nil)
+	}()
+	client, err := usftp.NewClientPipe(near, near, usftp.WithServerVersion("SSH-2.0-usftp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.FS, err = New(t.Context(), pool.Host{Client: client}, Options{Root: "/",
+		Timeout: scriptedTimeout, Buffer: bufferSize, RescueDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		client.Close()
+		<-served
+		files.Close()
+	})
+	return s, dir
+}
+
+// A program that has emptied a file sees what it has written to it since, though the name belongs to
+// the old file until the new one is closed.
+func TestSizeOfAnUpload(t *testing.T) {
+	s, dir := mountAtomic(t)
+	name := filepath.Join(dir, "file")
+	if err := os.WriteFile(name, []byte("old contents"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+	size := func(want uint64) {
+		t.Helper()
+		if attr, status := o.getAttr(); status != fuse.OK || attr.Size != want {
+			t.Errorf("it has %d bytes, %v; want %d", attr.Size, status, want)
+		}
+		var out fuse.EntryOut
+		if status := s.Lookup(nil, root(), "file", &out); status != fuse.OK || out.Size != want {
+			t.Errorf("by name it has %d bytes, %v; want %d", out.Size, status, want)
+		}
+	}
+	size(0)
+	o.write(0, "new")
+	size(3)
+	if status := o.sync(); status != fuse.OK {
+		t.Error(status)
+	}
+	size(3)
+	if got, err := os.ReadFile(name); string(got) != "old contents" {
+		t.Errorf("the old file is %q, %v", got, err)
+	}
+	if status := o.flush(); status != fuse.OK {
+		t.Error(status)
+	}
+	size(3)
+	o.Release(nil, &fuse.ReleaseIn{InHeader: o.header, Fh: o.fh})
+	size(3)
+	if got, err := os.ReadFile(name); string(got) != "new" {
+		t.Errorf("the file is %q, %v", got, err)
+	}
+}
