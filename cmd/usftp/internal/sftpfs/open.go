@@ -51,11 +51,8 @@ type handle struct {
 	made bool
 }
 
-func (h *handle) writes() bool  { return h.flags&writing != 0 }
+func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
 func (h *handle) appends() bool { return h.flags&os.O_APPEND != 0 && h.writes() }
-
-// writing are the flags of a handle that writes.
-const writing = os.O_WRONLY | os.O_RDWR
 
 // file is the state shared by the open handles of one node: data that is not on the host yet, and
 // proofs that a reopened file is still the same.
@@ -206,7 +203,8 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	open := c.Async().OpenFile(path, flags, perm)
 	inOrder := private.OfClient(c).WorksInOrder()
 	var stat *usftp.Pending[fs.FileInfo]
-	if inOrder || flags&(os.O_CREATE|os.O_TRUNC) == 0 {
+	upload := flags&os.O_TRUNC != 0 && private.OfClient(c).KeepsUploads() // the old file has the name
+	if !upload && (inOrder || flags&(os.O_CREATE|os.O_TRUNC) == 0) {
 		stat = c.Async().Stat(path)
 	}
 	if stat != nil && !inOrder && overtakes(stat, open) {
@@ -222,11 +220,14 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	if err != nil {
 		return nil, attrs{}, asked, err
 	}
-	if stat == nil {
+	var info fs.FileInfo
+	if stat == nil && !upload {
 		stat = c.Async().Stat(path)
 	}
-	info, err := stat.Wait()
-	if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
+	if stat != nil {
+		info, err = stat.Wait()
+	}
+	if upload || errors.Is(err, fs.ErrNotExist) { // removed since it was opened
 		info, err = remote.Stat()
 	}
 	if err != nil {
@@ -334,7 +335,8 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
-	if oneHandle(remote) {
+	emptied := flags&os.O_TRUNC != 0 && !h.writes() && private.OfClient(remote.Client()).KeepsUploads()
+	if emptied || oneHandle(remote) { // the empty file appears when it is closed
 		h.letGo()
 	}
 	out.Fh = f.files.add(h)

@@ -3,7 +3,6 @@
 package sftpfs
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"os"
@@ -59,9 +58,10 @@ func (n *node) statReader(ctx context.Context,
 // another file than the open one, lookOpen takes it from the node.
 func (f *FS) lookOpen(ctx context.Context, c *usftp.Client, n *node, path string) (attrs,
 	error) {
-	if private.OfClient(c).KeepsUploads() && n.openFile().isWritten() {
-		if a, err := n.statOver(ctx, c); err == nil {
-			return a, nil // until the upload is closed, its name belongs to the file before it
+	if private.OfClient(c).KeepsUploads() {
+		// Until an upload is closed, its name belongs to the file before it.
+		if a, err := n.statOver(ctx, c, (*handle).writes); err == nil {
+			return a, nil
 		}
 	}
 	file, asked := n.statReader(ctx, c)
@@ -200,15 +200,18 @@ func (f *file) isLost() (lost, changed bool) {
 // a name.
 func (f *FS) statOpenFile(ctx context.Context, n *node) (a attrs, err error) {
 	err = f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-		a, err = n.statOver(ctx, c)
+		a, err = n.statOver(ctx, c, func(*handle) bool { return true })
 		return err
 	})
 	return a, err
 }
 
-// statOver works like statOpenFile over one connection.
-func (n *node) statOver(ctx context.Context, c *usftp.Client) (attrs, error) {
+// statOver works like statOpenFile over one connection, by a handle of some kind.
+func (n *node) statOver(ctx context.Context, c *usftp.Client, kind func(*handle) bool) (attrs, error) {
 	for _, h := range n.openFile().all() {
+		if !kind(h) {
+			continue
+		}
 		if err := h.turn.lock(ctx); err != nil {
 			return attrs{}, err
 		}
@@ -223,18 +226,12 @@ func (n *node) statOver(ctx context.Context, c *usftp.Client) (attrs, error) {
 	return attrs{}, syscall.ESTALE
 }
 
-// isWritten reports whether a file, which may be nil, is open for writing.
-func (f *file) isWritten() bool { return slices.ContainsFunc(f.all(), (*handle).writes) }
-
-// all returns the handles of a file, which may be nil. Those that write come first: an upload is
-// only seen over them.
+// all returns the handles of a file, which may be nil.
 func (f *file) all() []*handle {
 	if f == nil {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(f.handles), func(a, b *handle) int {
-		return cmp.Compare(b.flags&writing, a.flags&writing)
-	})
+	return slices.Collect(maps.Keys(f.handles))
 }

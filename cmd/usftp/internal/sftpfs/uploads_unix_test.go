@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // mountAtomic mounts a directory of our server in which files appear when they are closed.
-func mountAtomic(t *testing.T) (s *scripted, dir string) {
+func mountAtomic(t *testing.T, cache time.Duration) (s *scripted, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	files, err := osfs.NewAtomic(dir)
@@ -37,7 +38,7 @@ func mountAtomic(t *testing.T) (s *scripted, dir string) {
 		t.Fatal(err)
 	}
 	s.FS, err = New(t.Context(), pool.Host{Client: client}, Options{Root: "/",
-		Timeout: scriptedTimeout, Buffer: bufferSize, RescueDir: t.TempDir()})
+		Timeout: scriptedTimeout, Cache: cache, Buffer: bufferSize, RescueDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,13 @@ func mountAtomic(t *testing.T) (s *scripted, dir string) {
 // A program that has emptied a file sees what it has written to it since, though the name belongs to
 // the old file until the new one is closed.
 func TestSizeOfAnUpload(t *testing.T) {
-	s, dir := mountAtomic(t)
+	for _, cache := range []time.Duration{0, time.Minute} {
+		t.Run(cache.String(), func(t *testing.T) { sizeOfAnUpload(t, cache) })
+	}
+}
+
+func sizeOfAnUpload(t *testing.T, cache time.Duration) {
+	s, dir := mountAtomic(t, cache)
 	name := filepath.Join(dir, "file")
 	if err := os.WriteFile(name, []byte("old contents"), 0o644); err != nil {
 		t.Fatal(err)
