@@ -369,3 +369,18 @@ func TestStoredButNotCounted(t *testing.T) {
 		})
 	}
 }
+
+// TestLengthSetAfterBeginningAnew: scp begins a longer file that was cut off anew without TRUNC,
+// and sets the length that the file has at its end. That cuts off nothing.
+func TestLengthSetAfterBeginningAnew(t *testing.T) {
+	b := newBench(t)
+	f := b.write("/f", truncate)
+	b.at(f, 0, text(20*partSize))
+	b.must(f.Abandon())
+	shorter := text(2*partSize + 1)
+	f = b.write("/f", wire.OpenWrite|wire.OpenCreate)
+	b.at(f, 0, shorter)
+	b.must(f.Setstat(sized(int64(len(shorter)))))
+	b.must(f.Close())
+	b.holds("/f", shorter)
+}

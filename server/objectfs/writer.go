@@ -272,7 +272,7 @@ func (w *writer) cut(size int64) error {
 		}
 	}
 	switch {
-	case left > 0 && w.gaveUp+gone > (mostStored-1)*size:
+	case left > 0 && gone > 0 && w.gaveUp+gone > (mostStored-1)*size:
 		return errCutOff
 	case left == 0 && gone > 0:
 		if err := w.shorten(w.work); err != nil {
