@@ -186,3 +186,21 @@ func TestChangesWithoutResult(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkersWithoutETag: SeaweedFS before 4.18 tells no ETag when it stores a directory's marker.
+func TestMarkersWithoutETag(t *testing.T) {
+	t.Parallel()
+	var puts atomic.Int64
+	u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+		if r.Method == http.MethodPut {
+			puts.Add(1)
+			return withoutHeader{w, "ETag"}
+		}
+		return w
+	})
+	lies.Store(true)
+	u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+	if n := puts.Load(); n != 1 {
+		t.Errorf("the marker was stored %d times", n)
+	}
+}

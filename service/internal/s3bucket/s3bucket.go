@@ -382,7 +382,9 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil || answer.StatusCode != http.StatusOK:
 	case hasResult(r):
 		revealError(answer)
-	case r.Method == http.MethodPut && answer.Header.Get("ETag") == "": // the storage would tell it
+	case r.Method == http.MethodPut && answer.Header.Get("ETag") == "" &&
+		(answer.ContentLength != 0 || !strings.HasSuffix(r.URL.Path, "/")):
+		// The storage would tell it, but for the markers of SeaweedFS until 4.17.
 		answer.StatusCode = http.StatusBadGateway
 	}
 	return answer, err
