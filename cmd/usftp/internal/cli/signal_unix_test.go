@@ -215,6 +215,32 @@ func TestSignalToAPipeline(t *testing.T) {
 	}
 }
 
+// TestSignalToABatch: half a line, which a signal to the program that writes it has left, is not run.
+func TestSignalToABatch(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	for _, batch := range []string{"-", "pipe"} {
+		dir := t.TempDir()
+		if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := command(t, dir)
+		to := map[string]string{"pipe": ">pipe"}[batch]
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `(printf '!echo ready\n!touch half'; ` +
+			"exec sleep 60) " + to + "| usftp shell -F " + sshd.ConfigFile + " -b " + batch + " testhost"}
+		output, stderr := started(t, cmd)
+		for output.Scan() && output.Text() != "ready" {
+		}
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		for output.Scan() {
+		}
+		cmd.Wait()
+		if _, err := os.Stat(dir + "/half"); err == nil {
+			t.Errorf("-b %s: half a line ran: %s", batch, stderr)
+		}
+	}
+}
+
 // started starts a command and returns its standard output, line by line, and its standard error.
 func started(t *testing.T, cmd *exec.Cmd) (*bufio.Scanner, *bytes.Buffer) {
 	t.Helper()
