@@ -210,6 +210,24 @@ func TestManifestIsAtomic(t *testing.T) {
 	}
 }
 
+// TestReadOnlyManifest: the directory's permissions decide.
+func TestReadOnlyManifest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list")
+	writeList(t, path, checksum.SHA256, "a")
+	if err := os.Chmod(path, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	writeList(t, path, checksum.SHA256, "b")
+	list, err := checksum.Open(path, checksum.SHA256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	if list.Len() != 1 {
+		t.Errorf("the list has %d files", list.Len())
+	}
+}
+
 // Names that lead elsewhere, and invalid lines, are refused with the line's number.
 // A pipe cannot be read again.
 func TestListFromPipe(t *testing.T) {

@@ -273,7 +273,7 @@ func (w *Writer) Commit() error {
 		err = file.Sync() // else a crash could leave an empty file under the list's name
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), w.path)
+		err = localfs.ReplaceFile(file.Name(), w.path)
 	}
 	if err != nil {
 		os.Remove(file.Name())

@@ -36,7 +36,7 @@ func (e *entry) isOne(other string, open func()) (bool, error) {
 // warnOfName warns, once for a host, if it changes an entry's name, which is not UTF-8.
 func (e *entry) warnOfName(open func()) {
 	d, t := e.dir, e.dir.tree
-	if t.dst.Conn() == nil || t.dst.Quirks().AskedNames.Swap(true) {
+	if t.dst.Conn() == nil || t.options.DryRun || t.dst.Quirks().AskedNames.Swap(true) {
 		return
 	}
 	if changed, _ := d.names.bytes.ask(d, "\xff", "\xfe", open); changed {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/transfer"
 )
@@ -166,5 +167,16 @@ func TestSyncKeepsWhatTheHostDecoded(t *testing.T) {
 	}
 	if warnings != 2 { // one in each run
 		t.Errorf("%d warnings of the name", warnings)
+	}
+	// Runs that share what is known of the host warn once, but a dry run cannot know.
+	host.Quirks, warnings = new(pool.Quirks), 0
+	for _, dryRun := range []bool{true, false, false} {
+		if _, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src),
+			transfer.SyncOptions{TreeOptions: transfer.TreeOptions{DryRun: dryRun, Options: o}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if warnings != 1 {
+		t.Errorf("%d warnings of the name after a dry run", warnings)
 	}
 }

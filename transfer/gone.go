@@ -105,7 +105,7 @@ func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) 
 	taken := make([]bool, len(lost.Names))
 	// Twice: a directory that is renamed away and back stands before and after a look that misses
 	// its entries.
-	for range 2 {
+	for look := range 2 {
 		var looks errgroup.Group
 		looks.SetLimit(deleteFiles)
 		for i, name := range lost.Names {
@@ -113,7 +113,7 @@ func (g *gone) confirm(lost plan.Lost, dirs bool) (lacking []string, err error) 
 				continue
 			}
 			looks.Go(func() (err error) {
-				taken[i], err = g.taken(lost.Present, path.Join(lost.Dir, name), dirs)
+				taken[i], err = g.taken(lost.Present, path.Join(lost.Dir, name), dirs, look == 1)
 				return err
 			})
 		}
@@ -165,8 +165,9 @@ func (g *gone) missed(at string, err error) error {
 
 // taken reports whether the source, which lacks a path, takes it for another that it has: such a
 // source can have only one of both, and the target may have the only copy of the other. If the
-// source has the path after all, taken fails.
-func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
+// source has the path after all, taken fails. It compares contents only with compares, and otherwise
+// takes files of one size and time for equal.
+func (g *gone) taken(present, rel string, isDir, compares bool) (bool, error) {
 	t := g.sync.tree
 	at := t.src.Join(t.route.Source, rel)
 	look := t.src.Lstat
@@ -206,6 +207,9 @@ func (g *gone) taken(present, rel string, isDir bool) (bool, error) {
 	}
 	if found.IsRegular() && there.IsRegular() && found.Size == there.Size &&
 		found.HasTimes && there.HasTimes && endpoint.Apart(found.Mtime, there.Mtime) == 0 {
+		if !compares {
+			return false, nil
+		}
 		dir := path.Dir(rel)
 		d := &directory{tree: t, source: t.src.Join(t.route.Source, dir),
 			target: t.dst.Join(t.root.target, dir), rel: dir}

@@ -2,17 +2,21 @@ package transfer_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestSyncFromASourceThatIgnoresCase: of two names that are one at the source, the source can have
@@ -23,7 +27,8 @@ func TestSyncFromASourceThatIgnoresCase(t *testing.T) {
 	files := foldFS{memfs.New(0), func(name string) string {
 		return cmp.Or(stored[strings.ToLower(name)], name)
 	}}
-	host, _ := deltaHostOf(t, files, nil)
+	var reads atomic.Int64
+	host, _ := deltaHostOf(t, openedFS{files, "/src/Readme", &reads}, nil)
 	dst := t.TempDir()
 	at := time.Unix(1_700_000_000, 0)
 	for _, name := range []string{"/src", "/src/DIR", "/src/README", "/src/Two", "/src/DIR/file",
@@ -78,4 +83,22 @@ func TestSyncFromASourceThatIgnoresCase(t *testing.T) {
 			t.Errorf("warnings: %q", warned)
 		}
 	}
+	if got := reads.Load(); got != 1 {
+		t.Errorf("README was read %d times to compare it with Readme", got)
+	}
+}
+
+// An openedFS counts how often a file is opened by a name.
+type openedFS struct {
+	foldFS
+	name  string
+	count *atomic.Int64
+}
+
+func (o openedFS) Open(ctx context.Context, path string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
+	if path == o.name {
+		o.count.Add(1)
+	}
+	return o.foldFS.Open(ctx, path, flags, attrs)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/quirks"
@@ -258,7 +259,7 @@ func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error)
 		file.Close()
 		return nil, err
 	}
-	f := &LocalFile{File: file, free: func() {}}
+	f := &LocalFile{File: file, ctx: ctx, free: func() {}}
 	if f.info.setInfo(is); !is.Mode().IsRegular() {
 		f.free = localfs.Interruptible(ctx, file)
 	}
@@ -302,8 +303,26 @@ func (Local) ReadWhole(_ context.Context, name string, how Opening, info *Info, 
 // A LocalFile is an open file on this machine.
 type LocalFile struct {
 	*os.File
+	ctx  context.Context // as it was opened
 	info Info
 	free func() // ends the interruptibility of reads
+}
+
+// signalTime is how long a signal may take to end a context: package ui waits for a second one.
+const signalTime = 100 * time.Millisecond
+
+// Read implements io.Reader. Whoever wrote to a pipe may have been ended by a signal to us, too: then
+// the data is not complete.
+func (f *LocalFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	if err == io.EOF && f.info.Mode&fs.ModeNamedPipe != 0 {
+		select {
+		case <-f.ctx.Done():
+			err = context.Cause(f.ctx)
+		case <-time.After(signalTime):
+		}
+	}
+	return n, err
 }
 
 // Info implements Reader.

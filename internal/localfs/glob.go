@@ -76,6 +76,7 @@ func windowsPattern(element string) string {
 		plain.WriteRune(c)
 		if lower, upper := unicode.ToLower(c), unicode.ToUpper(c); lower != upper || c == '[' {
 			b.WriteString("[" + string(lower) + string(upper) + "]")
+			pattern = pattern || c == '[' // package filepath would take the name for one
 		} else {
 			b.WriteRune(c)
 		}

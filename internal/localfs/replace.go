@@ -42,6 +42,15 @@ func Replace(in Renamer, from, to string) error {
 	return err
 }
 
+// ReplaceFile works like Replace for files in any directory.
+func ReplaceFile(from, to string) error { return Replace(anywhere{}, from, to) }
+
+type anywhere struct{}
+
+func (anywhere) Lstat(name string) (fs.FileInfo, error)    { return os.Lstat(name) }
+func (anywhere) Chmod(name string, mode fs.FileMode) error { return os.Chmod(name, mode) }
+func (anywhere) Rename(from, to string) error              { return os.Rename(from, to) }
+
 // renameBusy calls rename again for a while if Windows refuses it. On most file systems Windows
 // replaces no file that is open, and virus scanners, indexers and listings open files for a moment.
 func renameBusy(rename func() error) error {
@@ -69,7 +78,7 @@ func ReplacePrivate(name string, text []byte) error {
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = renameBusy(func() error { return os.Rename(f.Name(), name) })
+		err = ReplaceFile(f.Name(), name)
 	}
 	if err != nil {
 		os.Remove(f.Name())

@@ -151,7 +151,7 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 func (a *App) AfterProgram(ctx context.Context, err error) error {
 	wait := time.Duration(0)
 	exit, failed := errors.AsType[*exec.ExitError](err)
-	if failed && slices.Contains(endings, exit.String()) {
+	if failed && (ByCtrlC(exit) || slices.Contains(endings, exit.String())) {
 		wait = time.Second // we may learn of it later, or it was sent to the program alone
 	}
 	return cmp.Or(a.ending(ctx, wait), err)
@@ -172,8 +172,15 @@ func (a *App) ending(ctx context.Context, wait time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// endings are how programs end that do not handle the signals that end us.
-var endings = []string{"signal: interrupt", "signal: terminated", "signal: hangup"}
+// endings are how programs end that do not handle the other signals that end us.
+var endings = []string{"signal: terminated", "signal: hangup"}
+
+// ByCtrlC reports whether a program has ended as those do that do not handle Ctrl-C.
+func ByCtrlC(exit *exec.ExitError) bool {
+	const onWindows = "exit status 0xc000013a" // STATUS_CONTROL_C_EXIT
+	how := exit.String()
+	return how == "signal: interrupt" || how == onWindows
+}
 
 // A restorer holds the function that undoes changes to the terminal.
 type restorer struct {

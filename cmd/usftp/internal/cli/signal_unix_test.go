@@ -176,29 +176,67 @@ func TestSignalToAProgram(t *testing.T) {
 	}
 }
 
-// TestSignalToAPipeline: the end of standard input is not that of the data if a signal has ended all
-// programs of a pipeline.
+// TestSignalToAPipeline: the end of standard input, or of a named pipe, is not that of the data if a
+// signal has ended all programs of a pipeline.
 func TestSignalToAPipeline(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		for try := range 5 {
-			t.Run(fmt.Sprint(signal, try), func(t *testing.T) {
-				t.Parallel()
-				target := t.TempDir() + "/target"
-				writeFile(t, target, []byte("old"))
-				cmd := command(t, t.TempDir())
-				cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", "(echo half; exec sleep 60) |" +
-					" usftp cp --json -F " + sshd.ConfigFile + " - testhost:" + target}
-				events, stderr := started(t, cmd)
-				until(t, events, "started", 0)
-				syscall.Kill(-cmd.Process.Pid, signal)
-				exit := until(t, events, "exit", 0)
-				cmd.Wait()
-				if got := string(readFile(t, target)); got != "old" || exit.Code != 128+int(signal) {
-					t.Errorf("exit code %d, and the target is %q: %s", exit.Code, got, stderr)
-				}
-			})
+			for name, copies := range map[string]string{
+				"input": "cp --json -F CONFIG - testhost:TARGET",
+				"pipe":  ">pipe cp --json -F CONFIG pipe testhost:TARGET",
+				"hosts": ">pipe cp --json -F CONFIG --hosts testhost pipe :TARGET",
+			} {
+				t.Run(fmt.Sprint(name, signal, try), func(t *testing.T) {
+					t.Parallel()
+					dir := t.TempDir()
+					target := dir + "/target"
+					writeFile(t, target, []byte("old"))
+					if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+						t.Fatal(err)
+					}
+					to, args, _ := strings.Cut(copies, "cp ")
+					args = strings.NewReplacer("CONFIG", sshd.ConfigFile, "TARGET", target).Replace(args)
+					cmd := command(t, dir)
+					cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", "(echo half; exec sleep 60) " + to +
+						"| usftp cp " + args}
+					events, stderr := started(t, cmd)
+					until(t, events, "started", 0)
+					syscall.Kill(-cmd.Process.Pid, signal)
+					exit := until(t, events, "exit", 0)
+					cmd.Wait()
+					if got := string(readFile(t, target)); got != "old" || exit.Code != 128+int(signal) {
+						t.Errorf("exit code %d, and the target is %q: %s", exit.Code, got, stderr)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestSignalToABatch: half a line, which a signal to the program that writes it has left, is not run.
+func TestSignalToABatch(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	for _, batch := range []string{"-", "pipe"} {
+		dir := t.TempDir()
+		if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := command(t, dir)
+		to := map[string]string{"pipe": ">pipe"}[batch]
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `(printf '!echo ready\n!touch half'; ` +
+			"exec sleep 60) " + to + "| usftp shell -F " + sshd.ConfigFile + " -b " + batch + " testhost"}
+		output, stderr := started(t, cmd)
+		for output.Scan() && output.Text() != "ready" {
+		}
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		for output.Scan() {
+		}
+		cmd.Wait()
+		if _, err := os.Stat(dir + "/half"); err == nil {
+			t.Errorf("-b %s: half a line ran: %s", batch, stderr)
 		}
 	}
 }

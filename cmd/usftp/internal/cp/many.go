@@ -15,7 +15,7 @@ import (
 
 	"github.com/usftp/usftp/cmd/usftp/internal/connect"
 	"github.com/usftp/usftp/cmd/usftp/internal/hosts"
-	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -119,7 +119,7 @@ func (m *manyCopy) openStream(ctx context.Context, a *ui.App) (io.Reader, error)
 		if len(m.operands) > 2 {
 			return nil, fmt.Errorf("%s can be read only once: copy it alone", name)
 		}
-		file, err := localfs.OpenWaiting(ctx, func() (*os.File, error) { return os.Open(name) })
+		file, err := endpoint.Local{}.Open(ctx, name, 0)
 		if err != nil {
 			return nil, fmt.Errorf("cannot open %s: %s", name, ui.ReasonOf(err))
 		}

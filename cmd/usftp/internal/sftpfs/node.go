@@ -288,6 +288,18 @@ func (t *tree) child(dir *node, name string) *node {
 	return dir.children[name]
 }
 
+// isIn reports whether a node is another one, or below it.
+func (t *tree) isIn(n, above *node) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return n.isIn(above)
+}
+
+func (n *node) isIn(above *node) bool {
+	return n == above || slices.ContainsFunc(n.places,
+		func(p place) bool { return p.dir.isIn(above) })
+}
+
 // learn returns the node of a name and counts the reference that the kernel gets. It replaces a
 // node of another type: the name now belongs to another file.
 func (t *tree) learn(dir *node, name string, a *attrs) *node {

@@ -678,11 +678,16 @@ func (h *handle) pause() {
 	}
 }
 
-// publish makes an open file appear on a host where a new one does so when it is closed, before
-// something is done by its name. It opens again when it is written to, under its new name: some
-// hosts carry out what is asked of a handle on the name at OPEN.
+// publish makes an open file, or those in a directory, appear on a host where a new one does so when
+// it is closed, before something is done by its name. It opens again when it is written to, under its
+// new name: some hosts carry out what is asked of a handle on the name at OPEN.
 func (f *FS) publish(ctx context.Context, n *node) {
-	for _, h := range n.openFile().all() {
+	handles := n.openFile().all()
+	if len(handles) == 0 {
+		handles = slices.DeleteFunc(f.files.all(),
+			func(h *handle) bool { return !f.tree.isIn(h.file.node, n) })
+	}
+	for _, h := range handles {
 		if !h.writes() || h.turn.lock(ctx) != nil {
 			continue
 		}

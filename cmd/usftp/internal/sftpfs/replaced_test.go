@@ -103,34 +103,40 @@ func TestOpenRenamedWhereHandlesAreNames(t *testing.T) {
 }
 
 // Where handles are names, and nothing can be appended, what is appended to a file that was renamed
-// while it is open still arrives.
+// while it is open, or a directory above it, still arrives.
 func TestAppendRenamedWhereHandlesAreNames(t *testing.T) {
-	s := &scripted{version: "SSH-2.0-MaverickSynergy"}
-	s.server = sftptest.NewServer(t, sftptest.Script{
-		Intercept: func(r sftptest.Request) []sftptest.Action {
-			const both = wire.OpenRead | wire.OpenAppend
-			switch _, err := s.server.Files.Lstat(r.Path); {
-			case r.Type == wire.TypeFstat && err != nil:
-				return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
-			case r.Type == wire.TypeOpen && r.Flags&both == both:
-				return []sftptest.Action{sftptest.Hangup()}
-			}
-			return nil
-		}})
-	s.mount(t, 0)
-	s.server.Files.WriteFile("/file", nil)
-	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDWR|os.O_APPEND)
-	o.write(0, "one ")
-	if status := o.sync(); status != fuse.OK {
-		t.Error(status)
-	}
-	s.move(t, "file", "moved")
-	o.write(4, "two")
-	if status := o.flush(); status != fuse.OK {
-		t.Error(status)
-	}
-	if got, err := s.server.Files.ReadFile("/moved"); string(got) != "one two" {
-		t.Errorf("%q, %v", got, err)
+	for _, dir := range []string{"", "dir/"} {
+		s := &scripted{version: "SSH-2.0-MaverickSynergy"}
+		s.server = sftptest.NewServer(t, sftptest.Script{
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				const both = wire.OpenRead | wire.OpenAppend
+				switch _, err := s.server.Files.Lstat(r.Path); {
+				case r.Type == wire.TypeFstat && err != nil:
+					return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+				case r.Type == wire.TypeOpen && r.Flags&both == both:
+					return []sftptest.Action{sftptest.Hangup()}
+				}
+				return nil
+			}})
+		s.mount(t, 0)
+		in, from, to, want := uint64(fuse.FUSE_ROOT_ID), "file", "moved", "/moved"
+		if dir != "" {
+			in, from, want = s.mkdir(t, root(), "dir").NodeId, "dir", "/moved/file"
+		}
+		s.server.Files.WriteFile("/"+dir+"file", nil)
+		o := s.openFlags(t, in, "file", os.O_RDWR|os.O_APPEND)
+		o.write(0, "one ")
+		if status := o.sync(); status != fuse.OK {
+			t.Error(status)
+		}
+		s.move(t, from, to)
+		o.write(4, "two")
+		if status := o.flush(); status != fuse.OK {
+			t.Error(want, status)
+		}
+		if got, err := s.server.Files.ReadFile(want); string(got) != "one two" {
+			t.Errorf("%s: %q, %v", want, got, err)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/usftp/usftp/dial"
@@ -15,7 +14,7 @@ import (
 
 // A batch is commands from a file, or from standard input if that is not a terminal.
 type batch struct {
-	file   *os.File // nil for standard input
+	file   io.Closer // nil for standard input
 	in     io.Reader
 	aborts bool // at the first failure, as with sftp -b; else failures are ignored
 }
@@ -36,6 +35,9 @@ func (b *batch) loop(ctx context.Context, s *shell) error {
 	lines := bufio.NewScanner(b.in)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
+		if ctx.Err() != nil { // the line may be half of one
+			return context.Cause(ctx)
+		}
 		text := lines.Text()
 		l, err := parseLine(text, s.quoting)
 		if !l.silent {

@@ -4,7 +4,6 @@ package shell
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -12,6 +11,7 @@ import (
 	"github.com/usftp/usftp/cmd/usftp/internal/complete"
 	"github.com/usftp/usftp/cmd/usftp/internal/opt"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/ui"
 )
 
@@ -103,7 +103,7 @@ func parseTarget(args []string, server bool) (target dial.Target, to string, err
 func run(ctx context.Context, a *ui.App, f *flags, target dial.Target, to string) error {
 	s := newShell(a, f, target)
 	defer s.session.close()
-	source, err := s.source()
+	source, err := s.source(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,10 +125,10 @@ type source interface {
 }
 
 // source returns the source to use: a batch file, a person at a terminal, or standard input.
-func (s *shell) source() (source, error) {
+func (s *shell) source(ctx context.Context) (source, error) {
 	switch {
 	case s.flags.batch != "" && s.flags.batch != "-":
-		f, err := os.Open(s.flags.batch)
+		f, err := endpoint.Local{}.Open(ctx, s.flags.batch, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -115,7 +115,7 @@ func (s *shell) child(ctx context.Context, cmd *exec.Cmd) error {
 	defer s.interrupts.ignore(false)
 	err := cmd.Run()
 	exit, ended := errors.AsType[*exec.ExitError](err)
-	if ended && exit.String() == "signal: interrupt" { // Ctrl-C was for the program
+	if ended && ui.ByCtrlC(exit) { // Ctrl-C was for the program
 		s.interrupts.await(ctx)
 		fmt.Fprintln(os.Stderr)
 		return reported(err)

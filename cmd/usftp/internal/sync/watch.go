@@ -53,6 +53,7 @@ type watcher struct {
 	system *fsnotify.Watcher
 	events <-chan fsnotify.Event // from system
 	lost   <-chan struct{}       // the system could not queue all events
+	named  string                // as the user named root, perhaps by a link
 	root   string
 	is     fs.FileInfo // root, when it was first watched
 
@@ -71,8 +72,8 @@ type watcher struct {
 }
 
 // newWatcher makes the system report changes in a directory. lost is of overflows.
-func newWatcher(root string, system *fsnotify.Watcher, lost <-chan struct{}) (*watcher, error) {
-	real, err := filepath.EvalSymlinks(root)
+func newWatcher(named string, system *fsnotify.Watcher, lost <-chan struct{}) (*watcher, error) {
+	real, err := filepath.EvalSymlinks(named)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +81,8 @@ func newWatcher(root string, system *fsnotify.Watcher, lost <-chan struct{}) (*w
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{system: system, events: system.Events, lost: lost, root: real, is: is,
-		unreadable: make(map[string]bool)}
+	w := &watcher{system: system, events: system.Events, lost: lost, named: named, root: real,
+		is: is, unreadable: make(map[string]bool)}
 	w.forget()
 	w.everything(0)
 	return w, w.add(real)
@@ -214,15 +215,20 @@ func (w *watcher) rel(name string) (string, bool) {
 	return rel, err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-func (w *watcher) gone() error {
-	return fmt.Errorf("%s is gone: nothing is watched any more", w.root)
+func gone(name string) error {
+	return fmt.Errorf("%s is gone: nothing is watched any more", name)
 }
 
 // stands returns an error unless the source is still the watched directory.
 func (w *watcher) stands() error {
-	info, err := os.Stat(w.root)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, w.is) {
-		return w.gone()
+	for _, name := range []string{w.root, w.named} {
+		info, err := os.Stat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return gone(name)
+		case err == nil && !os.SameFile(info, w.is):
+			return fmt.Errorf("%s is another directory now: nothing is watched any more", name)
+		}
 	}
 	return nil // another error may pass, and a sync reports it
 }
@@ -235,7 +241,7 @@ func (w *watcher) take(e fsnotify.Event) error {
 	}
 	if rel == "." {
 		if e.Op&(fsnotify.Remove|fsnotify.Rename) != 0 {
-			return w.gone()
+			return gone(w.root)
 		}
 		w.within.Dirs[rel] = true
 		return nil

@@ -286,8 +286,31 @@ func TestWatchWhoseSourceGoesAway(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	if err == nil || !strings.Contains(err.Error(), "is gone: nothing is watched any more") {
+	if err == nil || !strings.Contains(err.Error(), "is another directory now: nothing is watched") {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// A source that is a link to a directory is noticed to lead to another one, which is not copied with
+// the changes of the first.
+func TestWatchedLinkLeadsElsewhere(t *testing.T) {
+	was := rootChecked
+	rootChecked = 10 * time.Millisecond
+	defer func() { rootChecked = was }()
+	first, second := t.TempDir(), t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	rounds := 0
+	err := errors.Join(os.Symlink(first, link),
+		watch(ctx, link, transfer.SyncOptions{},
+			func(transfer.SyncOptions) (s transfer.Summary, err error) {
+				rounds++
+				return s, errors.Join(os.Symlink(second, link+"2"), os.Rename(link+"2", link))
+			}, func(string) {}))
+	if err == nil || rounds != 1 ||
+		!strings.Contains(err.Error(), link+" is another directory now: nothing is watched any more") {
+		t.Errorf("after %d rounds: %v", rounds, err)
 	}
 }
 
