@@ -105,15 +105,20 @@ func (s *Store) Statuses(ctx context.Context) (all []NodeStatus, err error) {
 // returns the number of these nodes.
 func (s *Store) Order(ctx context.Context, node, what string) (n int64, err error) {
 	err = s.do(ctx, func(t tx) (err error) {
-		n, err = t.exec(`INSERT INTO orders (id, node, what)
-			SELECT $1 || node, node, $2 FROM statuses
-			WHERE node = $3 OR $3 = '' AND node <> $4`, rand.Text(), what, node, s.node)
-		if err != nil {
-			return err
-		}
-		return t.notify(ordersNotice)
+		n, err = s.order(t, node, what)
+		return err
 	})
 	return n, err
+}
+
+func (s *Store) order(t tx, node, what string) (n int64, err error) {
+	n, err = t.exec(`INSERT INTO orders (id, node, what)
+		SELECT $1 || node, node, $2 FROM statuses
+		WHERE node = $3 OR $3 = '' AND node <> $4`, rand.Text(), what, node, s.node)
+	if err != nil {
+		return n, err
+	}
+	return n, t.notify(ordersNotice)
 }
 
 // LatestDead returns the latest dead letters, at most so many, and the number of dead letters of
