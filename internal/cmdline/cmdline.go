@@ -26,6 +26,9 @@ type Texts struct {
 	Usage func(w io.Writer, cmd *cobra.Command)
 }
 
+// Not in Complete: it is cobra's for all commands, and tests complete several at once.
+func init() { cobra.EnableCommandSorting = false }
+
 // Complete makes a table of commands a program. It adds the commands help, version and completion,
 // and the flag --version.
 func Complete(a *ui.App, root *cobra.Command, texts Texts) {
@@ -55,7 +58,6 @@ func Complete(a *ui.App, root *cobra.Command, texts Texts) {
 		}
 		return run(cmd, args)
 	}
-	cobra.EnableCommandSorting = false
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	for _, c := range append(root.Commands(), root) {
