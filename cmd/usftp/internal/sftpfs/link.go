@@ -132,6 +132,13 @@ func (l *link) set(client *usftp.Client, down time.Time, dead error) {
 	l.changed = make(chan struct{})
 }
 
+// latest returns the client of the present connection, or of the last one.
+func (l *link) latest() *usftp.Client {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.client
+}
+
 // isUp reports whether there is a connection.
 func (l *link) isUp() bool {
 	l.mu.Lock()

@@ -220,14 +220,13 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	if err != nil {
 		return nil, attrs{}, asked, err
 	}
-	var info fs.FileInfo
 	if stat == nil && !upload {
 		stat = c.Async().Stat(path)
 	}
-	if stat != nil {
-		info, err = stat.Wait()
-	}
-	if upload || errors.Is(err, fs.ErrNotExist) { // removed since it was opened
+	var info fs.FileInfo
+	if upload {
+		info, err = remote.Stat()
+	} else if info, err = stat.Wait(); errors.Is(err, fs.ErrNotExist) { // removed since it was opened
 		info, err = remote.Stat()
 	}
 	if err != nil {
@@ -664,7 +663,7 @@ func (f *FS) letGo() {
 	}
 }
 
-// pause is letGo for callers that hold the turn.
+// pause works like letGo for callers that hold the turn.
 func (h *handle) pause() {
 	if h.remote == nil || h.users.Load() > 0 || private.OfFile(h.remote).HandleLost() {
 		return
@@ -682,6 +681,10 @@ func (h *handle) pause() {
 // it is closed, before something is done by its name. It opens again when it is written to, under its
 // new name: some hosts carry out what is asked of a handle on the name at OPEN.
 func (f *FS) publish(ctx context.Context, n *node) {
+	c := private.OfClient(f.link.latest())
+	if !c.KeepsUploads() && !c.SetsByName() {
+		return
+	}
 	handles := n.openFile().all()
 	if len(handles) == 0 {
 		handles = slices.DeleteFunc(f.files.all(),
@@ -691,13 +694,9 @@ func (f *FS) publish(ctx context.Context, n *node) {
 		if !h.writes() || h.turn.lock(ctx) != nil {
 			continue
 		}
-		closes := false
-		if h.remote != nil {
-			c := private.OfClient(h.remote.Client())
-			closes = c.KeepsUploads() || c.SetsByName()
-		}
+		isOpen := h.remote != nil
 		h.turn.unlock()
-		if closes && h.file.flush(ctx) == nil {
+		if isOpen && h.file.flush(ctx) == nil {
 			h.letGo()
 		}
 	}
