@@ -39,19 +39,23 @@ func AppendFilter(rules []FilterRule, text string, include bool) []FilterRule {
 	return append(rules, FilterRule{text, include})
 }
 
-// byteOrderMark is what some Windows programs begin a text in UTF-8 with. As part of the first rule
-// it would make that one ineffective.
-const byteOrderMark = "\ufeff"
+// withoutMark returns what follows the byte order mark that some Windows programs begin a text in
+// UTF-8 with. As part of the first rule it would make that one ineffective.
+func withoutMark(r io.Reader) io.Reader {
+	const mark = "\ufeff"
+	text := bufio.NewReader(r)
+	if begins, _ := text.Peek(len(mark)); string(begins) == mark {
+		text.Discard(len(mark))
+	}
+	return text
+}
 
 // ReadFilter adds the rules in a file, one per line. Empty lines and lines that begin with "#" or
 // ";" are ignored. A file with a NUL, as UTF-16 has, holds no rules: the error is [fs.ErrInvalid].
 func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, error) {
-	lines := bufio.NewScanner(r)
-	for n := 0; lines.Scan(); n++ {
+	lines := bufio.NewScanner(withoutMark(r))
+	for lines.Scan() {
 		line := strings.TrimSuffix(lines.Text(), "\r")
-		if n == 0 {
-			line = strings.TrimPrefix(line, byteOrderMark)
-		}
 		if strings.IndexByte(line, 0) >= 0 { // UTF-16
 			return nil, errNoRules
 		}
@@ -95,7 +99,7 @@ func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
 		ends, invalid = "\x00", errNoNames
 	}
 	list := new(FileList)
-	names := bufio.NewScanner(r)
+	names := bufio.NewScanner(withoutMark(r))
 	names.Buffer(nil, longestListed)
 	names.Split(func(data []byte, atEOF bool) (advance int, token []byte, err error) {
 		if i := bytes.IndexAny(data, ends); i >= 0 {
@@ -106,12 +110,8 @@ func ReadFileList(r io.Reader, nul bool) (*FileList, error) {
 		}
 		return 0, nil, nil
 	})
-	for n := 0; names.Scan(); n++ {
-		name := names.Text()
-		if n == 0 {
-			name = strings.TrimPrefix(name, byteOrderMark)
-		}
-		switch {
+	for names.Scan() {
+		switch name := names.Text(); {
 		case strings.IndexByte(name, 0) >= 0:
 			return nil, invalid
 		case name != "" && name[0] != '#' && name[0] != ';':

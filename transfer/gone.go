@@ -210,10 +210,7 @@ func (g *gone) taken(present, rel string, isDir, compares bool) (bool, error) {
 		if !compares {
 			return false, nil
 		}
-		dir := path.Dir(rel)
-		d := &directory{tree: t, source: t.src.Join(t.route.Source, dir),
-			target: t.dst.Join(t.root.target, dir), rel: dir}
-		renamed := entry{dir: d, name: path.Base(rel), info: found}
+		renamed := entry{dir: g.sync.place(path.Dir(rel)), name: path.Base(rel), info: found}
 		same, err := differ{g.sync}.sameContents(&renamed)
 		if t.ctx.Err() != nil {
 			return false, context.Cause(t.ctx)
