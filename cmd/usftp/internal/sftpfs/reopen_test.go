@@ -176,21 +176,27 @@ func TestReopenAfterPartOfWrite(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := mountScripted(t, time.Minute, sftptest.Script{})
 				s.server.Files.WriteFile("/file", nil)
-				o := s.open(t, "file")
-				s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
-					Do: sftptest.Call("write a part", func(sftptest.Request) {
-						s.server.Files.WriteFile("/file", []byte(part))
-					})}, sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
-				o.write(0, data)
-				if status := o.sync(); status != want {
-					t.Error(status)
-				}
-				got, _ := s.server.Files.ReadFile("/file")
-				if whole := want == fuse.OK; (string(got) == data) != whole {
-					t.Errorf("the host has %q", got)
-				}
+				s.open(t, "file").writePart(part, data, want)
 			})
 		})
+	}
+}
+
+// writePart writes data at the beginning of /file, over a connection that is lost when the host has
+// a part of it, and checks what sync says and what the host has then.
+func (o *opened) writePart(part, data string, want fuse.Status) {
+	o.t.Helper()
+	o.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
+		Do: sftptest.Call("write a part", func(sftptest.Request) {
+			o.server.Files.WriteFile("/file", []byte(part))
+		})}, sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
+	o.write(0, data)
+	if status := o.sync(); status != want {
+		o.t.Error(status)
+	}
+	got, _ := o.server.Files.ReadFile("/file")
+	if whole := want == fuse.OK; (string(got) == data) != whole {
+		o.t.Errorf("the host has %.30q", got)
 	}
 }
 
@@ -212,18 +218,7 @@ func TestReopenAfterPartOfOverwriting(t *testing.T) {
 						}
 					}
 					time.Sleep(time.Minute) // the file gets another time
-					s.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Times: 1,
-						Do: sftptest.Call("write a part", func(sftptest.Request) {
-							s.server.Files.WriteFile("/file", []byte(part))
-						})}, sftptest.Fault{On: wire.TypeWrite, Times: 1, Do: sftptest.Hangup()})
-					o.write(0, data)
-					if status := o.sync(); status != want {
-						t.Error(status)
-					}
-					got, _ := s.server.Files.ReadFile("/file")
-					if whole := want == fuse.OK; (string(got) == data) != whole {
-						t.Errorf("the host has %.20q", got)
-					}
+					o.writePart(part, data, want)
 				})
 			})
 		}
