@@ -368,7 +368,7 @@ func TestVastCopy(t *testing.T) {
 	}
 }
 
-// TestStorageGivesUp: a client begins anew where the storage has given up what was left of its
+// TestStorageGivesUp: a client starts over where the storage has given up what was left of its
 // upload, as a rule of the bucket may say.
 func TestStorageGivesUp(t *testing.T) {
 	b, ctx := newBench(t), t.Context()

@@ -112,7 +112,7 @@ func TestEmptyPages(t *testing.T) {
 	b.holds("/e/f", "/e")
 }
 
-// circular is a bucket whose listings begin anew after some pages.
+// circular is a bucket whose listings start over after some pages.
 type circular struct {
 	objectfs.Bucket
 	pages  int
@@ -146,7 +146,7 @@ func (c circular) ListUploads(ctx context.Context, prefix,
 	return nil, next, err
 }
 
-// TestCircularListings: a listing that begins anew, after one page or several, ends with an error.
+// TestCircularListings: a listing that starts over, after one page or several, ends with an error.
 func TestCircularListings(t *testing.T) {
 	for _, pages := range []int{1, 2, 3, 7, 100} {
 		for _, filled := range []bool{false, true} {

@@ -327,7 +327,7 @@ func TestStoredButNotCounted(t *testing.T) {
 		"cut off and still open": func(b *bench, open func(flags uint32) *server.ViewFile) {
 			cutOff(open(truncate))
 		},
-		"begun anew and closed": func(b *bench, open func(flags uint32) *server.ViewFile) {
+		"started over and closed": func(b *bench, open func(flags uint32) *server.ViewFile) {
 			f := open(truncate)
 			b.at(f, 0, text(20*partSize))
 			b.must(f.Abandon(io.ErrUnexpectedEOF))
@@ -370,9 +370,9 @@ func TestStoredButNotCounted(t *testing.T) {
 	}
 }
 
-// TestLengthSetAfterBeginningAnew: scp begins a longer file that was cut off anew without TRUNC,
-// and sets the length that the file has at its end. That cuts off nothing.
-func TestLengthSetAfterBeginningAnew(t *testing.T) {
+// TestLengthSetAfterStartingOver: scp starts an interrupted upload over without TRUNC, and at the end
+// sets the length that the file has by then. That cuts off nothing, even if more had been uploaded.
+func TestLengthSetAfterStartingOver(t *testing.T) {
 	b := newBench(t)
 	f := b.write("/f", truncate)
 	b.at(f, 0, text(20*partSize))

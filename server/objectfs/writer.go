@@ -256,8 +256,8 @@ func (w *writer) resize(size int64) error {
 	return nil
 }
 
-// cut gives up the stored parts beyond a size. They do not count, and the storage forgets them only
-// with the whole upload: so that is begun anew if nothing of it is left, and otherwise the file may
+// cut gives up the stored parts beyond a size. They no longer count, but the storage keeps them as
+// long as the upload. So the upload starts over if none of its parts is left; otherwise the file may
 // not become much shorter.
 func (w *writer) cut(size int64) error {
 	var left, gone int64
