@@ -335,3 +335,23 @@ func talk(stream net.Conn, server *sftptest.Scripted) error {
 	channel.Stderr().Write(make([]byte, 3<<20))
 	return server.Serve(channel)
 }
+
+// A nil context is the mistake of who passes it, and shows there and not in a later call.
+func TestNilContext(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	f := usftp.NewFile(r.Client, "/f")
+	for name, view := range map[string]func(context.Context){
+		"client": func(ctx context.Context) { r.WithContext(ctx) },
+		"file":   func(ctx context.Context) { f.WithContext(ctx) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("a %s has a view with a nil context", name)
+				}
+			}()
+			var none context.Context
+			view(none)
+		}()
+	}
+}
