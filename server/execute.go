@@ -262,7 +262,7 @@ func (s *session) readAt(r *request) (int, error) {
 		return 0, io.EOF
 	}
 	data := r.reply.Bytes()[wire.DataHeaderSize:][:r.length]
-	n, err := h.readerAt.ReadAt(data, int64(r.offset))
+	n, err := readAt(h.readerAt, data, int64(r.offset))
 	if err := moves(s.ctx, s.view.downloads, n); err != nil {
 		return 0, err
 	}
@@ -622,7 +622,7 @@ func (s *session) copyRange(r *request, length int64) (int64, error) {
 			return done, err
 		}
 		piece := r.reply.Bytes()[:min(length-done, wire.MaxData)]
-		n, readErr := r.handle.readerAt.ReadAt(piece, int64(r.offset)+done)
+		n, readErr := readAt(r.handle.readerAt, piece, int64(r.offset)+done)
 		if n > 0 {
 			written, err := r.target.writerAt.WriteAt(piece[:n], int64(r.toOffset)+done)
 			done += int64(max(written, 0))

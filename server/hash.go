@@ -205,7 +205,7 @@ func (s *session) hashOne(source io.ReaderAt, h hash.Hash, offset int64, length 
 		if err := s.ctx.Err(); err != nil {
 			return done, err
 		}
-		n, err := source.ReadAt(buf[:min(length-uint64(done), uint64(len(buf)))], offset+done)
+		n, err := readAt(source, buf[:min(length-uint64(done), uint64(len(buf)))], offset+done)
 		if err := s.costly.begin(s.ctx, s.view.user, r); err != nil {
 			return done, err
 		}

@@ -353,7 +353,7 @@ func (t *step) readWhole(p []byte) ([]byte, error) {
 	if t.handle.readerAt == nil {
 		return nil, errUnsupported
 	}
-	n, err := t.handle.readerAt.ReadAt(p, 0)
+	n, err := readAt(t.handle.readerAt, p, 0)
 	switch {
 	case err != nil && err != io.EOF:
 		return nil, err

@@ -586,7 +586,7 @@ func (f *ViewFile) ReadAt(p []byte, offset int64) (int, error) {
 	if f.reader == nil {
 		return 0, errBadHandle
 	}
-	n, err := f.reader.ReadAt(p, offset)
+	n, err := readAt(f.reader, p, offset)
 	if err := moves(f.ctx, f.view.downloads, n); err != nil {
 		return 0, err
 	}
