@@ -124,8 +124,10 @@ func (s *session) hashSource(r *request) (source readable, closeSource func(), e
 	if err != nil {
 		return nil, nil, err
 	}
-	file, err := s.view.open(s.ctx, r.path, wire.OpenRead, wire.Attrs{})
-	end()
+	file, err := func() (File, error) {
+		defer end()
+		return s.view.open(s.ctx, r.path, wire.OpenRead, wire.Attrs{})
+	}()
 	if err != nil {
 		return nil, nil, err
 	}
