@@ -58,6 +58,7 @@ type shared struct {
 // stall timeout allows (see [WithStallTimeout]); closing the connection ends it at once. Closing
 // the client leaves the connection open.
 func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
+	_ = sshClient.Conn // nil panics here, and not on another goroutine
 	sub, err := openSubsystem(sshClient, newOptions(opts).patience())
 	if err != nil {
 		return nil, err

@@ -336,22 +336,24 @@ func talk(stream net.Conn, server *sftptest.Scripted) error {
 	return server.Serve(channel)
 }
 
-// A nil context is the mistake of who passes it, and shows there and not in a later call.
-func TestNilContext(t *testing.T) {
+// A nil argument is the mistake of who passes it, and shows there: not in a later call, and not on
+// a goroutine of ours, where nobody could recover the panic.
+func TestNilArguments(t *testing.T) {
 	r := newRig(t, sftptest.Script{}, 0)
 	f := usftp.NewFile(r.Client, "/f")
-	for name, view := range map[string]func(context.Context){
-		"client": func(ctx context.Context) { r.WithContext(ctx) },
-		"file":   func(ctx context.Context) { f.WithContext(ctx) },
+	var none context.Context
+	for name, call := range map[string]func(){
+		"Client.WithContext": func() { r.WithContext(none) },
+		"File.WithContext":   func() { f.WithContext(none) },
+		"NewClient":          func() { usftp.NewClient(nil) },
 	} {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("a %s has a view with a nil context", name)
+					t.Errorf("%s takes nil", name)
 				}
 			}()
-			var none context.Context
-			view(none)
+			call()
 		}()
 	}
 }
