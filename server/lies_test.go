@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"io"
+	"net"
 	"testing"
 
 	"github.com/usftp/usftp/server"
@@ -33,5 +35,16 @@ func TestImpossibleCounts(t *testing.T) {
 				t.Errorf("%T of %d bytes: %v", m, count, code)
 			}
 		}
+	}
+}
+
+// Without a backend Serve says so at once, and closes the stream, before a client asks for a file.
+func TestNoBackend(t *testing.T) {
+	ours, theirs := net.Pipe()
+	if err := server.Serve(t.Context(), theirs, nil, nil); err == nil {
+		t.Error("nothing was served")
+	}
+	if _, err := ours.Write([]byte{0}); err != io.ErrClosedPipe {
+		t.Error(err)
 	}
 }
