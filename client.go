@@ -58,6 +58,7 @@ type shared struct {
 // stall timeout allows (see [WithStallTimeout]); closing the connection ends it at once. Closing
 // the client leaves the connection open.
 func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
+	_ = sshClient.Conn // nil panics here, and not on another goroutine
 	sub, err := openSubsystem(sshClient, newOptions(opts).patience())
 	if err != nil {
 		return nil, err
@@ -254,8 +255,17 @@ func (c *Client) Ping(ctx context.Context) error {
 // WithContext returns a view of the client whose calls, and those of the Files it opens, end with
 // ctx's cause when ctx is done. A cancelled call returns at once, but the server may still carry
 // out the request. Everything else is shared with the client. Close does not depend on ctx.
+// WithContext panics if ctx is nil.
 func (c *Client) WithContext(ctx context.Context) *Client {
-	return &Client{session: c.session, ctx: ctx}
+	return &Client{session: c.session, ctx: notNil(ctx)}
+}
+
+// notNil panics where the mistake is, as net/http does, and not in a later call.
+func notNil(ctx context.Context) context.Context {
+	if ctx == nil {
+		panic("usftp: nil context")
+	}
+	return ctx
 }
 
 // Close ends the session, fails everything that waits for it with [ErrClosed], and returns within

@@ -335,3 +335,25 @@ func talk(stream net.Conn, server *sftptest.Scripted) error {
 	channel.Stderr().Write(make([]byte, 3<<20))
 	return server.Serve(channel)
 }
+
+// A nil argument is the mistake of who passes it, and shows there: not in a later call, and not on
+// a goroutine of ours, where nobody could recover the panic.
+func TestNilArguments(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	f := usftp.NewFile(r.Client, "/f")
+	var none context.Context
+	for name, call := range map[string]func(){
+		"Client.WithContext": func() { r.WithContext(none) },
+		"File.WithContext":   func() { f.WithContext(none) },
+		"NewClient":          func() { usftp.NewClient(nil) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s takes nil", name)
+				}
+			}()
+			call()
+		}()
+	}
+}

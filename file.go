@@ -76,8 +76,8 @@ func newFile(ctx context.Context, s *session, name string) *File {
 }
 
 // WithContext returns a view of the file whose calls end with ctx's cause when ctx is done.
-// Everything else, including the offset, is shared.
-func (f *File) WithContext(ctx context.Context) *File { return &File{f.fileState, ctx} }
+// Everything else, including the offset, is shared. WithContext panics if ctx is nil.
+func (f *File) WithContext(ctx context.Context) *File { return &File{f.fileState, notNil(ctx)} }
 
 // Client returns the client that the file belongs to, with the file's context.
 func (f *File) Client() *Client { return &Client{f.session(), f.ctx} }

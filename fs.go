@@ -14,7 +14,8 @@ import (
 
 // FS is a directory of a server as a file system of package io/fs: an [fs.FS], [fs.ReadDirFS],
 // [fs.StatFS], [fs.ReadFileFS], [fs.SubFS], [fs.GlobFS] and [fs.ReadLinkFS]. Like [os.DirFS] it
-// follows symbolic links that lead out of the directory, if the server does.
+// follows symbolic links that lead out of the directory, if the server does. Calls of an FS and of
+// its files end with the context of the client's view that made it, see [Client.WithContext].
 //
 // Its files are [fs.ReadDirFile], [io.ReaderAt], [io.Seeker] and [io.WriterTo], so
 // http.FileServerFS serves ranges from it. Opening one takes one round trip.

@@ -80,6 +80,26 @@ func (op operation[T]) after(f *File) operation[T] {
 	return op
 }
 
+// unlessWanted sends what undoes the operation if that succeeds after its caller has gone, who does
+// not know the name that it made.
+func (op operation[T]) unlessWanted(undo func() operation[none]) operation[T] {
+	if op.err != nil {
+		return op
+	}
+	s, orphan := op.session, op.call.Orphan
+	op.call.Orphan = func(call *conn.Call) {
+		if orphan != nil {
+			orphan(call)
+		}
+		if call.Type != wire.TypeStatus || call.Status.Code == wire.OK {
+			back := undo()
+			back.call.Done = discard{s}
+			s.conn.TryStart(back.call, true)
+		}
+	}
+	return op
+}
+
 // run sends the operation and waits for its result.
 func run[T any](ctx context.Context, op operation[T]) (nothing T, err error) {
 	if op.file != nil && op.err == nil {

@@ -135,20 +135,24 @@ func above(name string) []string {
 
 // CreateTemp makes a new file in dir ("" is where relative paths start) and opens it for reading
 // and writing, with mode 0600. The name is pattern with random digits in place of its last "*", or
-// at the end if there is none. The caller must remove the file. It takes one round trip.
+// at the end if there is none. The caller must remove the file; one that appears after the client's
+// context has ended is removed. It takes one round trip.
 func (c *Client) CreateTemp(dir, pattern string) (*File, error) {
 	var f *File
 	err := tryNames("createtemp", dir, pattern, func(name string) (err error) {
-		const exclusive = os.O_CREATE | os.O_EXCL
+		create := func(flag int) (*File, error) {
+			op := NewFile(c, name).openWith(flag|os.O_CREATE|os.O_EXCL, 0o600)
+			return run(c.ctx, op.unlessWanted(func() operation[none] { return c.removeFile(name) }))
+		}
 		if !c.noReadWrite.Load() {
-			f, err = c.OpenFile(name, os.O_RDWR|exclusive, 0o600)
+			f, err = create(os.O_RDWR)
 			if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) ||
 				c.fatal(err) != nil {
 				return err
 			}
 		}
 		refusal := err
-		if f, err = c.OpenFile(name, os.O_WRONLY|exclusive, 0o600); err != nil && refusal != nil {
+		if f, err = create(os.O_WRONLY); err != nil && refusal != nil {
 			return refusal
 		}
 		return err
@@ -162,7 +166,8 @@ func (c *Client) MkdirTemp(dir, pattern string) (string, error) {
 	var made string
 	err := tryNames("mkdirtemp", dir, pattern, func(name string) error {
 		made = name
-		return c.MkdirPerm(name, 0o700)
+		return c.do(c.mkdir(name, toMode(0o700).Attrs).orExists(name).unlessWanted(
+			func() operation[none] { return c.removeDirectory("rmdir", name) }))
 	})
 	if err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package usftp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -277,6 +279,51 @@ func TestTemporaryNames(t *testing.T) {
 	}
 	if _, err := r.CreateTemp("", "x/y"); err == nil {
 		t.Error("a pattern with a slash was taken")
+	}
+}
+
+// Nobody knows the name of a temporary file or directory that appears after its maker has gone.
+func TestTemporaryNamesThatNobodyWaitsFor(t *testing.T) {
+	for request, try := range map[wire.Type]func(*usftp.Client) error{
+		wire.TypeOpen: func(c *usftp.Client) error {
+			_, err := c.CreateTemp("/", "x")
+			return err
+		},
+		wire.TypeMkdir: func(c *usftp.Client) error {
+			_, err := c.MkdirTemp("/", "x")
+			return err
+		},
+	} {
+		for _, refused := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, sftptest.Script{}, 0)
+				gate := new(sftptest.Gate)
+				r.server.AddFaults(sftptest.Fault{On: request, Do: sftptest.Hold(gate)})
+				if refused {
+					r.server.AddFaults(sftptest.Fault{On: request,
+						Do: sftptest.Refuse(wire.PermissionDenied, "")})
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { synctest.Wait(); cancel() }()
+				if err := try(r.WithContext(ctx)); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v: %v", request, err)
+				}
+				gate.Open()
+				synctest.Wait()
+				if left := must[[]*usftp.File](t)(r.ReadDir("/")); len(left) > 0 {
+					t.Errorf("%v left %q", request, names(left))
+				}
+				synctest.Wait()
+				if n := r.server.OpenHandles(); n != 0 {
+					t.Errorf("%v left %d handles", request, n)
+				}
+				removed := len(r.server.Requests(wire.TypeRemove)) +
+					len(r.server.Requests(wire.TypeRmdir))
+				if refused && removed > 0 {
+					t.Errorf("%v: what was not made is removed", request)
+				}
+			})
+		}
 	}
 }
 

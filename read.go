@@ -140,8 +140,9 @@ func (r *restReader) Seek(by int64, _ int) (int64, error) {
 // start; data that has arrived waits for the reader, within the client's budget. If the file ends
 // early, Read returns an error matching [io.ErrUnexpectedEOF].
 //
-// The reader must be closed, also after the client: until then a goroutine serves it. The file
-// stays open, and its offset does not move. Several readers may be in use at a time.
+// The reader must be closed, also after the client: until then, or until the file is closed or its
+// context has ended, a goroutine serves it. The file stays open, and its offset does not move.
+// Several readers may be in use at a time.
 func (f *File) ReadRange(off, length int64) io.ReadCloser {
 	return f.readRangeOver(off, length, nil)
 }
@@ -173,14 +174,21 @@ func (r *rangeReader) Close() error {
 	return nil
 }
 
-// readRange writes a range of the file to w in order.
-func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error {
+// readRange writes a range of the file to w in order. Nobody may read from the pipe any more, but
+// what ends the file's calls ends this one, too.
+func (f *File) readRange(w *io.PipeWriter, off, length int64, stripes *stripes) error {
 	if off < 0 {
 		return f.wrap("read", fs.ErrInvalid)
 	}
-	if _, err := f.opened("read", wire.OpenRead); err != nil {
+	open, err := f.opened("read", wire.OpenRead)
+	if err != nil {
 		return err
 	}
+	ctx, done := f.during(open)
+	defer done()
+	defer context.AfterFunc(ctx, func() {
+		w.CloseWithError(f.wrap("read", context.Cause(ctx)))
+	})()
 	limit, size := int64(math.MaxInt64), f.expectedSize()
 	if length >= 0 {
 		limit, size = off+min(length, math.MaxInt64-off), flow.Unknown

@@ -2,6 +2,7 @@ package usftp_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -140,4 +142,29 @@ func TestWriteToAFile(t *testing.T) {
 		}
 		ok(t, f.Close())
 	})
+}
+
+// A reader of a range that is never closed ends with its file or its context: a goroutine that was
+// left would keep the bubble from ending.
+func TestRangeThatIsNotClosed(t *testing.T) {
+	for want, end := range map[error]func(f *usftp.File, cancel func()){
+		fs.ErrClosed:     func(f *usftp.File, _ func()) { f.Close() },
+		context.Canceled: func(_ *usftp.File, cancel func()) { cancel() },
+	} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, 0)
+			r.server.Files.WriteFile("/f", noise(1<<20))
+			f := must[*usftp.File](t)(r.Open("/f"))
+			ctx, cancel := context.WithCancel(context.Background())
+			part := f.WithContext(ctx).ReadRange(0, -1)
+			must[int](t)(part.Read(make([]byte, 1)))
+			synctest.Wait()
+			end(f, cancel)
+			synctest.Wait()
+			if _, err := part.Read(make([]byte, 1)); !errors.Is(err, want) {
+				t.Errorf("%v, not %v", err, want)
+			}
+			cancel()
+		})
+	}
 }

@@ -45,6 +45,10 @@ func TestClientFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "has a path") {
 		t.Errorf("a path: %v", err)
 	}
+	if _, err := config.Client(testContext(t), ""); err == nil ||
+		err.Error() != `"": no host given` {
+		t.Errorf("no host: %v", err)
+	}
 	config.SFTPServer = "echo hello >&2; exit 1"
 	var named *Error
 	if _, err := config.Client(testContext(t), srv.Alias); !errors.As(err, &named) ||

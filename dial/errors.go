@@ -22,7 +22,13 @@ type Error struct {
 	Err  error
 }
 
-func (e *Error) Error() string { return e.Host + ": " + sentence(e.Err) }
+func (e *Error) Error() string {
+	if e.Host == "" {
+		return sentence(e.Err)
+	}
+	return e.Host + ": " + sentence(e.Err)
+}
+
 func (e *Error) Unwrap() error { return e.Err }
 
 // Timeout reports whether a time limit was the cause.

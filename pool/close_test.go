@@ -90,3 +90,14 @@ func TestSessionsEndBeforeTheirConnection(t *testing.T) {
 		}
 	})
 }
+
+// A Host without a Pool works like one whose Pool has only the first session.
+func TestNilPool(t *testing.T) {
+	var p *pool.Pool
+	p.Want(2, 2)
+	client, release := p.Acquire()
+	release()
+	if err := p.Close(); client != nil || err != nil {
+		t.Error(client, err)
+	}
+}

@@ -130,6 +130,9 @@ const loginGrace = 2 * time.Second
 // Close ends everything that the pool opened, after giving logins in progress a moment to finish.
 // It leaves the first connection alone.
 func (p *Pool) Close() error {
+	if p == nil {
+		return nil
+	}
 	p.hangUp()
 	p.mu.Lock()
 	if p.links == nil {
@@ -224,6 +227,9 @@ func (p *Pool) streams() int {
 // Want asks for this many connections, including the first, with this many sessions on each. 0
 // sessions means as many as allowed. It does not wait.
 func (p *Pool) Want(connections, sessions int) {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wanted = max(p.wanted, min(connections, p.config.Connections))

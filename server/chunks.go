@@ -81,7 +81,8 @@ func (c *chunkSource) Read(p []byte) (int, error) {
 	if c.at == math.MaxInt64 {
 		return 0, io.EOF
 	}
-	n, err := c.request.handle.readerAt.ReadAt(p[:min(int64(len(p)), math.MaxInt64-c.at)], c.at)
+	n, err := readAt(c.request.handle.readerAt,
+		p[:min(int64(len(p)), math.MaxInt64-c.at)], c.at)
 	c.at += int64(n)
 	if n == 0 && err == nil {
 		err = io.ErrNoProgress

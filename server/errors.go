@@ -64,6 +64,7 @@ var (
 	errLongReply  = &StatusError{Code: wire.Failure, Message: "the reply is too long"}
 	errNoUser     = &StatusError{Code: wire.NoSuchFile, Message: "no such user"}
 	errHandles    = &StatusError{Code: wire.Failure, Message: "too many open handles"}
+	errCount      = &StatusError{Code: wire.Failure, Message: "the backend returned an invalid count"}
 )
 
 // noSuchFile is the message of OpenSSH's server.

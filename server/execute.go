@@ -24,6 +24,7 @@ type worker struct {
 
 // execute runs a request, queues its reply, and releases the request's buffer.
 func (w *worker) execute(s *session, r *request) {
+	defer s.caught()
 	s.active.Begin()
 	defer s.active.End()
 	r.repeated = r.failsAgain()
@@ -61,6 +62,7 @@ func (r *request) failsAgain() bool {
 
 // refuse answers an invalid request.
 func (w *worker) refuse(s *session, r *request) {
+	defer s.caught()
 	s.releasePacket(r.own)
 	r.own = nil
 	w.status(s, r, r.bad)
@@ -262,7 +264,7 @@ func (s *session) readAt(r *request) (int, error) {
 		return 0, io.EOF
 	}
 	data := r.reply.Bytes()[wire.DataHeaderSize:][:r.length]
-	n, err := h.readerAt.ReadAt(data, int64(r.offset))
+	n, err := readAt(h.readerAt, data, int64(r.offset))
 	if err := moves(s.ctx, s.view.downloads, n); err != nil {
 		return 0, err
 	}
@@ -321,13 +323,8 @@ func (w *worker) open(ctx context.Context, s *session, r *request) {
 // giveHandle answers OPEN and OPENDIR. If there are too many handles it does not call open, which
 // might create or truncate a file.
 func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)) {
-	if err := s.reserveHandle(); err != nil {
-		w.status(s, r, err)
-		return
-	}
-	h, err := open()
+	h, err := s.openReserved(open)
 	if err != nil {
-		s.unreserveHandle()
 		w.status(s, r, err)
 		return
 	}
@@ -339,6 +336,19 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 	}
 	key := appendKey(make([]byte, 0, handleSize), h.key)
 	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
+}
+
+// openReserved opens a file or directory for which there is a handle. open may panic.
+func (s *session) openReserved(open func() (*handle, error)) (h *handle, err error) {
+	if err := s.reserveHandle(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if h == nil {
+			s.unreserveHandle()
+		}
+	}()
+	return open()
 }
 
 // reserveHandle counts a handle that is about to be opened, or returns an error if there are too
@@ -622,7 +632,7 @@ func (s *session) copyRange(r *request, length int64) (int64, error) {
 			return done, err
 		}
 		piece := r.reply.Bytes()[:min(length-done, wire.MaxData)]
-		n, readErr := r.handle.readerAt.ReadAt(piece, int64(r.offset)+done)
+		n, readErr := readAt(r.handle.readerAt, piece, int64(r.offset)+done)
 		if n > 0 {
 			written, err := r.target.writerAt.WriteAt(piece[:n], int64(r.toOffset)+done)
 			done += int64(max(written, 0))

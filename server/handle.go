@@ -71,6 +71,16 @@ func newBriefHandle(file File, r *request) *handle {
 	return h
 }
 
+// readAt reads from a backend's file. A backend whose count is impossible must not make us send
+// memory that has other contents.
+func readAt(from io.ReaderAt, p []byte, offset int64) (int, error) {
+	n, err := from.ReadAt(p, offset)
+	if n < 0 || n > len(p) {
+		return 0, errCount
+	}
+	return n, err
+}
+
 // sums has the file hashed as it passes.
 func (h *handle) sums() {
 	h.raw = nil // bytes in a relay cannot be hashed

@@ -124,8 +124,10 @@ func (s *session) hashSource(r *request) (source readable, closeSource func(), e
 	if err != nil {
 		return nil, nil, err
 	}
-	file, err := s.view.open(s.ctx, r.path, wire.OpenRead, wire.Attrs{})
-	end()
+	file, err := func() (File, error) {
+		defer end()
+		return s.view.open(s.ctx, r.path, wire.OpenRead, wire.Attrs{})
+	}()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -205,7 +207,7 @@ func (s *session) hashOne(source io.ReaderAt, h hash.Hash, offset int64, length 
 		if err := s.ctx.Err(); err != nil {
 			return done, err
 		}
-		n, err := source.ReadAt(buf[:min(length-uint64(done), uint64(len(buf)))], offset+done)
+		n, err := readAt(source, buf[:min(length-uint64(done), uint64(len(buf)))], offset+done)
 		if err := s.costly.begin(s.ctx, s.view.user, r); err != nil {
 			return done, err
 		}

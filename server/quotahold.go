@@ -70,15 +70,22 @@ func (q *Quota) hold(ctx context.Context, look look, also *inode,
 				q.release(f)
 			}
 		}
-		ok := true
-		for i, name := range names {
-			ok = ok && q.confirm(ctx, look, &entries[i], name, endings)
-		}
-		if ok {
+		if q.confirmAll(ctx, look, entries, names, endings, release) {
 			return entries, release
 		}
-		release()
 	}
+}
+
+// confirmAll confirms the entries, or releases them.
+func (q *Quota) confirmAll(ctx context.Context, look look, entries []entry, names []string,
+	endings uint64, release func()) (ok bool) {
+	defer unless(&ok, release)
+	for i, name := range names {
+		if !q.confirm(ctx, look, &entries[i], name, endings) {
+			return false
+		}
+	}
+	return true
 }
 
 // release unlocks a file and leaves it.
@@ -133,11 +140,16 @@ func (v *View) enter(ctx context.Context, moves bool, names ...string) (leave fu
 	for {
 		real := v.realPaths(ctx, names)
 		if leave, err = v.quota.changes.enter(ctx, moves, real...); err != nil ||
-			slices.Equal(real, v.realPaths(ctx, names)) {
+			v.stillReal(ctx, names, real, leave) {
 			return leave, err
 		}
-		leave()
 	}
+}
+
+// stillReal reports whether paths still lead to the same places, or leaves the change.
+func (v *View) stillReal(ctx context.Context, names, real []string, leave func()) (ok bool) {
+	defer unless(&ok, leave)
+	return slices.Equal(real, v.realPaths(ctx, names))
 }
 
 // realPaths resolves the paths that can be resolved.
@@ -166,7 +178,7 @@ func (v *View) enterAndHold(ctx context.Context, directories bool,
 		if err != nil {
 			return nil, nil, err
 		}
-		entries, release := v.quota.hold(ctx, v.lstat, nil, names...)
+		entries, release := v.holdOrLeave(ctx, names, left)
 		leave = func() {
 			release()
 			left()
@@ -179,6 +191,15 @@ func (v *View) enterAndHold(ctx context.Context, directories bool,
 		}
 		leave()
 	}
+}
+
+// holdOrLeave holds what the names lead to; if that panics it leaves their change.
+func (v *View) holdOrLeave(ctx context.Context, names []string, leave func()) ([]entry, func()) {
+	held := false
+	defer unless(&held, leave)
+	entries, release := v.quota.hold(ctx, v.lstat, nil, names...)
+	held = true
+	return entries, release
 }
 
 // lastLooks limits how long a backend may take for a last look.

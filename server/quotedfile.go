@@ -27,20 +27,21 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	}
 	defer leave()
 	entries, release := q.hold(ctx, v.fs.Stat, nil, name)
+	opened := false
+	defer unless(&opened, release)
 	o := opening{v: v, name: name, before: &entries[0]}
 	if err := o.reserve(ctx, flags, attrs); err != nil {
-		release()
 		return nil, err
 	}
 	file, info, err := o.run(ctx, entries, open)
 	if err != nil {
 		o.failed(ctx)
-		release()
 		return nil, err
 	}
 	f := o.before.file()
-	if f == nil || q.inodes.keyOf(f) != identityOf(info, name) {
+	if opened = f != nil && q.inodes.keyOf(f) == identityOf(info, name); !opened {
 		o.superseded(ctx)
+		opened = true
 		if f, err = o.other(ctx, file, info, release); err != nil {
 			end(file, Abandoned)
 			return nil, err

@@ -135,7 +135,9 @@ type session struct {
 // request answered, and ctx's cause if ctx ended.
 //
 // Serve returns after the last of the backend's methods has, and after closing all open files.
-// Options may be nil.
+// Options may be nil. If one of the backend's methods panics, or a function of the options, the
+// session ends in the same way, and then Serve panics, with an error that holds the value and the
+// stack. Other sessions go on if the caller recovers that, as package sshd does.
 func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Options) error {
 	opts = cmp.Or(opts, &Options{})
 	defer stream.Close()
@@ -149,7 +151,11 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Opt
 	stop := context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
 	defer stop()
 	go (&reader{session: s, in: in}).begin()
-	return s.wait()
+	err = s.wait()
+	if p, ok := err.(*panicked); ok {
+		panic(p)
+	}
+	return err
 }
 
 func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
@@ -224,9 +230,7 @@ func (s *session) wait() error {
 	}
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
-			slot.h.turns.drop()
-			s.closeHandle(slot.h, errNoClose)
-			s.open.give()
+			s.closeLast(slot.h)
 		}
 	}
 	s.reports.end()

@@ -155,7 +155,10 @@ func (w *worker) putFiles(ctx context.Context, s *session, r *request) {
 	ctx, end := kept.With(ctx)
 	defer end()
 	answers := make([]wire.FileStatus, len(files))
-	each(len(files), func(i int) { answers[i] = shortStatus(s.putFile(ctx, &files[i])) })
+	each(len(files), func(i int) {
+		defer s.caught() // it may have a goroutine of its own
+		answers[i] = shortStatus(s.putFile(ctx, &files[i]))
+	})
 	reply := wire.ExtendedReply{}.Append(r.reply.Bytes()[:0], r.id)
 	for _, answer := range answers {
 		reply = answer.Append(reply)
@@ -194,6 +197,7 @@ func (w *worker) getFiles(ctx context.Context, s *session, r *request) {
 	ctx, end := kept.With(ctx)
 	defer end()
 	each(len(files), func(i int) {
+		defer s.caught() // it may have a goroutine of its own
 		f := &files[i]
 		f.answer = s.getFile(ctx, f.Path, f.memory)
 	})
@@ -207,34 +211,45 @@ func (w *worker) getFiles(ctx context.Context, s *session, r *request) {
 type step struct {
 	s *session
 	request
+	open bool // the file of the handle is
 }
 
-// open opens the file, unless the session has ended.
-func (t *step) open(ctx context.Context) error {
+// begin opens the file, unless the session has ended.
+func (t *step) begin(ctx context.Context) error {
 	if err := t.s.ctx.Err(); err != nil {
 		return err
 	}
-	if err := t.s.reserveHandle(); err != nil {
-		return err
-	}
-	file, err := t.s.view.open(ctx, t.path, t.flags, t.attrs)
+	h, err := t.s.openReserved(func() (*handle, error) {
+		file, err := t.s.view.open(ctx, t.path, t.flags, t.attrs)
+		if err != nil {
+			return nil, err
+		}
+		h := newBriefHandle(file, &t.request)
+		if t.s.reports.Hashes {
+			h.sums()
+		}
+		return h, nil
+	})
 	if err != nil {
-		t.s.unreserveHandle()
 		return err
 	}
-	h := newBriefHandle(file, &t.request)
-	if t.s.reports.Hashes {
-		h.sums()
-	}
-	t.handle = h
+	t.handle, t.open = h, true
 	t.s.reportOpened(h)
 	return nil
 }
 
 // close closes the file, or abandons it for a reason.
 func (t *step) close(reason error) error {
+	t.open = false
 	defer t.s.unreserveHandle()
 	return t.s.closeHandle(t.handle, reason)
+}
+
+// closeLeft, which is deferred, closes the file if the backend panics before it is closed.
+func (t *step) closeLeft() {
+	if t.open {
+		t.close(errNoClose)
+	}
 }
 
 // may asks the policy and the rules of the file about another operation on it, and makes it the one
@@ -249,7 +264,7 @@ func (t *step) may(o operation) error {
 
 // putFile writes one file.
 func (s *session) putFile(ctx context.Context, f *wire.PutFile) error {
-	t := &step{s, request{op: opOpen, path: s.view.Path(f.Path), attrs: f.Created,
+	t := &step{s: s, request: request{op: opOpen, path: s.view.Path(f.Path), attrs: f.Created,
 		flags: wire.OpenWrite | wire.OpenCreate | wire.OpenExclusive}}
 	err := t.put(ctx, f)
 	if err != nil {
@@ -261,11 +276,12 @@ func (s *session) putFile(ctx context.Context, f *wire.PutFile) error {
 // put writes the file under its temporary name, if it has one, and renames it. A failure leaves
 // nothing behind, or nothing visible.
 func (t *step) put(ctx context.Context, f *wire.PutFile) error {
+	defer t.closeLeft()
 	v, name := t.s.view, t.path
 	if f.Temporary != "" {
 		t.path = v.Path(beside(f.Path, f.Temporary))
 	}
-	if err := t.open(ctx); err != nil {
+	if err := t.begin(ctx); err != nil {
 		return err
 	}
 	err := t.fill(f)
@@ -329,8 +345,9 @@ func (t *step) remove(ctx context.Context) {
 
 // getFile reads one file, if it is regular and leaves the last byte of memory free.
 func (s *session) getFile(ctx context.Context, name string, memory []byte) (answer wire.GotFile) {
-	t := &step{s, request{op: opOpen, path: s.view.Path(name), flags: wire.OpenRead}}
-	err := t.open(ctx)
+	t := &step{s: s, request: request{op: opOpen, path: s.view.Path(name), flags: wire.OpenRead}}
+	defer t.closeLeft()
+	err := t.begin(ctx)
 	if err == nil {
 		answer.Data, err = t.readWhole(memory)
 		if err == nil {
@@ -353,7 +370,7 @@ func (t *step) readWhole(p []byte) ([]byte, error) {
 	if t.handle.readerAt == nil {
 		return nil, errUnsupported
 	}
-	n, err := t.handle.readerAt.ReadAt(p, 0)
+	n, err := readAt(t.handle.readerAt, p, 0)
 	switch {
 	case err != nil && err != io.EOF:
 		return nil, err

@@ -36,10 +36,13 @@ type View struct {
 }
 
 // NewView returns a view of backend; policy may be nil. It fails if the policy names unknown
-// operations.
+// operations, or if backend is nil.
 func NewView(backend FS, policy *Policy) (*View, error) {
 	policy = cmp.Or(policy, &Policy{})
 	forbidden, withheld, err := policy.forbidden()
+	if backend == nil {
+		err = errors.New("sftp server: there is no backend")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -586,7 +589,7 @@ func (f *ViewFile) ReadAt(p []byte, offset int64) (int, error) {
 	if f.reader == nil {
 		return 0, errBadHandle
 	}
-	n, err := f.reader.ReadAt(p, offset)
+	n, err := readAt(f.reader, p, offset)
 	if err := moves(f.ctx, f.view.downloads, n); err != nil {
 		return 0, err
 	}

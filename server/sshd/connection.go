@@ -3,7 +3,9 @@ package sshd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,6 +115,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 	}
 	defer s.untrack(func() { delete(s.conns, conn) })
 	defer conn.Close()
+	defer s.survive(conn)
 	state := s.state.Load()
 	tried := attempts{reports: s.strangers(&state.Config, raw.RemoteAddr())}
 	secure, err := s.login(state, conn, &tried)
@@ -170,6 +173,19 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l.Report(server.Event{Kind: server.ConnectionClosed})
 }
 
+// survive, which is deferred, confines a panic to its connection.
+func (s *Server) survive(conn *connection) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	defer conn.Close()
+	if ok, omitted := s.panics.Take(); ok {
+		s.state.Load().whole.Error("panic", "remote", conn.RemoteAddr().String(),
+			"value", fmt.Sprint(value), "stack", string(debug.Stack()), "omitted", omitted)
+	}
+}
+
 var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
 
 // open checks whether the user may still log in, and gets the user's files. Only now is the client
@@ -200,6 +216,7 @@ func (s *Server) login(state *state, conn *connection,
 		}
 		defer func() {
 			switch dropped := s.guard.end(place); {
+			case err == nil && secure == nil: // a panic, which is not the client's fault
 			case err == nil:
 				s.guard.loggedIn(address)
 			case dropped:
@@ -251,6 +268,7 @@ func (l *login) serve(secure *transport.Conn, most int) {
 		}
 		sessions.Go(func() {
 			defer l.leave()
+			defer l.server.survive(l.conn)
 			end, err := l.sessions.Begin(connected) // which may have to ask other servers
 			if err != nil {
 				l.refuse(offered, err)

@@ -6,6 +6,7 @@
 package sshd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ type Config struct {
 
 	// Logger gets the same events as lines; nil logs nothing. Strings are cut at 128 bytes. Before
 	// login, lines are limited by address; after it, bytes are limited by user, and lines about
-	// refusals by session.
+	// refusals by session. A panic is logged with its stack, by slog.Default if Logger is nil.
 	Logger *slog.Logger
 
 	// LoginTimeout limits the time from the connection to a successful login, and from a session's
@@ -148,6 +149,9 @@ type Config struct {
 var ErrServerClosed = errors.New("sshd: the server is closed")
 
 // Server accepts SSH connections. It is safe for concurrent use.
+//
+// A panic in a backend, or in a function of the [Config] or [Access], closes the connection that it
+// concerns, as in net/http. All others go on.
 type Server struct {
 	state   atomic.Pointer[state]
 	guard   *guard
@@ -157,9 +161,10 @@ type Server struct {
 	windows *transport.Windows
 	users   users
 
-	// Limits on the log: lines about connections that cannot be accepted, lines per address and in
-	// total before the login, bytes per user after it.
+	// Limits on the log: lines about connections that cannot be accepted, and about panics, lines
+	// per address and in total before the login, bytes per user after it.
 	crowds   lograte.Limit
+	panics   lograte.Limit
 	lines    *lograte.Table[netip.Prefix]
 	allLines *lograte.Limit
 	bytes    *lograte.Table[string]
@@ -179,7 +184,8 @@ type Server struct {
 // state is replaced by Reload.
 type state struct {
 	Config
-	ssh *transport.ServerConfig
+	ssh   *transport.ServerConfig
+	whole *slog.Logger // which does not cut strings
 }
 
 // New returns a server. It fails if config accepts neither keys nor passwords, or names an unknown
@@ -221,6 +227,7 @@ func (s *Server) Reload(config Config) error {
 		}
 		config.HostKeys = []ssh.Signer{key}
 	}
+	whole := cmp.Or(config.Logger, slog.Default())
 	config.Logger = lograte.Cut(config.Logger)
 	setDefault(&config.LoginTimeout, 30*time.Second)
 	setDefault(&config.IdleTimeout, 30*time.Minute)
@@ -236,7 +243,7 @@ func (s *Server) Reload(config Config) error {
 			*is = func(netip.Addr) bool { return false }
 		}
 	}
-	next := &state{Config: config}
+	next := &state{Config: config, whole: whole}
 	var err error
 	if next.ssh, err = s.serverConfig(&config); err != nil {
 		return fmt.Errorf("sshd: %w", err)
