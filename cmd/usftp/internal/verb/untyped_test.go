@@ -19,6 +19,8 @@ func TestUntypedTrees(t *testing.T) {
 		"no modes, bare lines": {HideAttrs: wire.AttrPermissions, BareLines: true},
 		"permissions only":     {HideTypes: true, BareLines: true},
 		"nothing":              {HideAttrs: ^uint32(0), BareLines: true},
+		"no READLINK either": {HideAttrs: wire.AttrPermissions, BareLines: true,
+			Refuse: []wire.Type{wire.TypeReadlink}},
 	} {
 		server := sftptest.NewServer(t, script)
 		server.Files.WriteFile("/t/d/f", []byte("contents"))
