@@ -47,6 +47,10 @@ func TestUntypedTrees(t *testing.T) {
 		if is, err := server.Files.Lstat("/t/d/f"); err != nil || is.Permissions&0o777 != 0o700 {
 			t.Errorf("%s: the file has mode %o, %v", name, is.Permissions, err)
 		}
+		err = Remove(background, r.Env, RemoveOptions{}, []string{"/t/link/"})
+		if _, said := r.take(); err == nil || !strings.Contains(said, "not a directory") {
+			t.Errorf("%s: rm of a link with a slash after it said %q", name, said)
+		}
 		ok(t, Remove(background, r.Env, RemoveOptions{Recursive: true}, []string{"/t"}))
 		if left := server.Files.List(); !slices.Equal(left, []string{"/other/", "/other/f"}) {
 			t.Errorf("%s: rm left %q", name, left)
