@@ -74,10 +74,10 @@ func (s *session) findType(q question) *operation[fs.FileInfo] {
 		})
 	link.refused = settled[fs.FileInfo]{q.info}
 	link.instead = func(refusal error) *operation[fs.FileInfo] {
-		if errors.Is(refusal, fs.ErrPermission) || errors.Is(refusal, errors.ErrUnsupported) {
-			return s.asLink(q) // it may be one all the same
+		if errors.Is(refusal, fs.ErrNotExist) {
+			return s.asDir(q)
 		}
-		return s.asDir(q)
+		return s.asLink(q) // it may be one all the same
 	}
 	return &link
 }

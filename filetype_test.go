@@ -27,6 +27,8 @@ func untyped() map[string]sftptest.Script {
 		"few handles":          {HideAttrs: wire.AttrPermissions, Limits: &few, Extensions: unannounced},
 		"no links, few others": {HideTypes: true, Refuse: []wire.Type{wire.TypeReadlink}},
 	}
+	scripts["no links, which it does not say"] = sftptest.Script{HideTypes: true,
+		Faults: []sftptest.Fault{{On: wire.TypeReadlink, Do: sftptest.Refuse(wire.Failure, "")}}}
 	for _, name := range slices.Collect(maps.Keys(scripts)) {
 		script := scripts[name]
 		script.BareLines = true
