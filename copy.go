@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -163,7 +164,11 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	if known && !alike && source.client.shared == target.client.shared &&
 		source.client.offered(wire.ExtCopyData) {
 		n, err := f.copyData(source, off, length, to, target, at)
-		if n > 0 || !errors.Is(err, errors.ErrUnsupported) {
+		switch {
+		case err == errUnwritten: // a WRITE shows why
+			rest, err := f.copyThrough(off+n, length-n, to, at+n)
+			return n + rest, err
+		case n > 0 || !errors.Is(err, errors.ErrUnsupported):
 			return n, err
 		}
 	}
@@ -204,6 +209,9 @@ func (f *File) isSame(a *openFile, to *File, b *openFile) (bool, error) {
 	return !f.FileStat().differs(to.FileStat()), errors.Join(errA, errB)
 }
 
+// errUnwritten reports that a server said that it had copied what the target does not have.
+var errUnwritten = errors.New("the server has not written all that it copied")
+
 // copyData copies on the server.
 func (f *File) copyData(source *openFile, off, length int64, to *File, target *openFile,
 	at int64) (n int64, err error) {
@@ -219,25 +227,29 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 		}
 		n += piece
 		to.progress.Store(n)
+		if copied, err := f.arrived(off, n, to, at); err != nil {
+			return copied, err
+		}
 	}
-	// OpenSSH's server reports success if the file was too short for the last piece, so check the
-	// result, and the file too: the target may have been long enough before.
+	return n, nil
+}
+
+// arrived checks that n bytes have been copied. OpenSSH's server reports success if the file was too
+// short for the last piece, or if there was no room for it. The file counts, too: the target may
+// have been long enough before.
+func (f *File) arrived(off, n int64, to *File, at int64) (copied int64, err error) {
 	left := start(f.ctx, f.statOperation())
 	info, err := to.Stat()
 	if err != nil {
 		return n, err
 	}
-	copied := n
-	if info.Sys().(*FileStat).HasSize() {
-		copied = min(copied, max(info.Size()-at, 0))
+	if stat, lost := left.Wait(); lost == nil && stat.sized() && int64(stat.Size)-off < n {
+		n, err = max(int64(stat.Size)-off, 0), f.wrap("copy", io.ErrUnexpectedEOF)
 	}
-	if stat, err := left.Wait(); err == nil && stat.sized() {
-		copied = min(copied, max(int64(stat.Size)-off, 0))
+	if have := max(info.Size()-at, 0); info.Sys().(*FileStat).HasSize() && have < n {
+		n, err = have, cmp.Or(err, errUnwritten)
 	}
-	if copied < n {
-		err = f.wrap("copy", io.ErrUnexpectedEOF)
-	}
-	return copied, err
+	return n, err
 }
 
 // copyData copies part of a file on the server, in one request.

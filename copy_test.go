@@ -244,6 +244,24 @@ func TestCopyOnServer(t *testing.T) {
 	}
 }
 
+// TestCopyThatIsOnlyClaimed: OpenSSH's server says that it has copied what there was no room for. The
+// client then copies that, also if there is room again when the next piece is copied.
+func TestCopyThatIsOnlyClaimed(t *testing.T) {
+	for _, size := range []int{300_000, 64<<20 + 300_000} {
+		r := newRig(t, sftptest.Script{}, 0)
+		r.server.AddFaults(sftptest.Fault{On: wire.TypeExtended, Extension: wire.ExtCopyData, Times: 1,
+			Do: sftptest.Refuse(wire.OK, "")})
+		data := bytes.Repeat([]byte("data"), size/4)
+		r.server.Files.WriteFile("/a", data)
+		n, err := r.CopyFile("/a", "/b")
+		got := must[[]byte](t)(r.server.Files.ReadFile("/b"))
+		if n != int64(size) || err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes: %d, %v; the copy has %d and is right: %v", size, n, err, len(got),
+				bytes.Equal(got, data))
+		}
+	}
+}
+
 // TestCopyFails: whichever side fails, its error is returned, with what was copied.
 func TestCopyFails(t *testing.T) {
 	for _, extensions := range [][]wire.ExtensionPair{nil, {}} {

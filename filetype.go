@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"strings"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -72,8 +73,58 @@ func (s *session) findType(q question) *operation[fs.FileInfo] {
 			return nil, unfinished[fs.FileInfo]{s.asDir(q)}
 		})
 	link.refused = settled[fs.FileInfo]{q.info}
-	link.instead = func(error) *operation[fs.FileInfo] { return s.asDir(q) }
+	link.instead = func(refusal error) *operation[fs.FileInfo] {
+		if errors.Is(refusal, fs.ErrNotExist) {
+			return s.asDir(q)
+		}
+		return s.asLink(q) // it may be one all the same
+	}
 	return &link
+}
+
+// asLink asks where a path leads on a server that reads no links: what is behind one must not be
+// taken for what is in a directory. It finds no link where REALPATH only tidies a path's text.
+func (s *session) asLink(q question) *operation[fs.FileInfo] {
+	base := path.Base(q.name)
+	if strings.HasSuffix(q.name, "/") || base == "." || base == ".." {
+		return s.asDir(q) // what it leads to
+	}
+	return s.asReal(q, q.name, func(real string) *operation[fs.FileInfo] {
+		return s.asReal(q, path.Dir(q.name), func(dir string) *operation[fs.FileInfo] {
+			if !strings.EqualFold(real, path.Join(dir, base)) {
+				q.stat().Mode |= typeLink
+				return nil
+			}
+			return s.asDir(q)
+		})
+	})
+}
+
+// asReal asks for a real path. Servers for Windows may answer with backslashes.
+func (s *session) asReal(q question, name string,
+	next func(real string) *operation[fs.FileInfo]) *operation[fs.FileInfo] {
+	real := ask(s, q.op, name, wire.TypeName, wire.PathRequest{Type: wire.TypeRealpath, Path: name},
+		func(call *conn.Call) (fs.FileInfo, error) {
+			var reply wire.Names
+			if err := reply.Parse(call.Body); err != nil {
+				return nil, parse(err)
+			}
+			if len(reply.Names) != 1 {
+				return nil, unfinished[fs.FileInfo]{s.asDir(q)}
+			}
+			real := reply.Names[0].Filename
+			if !strings.HasPrefix(real, "/") {
+				real = strings.ReplaceAll(real, `\`, "/")
+			}
+			then := next(path.Clean(real))
+			if then == nil {
+				return q.info, nil
+			}
+			return nil, unfinished[fs.FileInfo]{then}
+		})
+	real.refused = settled[fs.FileInfo]{q.info}
+	real.instead = func(error) *operation[fs.FileInfo] { return s.asDir(q) }
+	return &real
 }
 
 // asDir tries to open a directory.

@@ -26,11 +26,13 @@ func TestChangingSource(t *testing.T) {
 		direction way
 		factor    float64 // of the size that the host tells
 		grows     bool
+		hidden    uint32 // attributes that the host does not send
 	}{
-		"a log, up":   {upload, 1, true},
-		"a log, down": {download, 1, true},
-		"half":        {download, 0.5, false},
-		"double":      {download, 2, false},
+		"a log, up":             {upload, 1, true, 0},
+		"a log, down":           {download, 1, true, 0},
+		"only its size is told": {download, 1, true, ^uint32(wire.AttrSize)},
+		"half":                  {download, 0.5, false, 0},
+		"double":                {download, 2, false, 0},
 	} {
 		for _, size := range []int{3000, 5 << 20} {
 			data := random(size)
@@ -39,7 +41,8 @@ func TestChangingSource(t *testing.T) {
 				var b *bench
 				source, target := "/source", filepath.Join(t.TempDir(), "target")
 				var grown atomic.Bool
-				b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				b = newBench(t, sftptest.Script{HideAttrs: test.hidden, Intercept: func(
+					r sftptest.Request) []sftptest.Action {
 					switch {
 					case test.grows && (r.Type == wire.TypeRead || r.Type == wire.TypeWrite) &&
 						!grown.Swap(true):

@@ -184,6 +184,43 @@ func TestSyncDeletesOnAFullDisk(t *testing.T) {
 	}
 }
 
+// TestSyncMakesRoom: where there is no room for what is new, nothing is deleted, and a sync that only
+// deletes makes room.
+func TestSyncMakesRoom(t *testing.T) {
+	testenv.Mounted(t, "size=64k", func(t *testing.T, full string) {
+		everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+			src, dst := t.TempDir(), filepath.Join(full, "dst")
+			fill(t, src, "file")
+			if err := errors.Join(os.WriteFile(filepath.Join(src, "new"), random(40<<10), 0o644),
+				os.Mkdir(dst, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			fillUp(t, dst)
+			os.Remove(filepath.Join(dst, "extra0")) // room for the lock
+			to, from := direction.endpoints(far, far, src, dst, nil, nil)
+			o := transfer.SyncOptions{Delete: true, MaxDelete: 100}
+			if _, err := transfer.Sync(t.Context(), to, from, o); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("on the full disk: %v", err)
+			}
+			if _, err := os.Stat(filepath.Join(dst, "extra1")); err != nil {
+				t.Error(err)
+			}
+			only := o
+			only.Only = transfer.SyncOnly{Existing: true, IgnoreExisting: true}
+			if s, err := transfer.Sync(t.Context(), to, from, only); err != nil || s.Files != 0 {
+				t.Errorf("deleting only: %+v, %v", s, err)
+			}
+			if _, err := transfer.Sync(t.Context(), to, from, o); err != nil {
+				t.Error(err)
+			}
+			sameTrees(t, src, dst)
+			if err := os.RemoveAll(dst); err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+}
+
 // fillUp makes files in a directory until its file system has room for none.
 func fillUp(t *testing.T, dir string) {
 	t.Helper()

@@ -105,7 +105,12 @@ func (h *Holder) ended() bool {
 	if err == nil {
 		err = process.Signal(syscall.Signal(0))
 	}
-	return errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH)
+	// A zombie may be there for long: some containers have no init that waits for it. See
+	// proc_pid_stat(5).
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.PID))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(state, "Z") || errors.Is(err, os.ErrProcessDone) ||
+		errors.Is(err, syscall.ESRCH)
 }
 
 // processSpace identifies the system and namespace in which process numbers are valid, "" if

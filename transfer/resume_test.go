@@ -58,6 +58,8 @@ func TestResume(t *testing.T) {
 	}{
 		"interrupted":     {sends: size / 2},
 		"connection lost": {lose: true, sends: size * 7 / 8},
+		"no permissions": {sends: size / 2,
+			script: sftptest.Script{HideAttrs: wire.AttrPermissions}},
 		"no fsync": {sends: size * 7 / 8,
 			script: sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename,
 				Data: "1"}}}},

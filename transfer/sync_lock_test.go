@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -80,6 +81,17 @@ func TestSyncVoidLock(t *testing.T) {
 	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	space, err := os.Readlink("/proc/self/ns/pid")
+	zombie := exec.Command(os.Args[0], "-test.run=^$")
+	if err := zombie.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { zombie.Wait() })
+	if err == nil {
+		testenv.Until(t, "it has ended", func() bool {
+			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", zombie.Process.Pid))
+			return strings.Contains(string(stat), ") Z ")
+		})
+	}
 	here := strings.TrimSpace(string(boot)) + " " + space
 	holder := func(pid int, machine string) string {
 		data, _ := json.Marshal(transfer.Holder{Host: "alpha", PID: pid, Started: time.Now(),
@@ -98,7 +110,9 @@ func TestSyncVoidLock(t *testing.T) {
 			age: transfer.LockStale - time.Minute, held: true},
 		"old": {text: holder(1, "elsewhere"), age: transfer.LockStale +
 			time.Minute},
-		"its process is gone":          {text: holder(gone.Process.Pid, here), skip: err != nil},
+		"its process is gone": {text: holder(gone.Process.Pid, here), skip: err != nil},
+		"its parent has not heard of its end": {text: holder(zombie.Process.Pid, here),
+			skip: err != nil},
 		"its process is there":         {text: holder(os.Getpid(), here), held: true},
 		"gone, and on another machine": {text: holder(gone.Process.Pid, "elsewhere"), held: true},
 		"empty":                        {age: 10 * time.Second},

@@ -29,6 +29,8 @@ func TestUntypedTrees(t *testing.T) {
 			t.Parallel()
 			untypedDownload(t, script)
 			untypedUpload(t, script)
+			script.Refuse = []wire.Type{wire.TypeReadlink}
+			untypedUpload(t, script)
 		})
 	}
 }

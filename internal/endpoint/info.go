@@ -22,10 +22,12 @@ type Info struct {
 	Owner    localfs.Owner
 	ID       string      // of a local file, if it was asked for
 	Local    fs.FileInfo // of a local file
+	stream   bool
 }
 
-// IsRegular reports whether the file is a regular file of known size.
-func (f *Info) IsRegular() bool { return f.HasMode && f.Mode.IsRegular() && f.Size >= 0 }
+// IsRegular reports whether the file is a regular file of known size. Some hosts tell no more than
+// the size.
+func (f *Info) IsRegular() bool { return !f.stream && f.Mode.IsRegular() && f.Size >= 0 }
 
 // OfStat returns the Info for a server's attrs.
 func OfStat(stat *usftp.FileStat) (f Info) {

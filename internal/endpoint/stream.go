@@ -43,7 +43,7 @@ func (s Stream) Open(context.Context, string, Opening) (Reader, error) {
 	if s.Reader == nil {
 		return nil, ErrStream
 	}
-	f := &streamFile{s.Reader, Info{Size: -1}}
+	f := &streamFile{s.Reader, Info{Size: -1, stream: true}}
 	if sized, ok := s.Reader.(interface{ Len() int }); ok && sized.Len() > 0 {
 		f.info.Size = int64(sized.Len())
 	}

@@ -217,7 +217,7 @@ func (in *input) load() (same bool, err error) {
 	}
 	err = in.small.read(c.Ctx, opener, c.Source, in.how, &in.known)
 	was, now := c.Listed, &in.known
-	if same = err == nil && (c.from == nil || now.HasMode && (!was.HasTimes || !now.HasTimes ||
+	if same = err == nil && (c.from == nil || now.IsRegular() && (!was.HasTimes || !now.HasTimes ||
 		was.Mtime.Equal(now.Mtime))); same {
 		c.Size = in.small.size
 		return true, nil

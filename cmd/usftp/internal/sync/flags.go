@@ -95,8 +95,8 @@ func (c *flags) register(f *pflag.FlagSet) {
 // check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
 	switch {
-	case c.existing && c.ignoreExisting:
-		return errors.New("--existing and --ignore-existing together copy nothing")
+	case c.existing && c.ignoreExisting && !c.delete:
+		return errors.New("--existing and --ignore-existing together copy nothing, and without --delete they delete nothing")
 	case !c.delete && set("max-delete"):
 		return errors.New("--max-delete needs --delete")
 	case set("max-delete") && c.maxDelete < 1:

@@ -13,7 +13,8 @@ too.
 Nothing is deleted without --delete. With it, whatever SRC does not have is deleted from
 DST once everything has been copied without an error. Nothing is deleted if SRC could not
 be read completely or is empty, or if more than half of the files in DST (and more than
-10) would go, unless --max-delete allows it.
+10) would go, unless --max-delete allows it. With --existing and --ignore-existing it only
+deletes, which makes room on a full disk.
 
 ` + opt.FilterHelp + `
 What is excluded is neither copied nor deleted.

@@ -81,7 +81,7 @@ func (r *remover) remove(names []string) {
 		return
 	}
 	found = slices.DeleteFunc(found, func(e *entry) bool {
-		if plain[e.name] || e.isDir() || !e.stat.HasMode() {
+		if plain[e.name] || e.isDir() || !e.stat.HasType() {
 			return false
 		}
 		// As in GNU's rm: with -f, a file with a slash after its name counts as missing, which is not a

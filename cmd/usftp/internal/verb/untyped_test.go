@@ -19,6 +19,8 @@ func TestUntypedTrees(t *testing.T) {
 		"no modes, bare lines": {HideAttrs: wire.AttrPermissions, BareLines: true},
 		"permissions only":     {HideTypes: true, BareLines: true},
 		"nothing":              {HideAttrs: ^uint32(0), BareLines: true},
+		"no READLINK either": {HideAttrs: wire.AttrPermissions, BareLines: true,
+			Refuse: []wire.Type{wire.TypeReadlink}},
 	} {
 		server := sftptest.NewServer(t, script)
 		server.Files.WriteFile("/t/d/f", []byte("contents"))
@@ -44,6 +46,10 @@ func TestUntypedTrees(t *testing.T) {
 			[]string{"/t"}))
 		if is, err := server.Files.Lstat("/t/d/f"); err != nil || is.Permissions&0o777 != 0o700 {
 			t.Errorf("%s: the file has mode %o, %v", name, is.Permissions, err)
+		}
+		err = Remove(background, r.Env, RemoveOptions{}, []string{"/t/link/"})
+		if _, said := r.take(); err == nil || !strings.Contains(said, "not a directory") {
+			t.Errorf("%s: rm of a link with a slash after it said %q", name, said)
 		}
 		ok(t, Remove(background, r.Env, RemoveOptions{Recursive: true}, []string{"/t"}))
 		if left := server.Files.List(); !slices.Equal(left, []string{"/other/", "/other/f"}) {
