@@ -204,3 +204,45 @@ func TestMarkersWithoutETag(t *testing.T) {
 		t.Errorf("the marker was stored %d times", n)
 	}
 }
+
+// TestDeletesWithoutResult: somebody in between answers a DELETE with a page, and the storage has
+// never seen it: nobody is told that it was done, unless another try has done it.
+func TestDeletesWithoutResult(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusOK, http.StatusNotFound} {
+		for _, always := range []bool{true, false} {
+			var tries atomic.Int64
+			u, lies := spoiled(t, func(w http.ResponseWriter,
+				r *http.Request) http.ResponseWriter {
+				if r.Method != http.MethodDelete || tries.Add(1) > 1 && !always {
+					return w
+				}
+				w.WriteHeader(status)
+				io.WriteString(w, "<html><body>back soon</body></html>")
+				return nil
+			})
+			u.put("/f", "text")
+			u.put("/g", "text")
+			u.put("/u.filepart", text(6<<20))
+			u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+			for what, remove := range map[string]func() error{
+				"a file":      func() error { return u.fs.Remove(t.Context(), "/f") },
+				"an upload":   func() error { return u.fs.Remove(t.Context(), "/u.filepart") },
+				"a rename":    func() error { return u.fs.PosixRename(t.Context(), "/g", "/h") },
+				"a directory": func() error { return u.fs.Rmdir(t.Context(), "/d") },
+			} {
+				tries.Store(0)
+				lies.Store(true)
+				err := remove()
+				lies.Store(false)
+				if (err != nil) != always {
+					t.Errorf("status %d, always: %t: %s: %v", status, always, what, err)
+				}
+			}
+			if always {
+				u.holds("/f", "text")
+				u.holds("/g", "text")
+			}
+		}
+	}
+}
