@@ -246,3 +246,26 @@ func TestDeletesWithoutResult(t *testing.T) {
 		}
 	}
 }
+
+// TestCopiesWithoutETag: a rename deletes nothing if the answer to the copy does not say what was
+// made, and nothing was.
+func TestCopiesWithoutETag(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{"<CopyObjectResult/>",
+		"<CopyObjectResult><ETag>&quot;&quot;</ETag></CopyObjectResult>", "<ListBucketResult/>"} {
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			if r.Method != http.MethodPut {
+				return w
+			}
+			io.WriteString(w, answer)
+			return nil
+		})
+		u.put("/f", "text")
+		lies.Store(true)
+		if err := u.fs.PosixRename(t.Context(), "/f", "/g"); err == nil {
+			t.Errorf("%s: renamed", answer)
+		}
+		lies.Store(false)
+		u.holds("/f", "text")
+	}
+}
