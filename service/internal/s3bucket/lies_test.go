@@ -187,6 +187,26 @@ func TestChangesWithoutResult(t *testing.T) {
 	}
 }
 
+// TestPutsWithoutETag: who runs the server learns what is wrong if a proxy takes out ETags.
+func TestPutsWithoutETag(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+	}))
+	t.Cleanup(server.Close)
+	impatient := config(server.URL)
+	impatient.Patience = time.Millisecond
+	b, err := New("bucket", impatient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := io.NewSectionReader(strings.NewReader("text"), 0, 4)
+	_, err = b.Put(t.Context(), "f", body, objectfs.Condition{})
+	if err == nil || strings.Count(err.Error(), errWithoutETag) != 1 {
+		t.Errorf("stored without an ETag: %v", err)
+	}
+}
+
 // TestMarkersWithoutETag: SeaweedFS before 4.18 tells no ETag when it stores a directory's marker.
 func TestMarkersWithoutETag(t *testing.T) {
 	t.Parallel()

@@ -388,10 +388,14 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 	case r.Method == http.MethodPut && answer.Header.Get("ETag") == "" &&
 		(answer.ContentLength != 0 || !strings.HasSuffix(r.URL.Path, "/")):
 		// The storage would tell it, but for the markers of SeaweedFS until 4.17.
-		answer.StatusCode = http.StatusBadGateway
+		answer.StatusCode, answer.Status = http.StatusBadGateway, errWithoutETag
 	}
 	return answer, err
 }
+
+// errWithoutETag is what minio-go tells of an answer with this status and no body.
+const errWithoutETag = "the storage, or a proxy before it, tells no ETag of what it has stored: " +
+	"see to the proxy, or use other storage"
 
 // hasResult reports whether the answer to a request has a body that tells the result, in XML.
 func hasResult(r *http.Request) bool {
