@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/wire"
 )
@@ -169,6 +170,69 @@ func TestCircularListings(t *testing.T) {
 				asked = 0
 				if err := do(); err == nil || !strings.Contains(err.Error(), "repeats") {
 					t.Errorf("%d pages, filled: %t: %s: %v", pages, filled, what, err)
+				}
+			}
+		}
+	}
+}
+
+// forgetful is a bucket that acknowledges copies and makes none, or only half of each.
+type forgetful struct {
+	objectfs.Bucket
+	etag string // that it tells
+	half bool
+}
+
+func (f forgetful) Copy(ctx context.Context, from, _, to string,
+	when objectfs.Condition) (objectfs.Object, error) {
+	made := objectfs.Object{Key: to, ETag: f.etag}
+	if !f.half {
+		return made, nil
+	}
+	o, err := f.Head(ctx, from)
+	if err == nil {
+		half := io.NewSectionReader(strings.NewReader(text(int(o.Size))), 0, o.Size/2)
+		made, err = f.Put(ctx, to, half, when)
+	}
+	return made, err
+}
+
+// TestCopiesThatAreNone: a rename deletes nothing of which there is no whole copy.
+func TestCopiesThatAreNone(t *testing.T) {
+	const size = 300
+	for _, one := range []struct {
+		name   string
+		bucket forgetful
+	}{
+		{"no ETag", forgetful{}},
+		{"an ETag", forgetful{etag: "0123456789abcdef0123456789abcdef"}},
+		{"half", forgetful{half: true}},
+	} {
+		for _, old := range []bool{true, false} {
+			for _, dir := range []bool{true, false} {
+				b := newBench(t)
+				b.must(b.fs.Mkdir(t.Context(), "/a", wire.Attrs{}))
+				b.put("/a/f", text(size))
+				b.put("/u.filepart", text(5*partSize))
+				from, to := "/a/f", "/g"
+				if dir {
+					from, to = "/a", "/b"
+				}
+				if old && !dir {
+					b.put(to, "old")
+				}
+				one.bucket.Bucket = b.bucket
+				lying := b.serve(one.bucket)
+				if err := lying.PosixRename(t.Context(), from, to); !errors.Is(err, server.ErrUnsure) {
+					t.Errorf("%s, old: %t, directory: %t: %v", one.name, old, dir, err)
+				}
+				if err := lying.PosixRename(t.Context(), "/u.filepart", "/v"); err == nil {
+					t.Errorf("%s: an upload got another name", one.name)
+				}
+				b.holds("/a/f", text(size))
+				b.holds("/u", text(5*partSize))
+				if old && !dir && !one.bucket.half {
+					b.holds(to, "old")
 				}
 			}
 		}

@@ -22,6 +22,8 @@ var (
 	errBelowItself    = errors.New("a directory cannot be renamed to a name below itself")
 	errUploadsBelow   = errors.New(
 		"a directory cannot be renamed while it holds unfinished uploads")
+	errNotCopied = errors.New(
+		"the storage says that it has copied an object, but there is no such copy")
 )
 
 // Rename implements [server.Renamer].
@@ -208,13 +210,32 @@ func (f *FS) copy(ctx context.Context, from Object, to string, base *Object,
 		}
 		return err
 	}
-	if made.ETag != from.ETag { // it was of parts, or the storage does not check what it copies
-		if now, err := f.lookAgain(ctx, to); err == nil && now.ETag == made.ETag {
-			from.Size = now.Size
-		}
+	size, err := f.copied(ctx, from, to, made, base)
+	if size >= 0 {
+		tellMade(ctx, size, base)
 	}
-	tellMade(ctx, from.Size, base)
-	return server.Unsure(f.state.CopyTime(ctx, from, to, made.ETag))
+	return server.Unsure(errors.Join(err, f.state.CopyTime(ctx, from, to, made.ETag)))
+}
+
+// copied returns how long the copy is that the storage says it has made, or -1 if there is none, and
+// an error unless it is certain that there is a whole one: its original is to be deleted.
+func (f *FS) copied(ctx context.Context, from Object, to string, made Object,
+	base *Object) (int64, error) {
+	if made.ETag == from.ETag {
+		return from.Size, nil
+	}
+	now, err := f.lookAgain(ctx, to) // it was of parts, or the storage does not check what it copies
+	ours := err == nil && now.ETag == made.ETag
+	switch {
+	case from.marks(), // which nobody misses
+		err == nil && now.Size == from.Size && (ours || !now.is(base)):
+		return from.Size, nil
+	case ours:
+		return now.Size, errNotCopied
+	case err == nil && now.is(base):
+		return -1, errNotCopied
+	}
+	return from.Size, errors.Join(errNotCopied, err) // somebody else may have moved it on
 }
 
 // marks reports whether an object is the marker of a directory.

@@ -51,6 +51,9 @@ func (b *Bucket) explain(err error) error {
 		return fmt.Errorf("bucket %s: %w", b.name, b.connection(err))
 	}
 	said := fmt.Errorf("bucket %s: %s (%s)", b.name, response.Error(), response.Code)
+	if response.Code == response.Error() { // minio-go has nothing but the status
+		said = fmt.Errorf("bucket %s: %s", b.name, response.Code)
+	}
 	what := advice[response.Code]
 	if wrong := b.differs(refusedAhead); wrong != "" && response.StatusCode == http.StatusForbidden {
 		what = wrong + ": set it"

@@ -187,6 +187,26 @@ func TestChangesWithoutResult(t *testing.T) {
 	}
 }
 
+// TestPutsWithoutETag: who runs the server learns what is wrong if a proxy takes out ETags.
+func TestPutsWithoutETag(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+	}))
+	t.Cleanup(server.Close)
+	impatient := config(server.URL)
+	impatient.Patience = time.Millisecond
+	b, err := New("bucket", impatient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := io.NewSectionReader(strings.NewReader("text"), 0, 4)
+	_, err = b.Put(t.Context(), "f", body, objectfs.Condition{})
+	if err == nil || strings.Count(err.Error(), errWithoutETag) != 1 {
+		t.Errorf("stored without an ETag: %v", err)
+	}
+}
+
 // TestMarkersWithoutETag: SeaweedFS before 4.18 tells no ETag when it stores a directory's marker.
 func TestMarkersWithoutETag(t *testing.T) {
 	t.Parallel()
@@ -202,5 +222,70 @@ func TestMarkersWithoutETag(t *testing.T) {
 	u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
 	if n := puts.Load(); n != 1 {
 		t.Errorf("the marker was stored %d times", n)
+	}
+}
+
+// TestDeletesWithoutResult: somebody in between answers a DELETE with a page, and the storage has
+// never seen it: nobody is told that it was done, unless another try has done it.
+func TestDeletesWithoutResult(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusOK, http.StatusNotFound} {
+		for _, always := range []bool{true, false} {
+			var tries atomic.Int64
+			u, lies := spoiled(t, func(w http.ResponseWriter,
+				r *http.Request) http.ResponseWriter {
+				if r.Method != http.MethodDelete || tries.Add(1) > 1 && !always {
+					return w
+				}
+				w.WriteHeader(status)
+				io.WriteString(w, "<html><body>back soon</body></html>")
+				return nil
+			})
+			u.put("/f", "text")
+			u.put("/g", "text")
+			u.put("/u.filepart", text(6<<20))
+			u.must(u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+			for what, remove := range map[string]func() error{
+				"a file":      func() error { return u.fs.Remove(t.Context(), "/f") },
+				"an upload":   func() error { return u.fs.Remove(t.Context(), "/u.filepart") },
+				"a rename":    func() error { return u.fs.PosixRename(t.Context(), "/g", "/h") },
+				"a directory": func() error { return u.fs.Rmdir(t.Context(), "/d") },
+			} {
+				tries.Store(0)
+				lies.Store(true)
+				err := remove()
+				lies.Store(false)
+				if (err != nil) != always {
+					t.Errorf("status %d, always: %t: %s: %v", status, always, what, err)
+				}
+			}
+			if always {
+				u.holds("/f", "text")
+				u.holds("/g", "text")
+			}
+		}
+	}
+}
+
+// TestCopiesWithoutETag: a rename deletes nothing if the answer to the copy does not say what was
+// made, and nothing was.
+func TestCopiesWithoutETag(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{"<CopyObjectResult/>",
+		"<CopyObjectResult><ETag>&quot;&quot;</ETag></CopyObjectResult>", "<ListBucketResult/>"} {
+		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			if r.Method != http.MethodPut {
+				return w
+			}
+			io.WriteString(w, answer)
+			return nil
+		})
+		u.put("/f", "text")
+		lies.Store(true)
+		if err := u.fs.PosixRename(t.Context(), "/f", "/g"); err == nil {
+			t.Errorf("%s: renamed", answer)
+		}
+		lies.Store(false)
+		u.holds("/f", "text")
 	}
 }

@@ -379,16 +379,23 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := c.RoundTripper.RoundTrip(r)
 	switch {
+	case err == nil && r.Method == http.MethodDelete &&
+		(answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusNotFound):
+		revealPage(answer)
 	case err != nil || answer.StatusCode != http.StatusOK:
 	case hasResult(r):
 		revealError(answer)
 	case r.Method == http.MethodPut && answer.Header.Get("ETag") == "" &&
 		(answer.ContentLength != 0 || !strings.HasSuffix(r.URL.Path, "/")):
 		// The storage would tell it, but for the markers of SeaweedFS until 4.17.
-		answer.StatusCode = http.StatusBadGateway
+		answer.StatusCode, answer.Status = http.StatusBadGateway, errWithoutETag
 	}
 	return answer, err
 }
+
+// errWithoutETag is what minio-go tells of an answer with this status and no body.
+const errWithoutETag = "the storage, or a proxy before it, tells no ETag of what it has stored: " +
+	"see to the proxy, or use other storage"
 
 // hasResult reports whether the answer to a request has a body that tells the result, in XML.
 func hasResult(r *http.Request) bool {
@@ -424,10 +431,27 @@ func revealError(answer *http.Response) {
 	if answer.StatusCode != http.StatusOK {
 		answer.Status = http.StatusText(answer.StatusCode)
 	}
-	answer.Body = struct {
+	answer.Body = wholeBody(answer, &seen)
+}
+
+// revealPage gives an answer to DELETE the status of a failure if its body is a proxy's page and not
+// the storage's: minio-go would take the object for deleted, or for gone.
+func revealPage(answer *http.Response) {
+	var seen bytes.Buffer
+	root, _ := firstElement(xml.NewDecoder(io.TeeReader(answer.Body, &seen)))
+	if seen.Len() > 0 && root.Name.Local != "Error" {
+		answer.StatusCode = http.StatusBadGateway
+		answer.Status = http.StatusText(answer.StatusCode)
+	}
+	answer.Body = wholeBody(answer, &seen)
+}
+
+// wholeBody returns the body of an answer whose beginning has been read.
+func wholeBody(answer *http.Response, seen io.Reader) io.ReadCloser {
+	return struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(&seen, answer.Body), answer.Body}
+	}{io.MultiReader(seen, answer.Body), answer.Body}
 }
 
 func firstElement(decoder *xml.Decoder) (xml.StartElement, error) {

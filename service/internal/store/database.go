@@ -76,8 +76,10 @@ func openDatabase(text string) (*database, error) {
 	}
 	d.DB = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context,
 		conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, fmt.Sprintf("SET idle_in_transaction_session_timeout = %d",
-			d.mostIdle().Milliseconds()))
+		// What has an order has an index for it. Before there are statistics of a table that has become
+		// long, PostgreSQL may rather read all of it by another index, and sort.
+		_, err := conn.Exec(ctx, fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d;
+			SET enable_sort = off`, d.mostIdle().Milliseconds()))
 		return err
 	}))
 	d.SetMaxOpenConns(connections)

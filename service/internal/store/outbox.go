@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,7 @@ type Message struct {
 	ID    string // by which receivers recognize duplicates
 	Hook  string
 	Event string
-	User  string // whose event it is; not stored
+	User  string // whose event it is
 	Made  time.Time
 
 	// Unsure says that the node that was to make the change was killed before it could report the
@@ -81,6 +82,7 @@ type outbox struct {
 	waiting map[string]int64
 	sizes   map[string]int64            // of those that wait
 	added   map[string]map[string]int64 // to these, by users
+	last    map[string]string           // the user who had a turn last, by hooks
 	unsent  []Message                   // the store was down
 	ended   []endedPart                 // of announcements
 }
@@ -102,7 +104,7 @@ type endedPart struct {
 
 func (o *outbox) init() {
 	o.posted = make(chan struct{}, 1)
-	o.added = map[string]map[string]int64{}
+	o.added, o.last = map[string]map[string]int64{}, map[string]string{}
 }
 
 func (o *outbox) wake() {
@@ -166,10 +168,10 @@ func (o *outbox) keep(messages []Message) bool {
 func insert(t tx, node string, messages []Message) error {
 	rows := make([][]any, len(messages))
 	for i, m := range messages {
-		rows[i] = []any{m.ID, m.Event, m.Hook, node, number(m.Unsure)}
+		rows[i] = []any{m.ID, m.Event, m.Hook, node, number(m.Unsure), []byte(m.User)}
 	}
-	return t.insert(`outbox (id, made, until, event, hook, node, unsure)`,
-		`(?, @now, @now, ?, ?, ?, ?)`, `ON CONFLICT (id) DO NOTHING`, rows)
+	return t.insert(`outbox (id, made, until, event, hook, node, unsure, name)`,
+		`(?, @now, @now, ?, ?, ?, ?, ?)`, `ON CONFLICT (id) DO NOTHING`, rows)
 }
 
 // Post puts a user's events that have happened into the outbox. While the store is down they wait
@@ -365,7 +367,7 @@ func trimLetters(t tx, most int64) error {
 }
 
 // messageColumns are the columns of a message, in the order of messageRow.fields.
-const messageColumns = `id, hook, event, made, unsure, tries, dead, error, until`
+const messageColumns = `id, hook, event, made, unsure, tries, dead, error, until, name`
 
 type messageRow struct {
 	Message
@@ -374,7 +376,7 @@ type messageRow struct {
 
 func (r *messageRow) fields() []any {
 	return []any{&r.ID, &r.Hook, &r.Event, &r.made, &r.unsure, &r.Tries, &r.dead, &r.Error,
-		&r.lease}
+		&r.lease, &r.User}
 }
 
 func (r *messageRow) message() Message {
@@ -386,28 +388,68 @@ func (r *messageRow) message() Message {
 	return m
 }
 
-// Take leases the messages for a hook that have been due for longest, at most so many, for a while
-// in which no other node gets them. A message that is neither Delivered nor Failed by then is taken
-// again: each is delivered at least once.
+// usersAtOnce is how many users a statement looks at.
+const usersAtOnce = 100
+
+// nextUsers has the users with messages for hook $1 after user $2 in the order of names, up to
+// usersAtOnce of them: one step in an index finds each.
+var nextUsers = fmt.Sprintf(`WITH RECURSIVE users (name, n) AS (SELECT (SELECT name FROM outbox
+		WHERE hook = $1 AND dead = 0 AND name > $2 ORDER BY name LIMIT 1), 1
+	UNION ALL SELECT (SELECT outbox.name FROM outbox WHERE hook = $1 AND dead = 0
+		AND outbox.name > users.name ORDER BY outbox.name LIMIT 1), n + 1
+	FROM users WHERE users.name IS NOT NULL AND n < %d)`, usersAtOnce)
+
+// Take leases messages for a hook, at most so many, for a while in which no other node gets them:
+// of each user the one that has been due for longest, and then whosesoever have been. Users take
+// turns, so that the backlog of one does not hold up the others. A message that is neither Delivered
+// nor Failed by then is taken again: each is delivered at least once.
 func (s *Store) Take(ctx context.Context, hook string, most int,
 	while time.Duration) (taken []Message, err error) {
+	last, many := s.outbox.turn(hook)
+	next := last
 	err = s.do(ctx, func(t tx) error {
-		taken = nil
+		taken, next = nil, ""
 		var r messageRow
-		return t.each(`WITH due AS MATERIALIZED (SELECT id FROM outbox
-			WHERE hook = $2 AND dead = 0 AND node = '' AND until <= (SELECT @now)
-			ORDER BY until LIMIT $3 @skip), late AS MATERIALIZED (SELECT id FROM outbox
-			WHERE hook = $2 AND dead = 0 AND node = '' AND until > (SELECT @now) + $4
-			ORDER BY until LIMIT $3 @skip)
-			UPDATE outbox SET until = @now + $1 WHERE id IN (SELECT id FROM due
+		err := t.each(nextUsers+`, turns AS MATERIALIZED (SELECT id FROM (SELECT (SELECT id FROM outbox
+				WHERE hook = $1 AND dead = 0 AND node = ''
+				AND (outbox.name, until) BETWEEN (users.name, 0) AND (users.name, (SELECT @now))
+				ORDER BY outbox.name, until LIMIT 1 @skip) AS id FROM users) AS firsts
+				WHERE id IS NOT NULL LIMIT $3),
+			due AS MATERIALIZED (SELECT id FROM outbox
+				WHERE hook = $1 AND dead = 0 AND node = '' AND until <= (SELECT @now)
+				ORDER BY until LIMIT $3 @skip),
+			late AS MATERIALIZED (SELECT id FROM outbox
+				WHERE hook = $1 AND dead = 0 AND node = '' AND until > (SELECT @now) + $5
+				ORDER BY until LIMIT $3 @skip)
+			UPDATE outbox SET until = @now + $4 WHERE id IN (SELECT id FROM turns
+			UNION ALL SELECT id FROM due WHERE id NOT IN (SELECT id FROM turns)
 			UNION ALL SELECT id FROM late LIMIT $3) RETURNING `+messageColumns,
-			[]any{while.Milliseconds(), hook, most, max(2*while, longestHold).Milliseconds()},
-			r.fields(), func() {
+			[]any{hook, []byte(last), most, while.Milliseconds(),
+				max(2*while, longestHold).Milliseconds()}, r.fields(), func() {
 				taken = append(taken, r.message())
+				if r.User > last {
+					next = max(next, r.User)
+				}
 			})
+		if err == nil && next == "" && many { // nothing of these users is due
+			_, err = t.one(nextUsers+` SELECT name FROM users WHERE name IS NOT NULL
+				ORDER BY n DESC LIMIT 1`, []any{hook, []byte(last)}, &next)
+		}
+		return err
 	})
+	s.outbox.mu.Lock()
+	s.outbox.last[hook] = next
+	s.outbox.mu.Unlock()
 	slices.SortFunc(taken, func(a, b Message) int { return a.Made.Compare(b.Made) })
 	return taken, err
+}
+
+// turn returns the user after whom, in the order of names, it is the next one's turn at a hook, and
+// whether there may be more users than a statement looks at.
+func (o *outbox) turn(hook string) (last string, many bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last[hook], o.waiting[hook] >= usersAtOnce
 }
 
 // Delivered removes a message from the outbox.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -102,6 +103,76 @@ func testTakeWithAnyPlan(t *testing.T, name string) {
 		if err != nil || len(taken) != want {
 			t.Errorf("taken %d of %d, %v", len(taken), want, err)
 		}
+	}
+}
+
+// testUsersTakeTurns: the backlog of one user, new or replayed, does not hold up the events of others,
+// whatever their names; those of each come in their order.
+func testUsersTakeTurns(t *testing.T, name string) {
+	s := still(t, name)
+	post := func(user string, n int) {
+		for range n {
+			must(t, s.Post(t.Context(), Message{Hook: "h", User: user, Event: user}))
+		}
+	}
+	made := map[string]time.Time{}
+	takeSome := func(most int) (users []string) {
+		taken, err := s.Take(t.Context(), "h", most, time.Hour)
+		must(t, err)
+		for _, m := range taken {
+			if users = append(users, m.User); m.Event != m.User || m.Made.Before(made[m.User]) {
+				t.Errorf("an event of %q at %s, as one of %q after %s", m.Event, m.Made, m.User,
+					made[m.User])
+			}
+			made[m.User] = m.Made
+		}
+		return users
+	}
+	users := []string{"a", "B", "c", "z", "é"}
+	post("a", 60)
+	for _, user := range users[1:] {
+		post(user, 4)
+	}
+	for _, most := range []int{1, 4} {
+		seen := map[string]bool{}
+		for n := 0; n < 12; n += most {
+			for _, user := range takeSome(most) {
+				seen[user] = true
+			}
+		}
+		if len(seen) != len(users) {
+			t.Errorf("%d at once: those of %v are taken first", most, seen)
+		}
+	}
+	for takeSome(10) != nil {
+	}
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET dead = @now`)
+		return err
+	}))
+	_, err := s.Replay(t.Context(), "h")
+	must(t, err)
+	post("b", 1)
+	if users := append(takeSome(4), takeSome(4)...); !slices.Contains(users, "b") {
+		t.Errorf("taken after a replay: those of %v", users)
+	}
+
+	// More users than a statement looks at have messages that are not due yet.
+	for i := range usersAtOnce + 50 {
+		post(fmt.Sprint("k", i), 1)
+	}
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET until = @now + 60000 WHERE name >= $1`, []byte("k"))
+		return err
+	}))
+	post("zz", 1)
+	s.outbox.count(t.Context(), s)
+	var taken []string
+	for range 10 {
+		taken = append(taken, takeSome(1)...)
+	}
+	if !slices.Contains(taken, "zz") {
+		t.Errorf("taken beside many who wait for another try: those of %v", taken)
 	}
 }
 

@@ -159,6 +159,11 @@ var schema = [][]string{{
 }, {
 	// When the message was first tried in vain; before made, if it was not since then.
 	`ALTER TABLE outbox ADD COLUMN failed BIGINT NOT NULL DEFAULT 0`,
+}, {
+	// name is the user, '' if a node that knows no such column has posted the message. Its order must
+	// be that of bytes, also in PostgreSQL.
+	`ALTER TABLE outbox ADD COLUMN name BYTEA NOT NULL DEFAULT ''`,
+	`CREATE INDEX outbox_turns ON outbox (hook, name, until) WHERE dead = 0`,
 }}
 
 // migrationPatience is how long it may take to bring the tables up to date: new ones on a busy

@@ -59,6 +59,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"passwords":                testPasswords,
 	"outbox":                   testOutbox,
 	"taken with any plan":      testTakeWithAnyPlan,
+	"users take turns":         testUsersTakeTurns,
 	"dead letters":             testDeadLetters,
 	"given up from first try":  testGivenUpFromFirstTry,
 	"messages of gone hooks":   testGoneHooks,
@@ -214,6 +215,8 @@ func testTablesOfBefore(t *testing.T, name string) {
 			`ALTER TABLE uploads DROP COLUMN etag`,
 			`ALTER TABLE uploads DROP COLUMN sealed`,
 			`ALTER TABLE outbox DROP COLUMN failed`,
+			`DROP INDEX outbox_turns`,
+			`ALTER TABLE outbox DROP COLUMN name`,
 			`DELETE FROM versions WHERE version >= 9`,
 		} {
 			if _, err := t.exec(statement); err != nil {
