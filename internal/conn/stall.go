@@ -40,8 +40,9 @@ type stall struct {
 
 // first is the oldest request without an answer, as the checks have seen it.
 type first struct {
-	id uint32
-	at time.Time // when it was seen first; zero if there is none
+	id   uint32
+	at   time.Time // when it was seen first; zero if there is none
+	told bool      // the logger was told
 }
 
 // started records that a call is in flight. The caller holds Conn.mu.
@@ -185,6 +186,10 @@ const (
 	// entries of the largest tree in object storage that lists a thousand in 150 ms. An FSTAT may
 	// have to wait for the file's data: a server on NFS sends there first what was written.
 	longTimeouts = 60
+
+	// tellAfter is how long a request must be the oldest without an answer for the logger to be
+	// told: a person may know what the host waits for.
+	tellAfter = time.Minute
 )
 
 // patience returns how long a request may be the oldest without an answer, or 0 for any time: on a
@@ -257,6 +262,12 @@ func (c *Conn) unanswered(now time.Time) *StallError {
 			s.first = first{id: call.id, at: now}
 		}
 		return nil
+	}
+	if now.Sub(s.first.at) >= tellAfter && !s.first.told && call.Bytes == 0 &&
+		call.state.Load() != abandoned {
+		s.first.told = true
+		go c.config.Logger.Warn(fmt.Sprintf("still waiting for the reply to %s (%v)",
+			call.quoted(), tellAfter))
 	}
 	limit := call.patience(c.config.StallTimeout)
 	if limit == 0 || now.Sub(s.first.at) < limit {

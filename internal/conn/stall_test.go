@@ -3,6 +3,7 @@ package conn_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -350,6 +351,54 @@ func TestLookupWithoutAnswer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// lines is a log.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// TestLongWaitIsTold: the logger is told once of each request that takes long, whatever it is, and
+// of none that waits behind another or that has moved data.
+func TestLongWaitIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := make(lines, 10)
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience,
+			Keepalive: alive, Logger: slog.New(slog.NewTextHandler(told, nil))})
+		q := conn.NewQueue()
+		closing := callOf(c, wire.TypeStatus,
+			wire.HandleRequest{Type: wire.TypeClose, Handle: []byte("h")})
+		for _, call := range []*conn.Call{rename(c), stat(c), closing} {
+			start(t, c, q, call)
+		}
+		for _, want := range []string{`RENAME \"/a\"`, `STAT \"/file\"`, "CLOSE"} {
+			time.Sleep(59 * time.Second)
+			if len(told) > 0 {
+				t.Errorf("told early: %s", <-told)
+			}
+			time.Sleep(2*time.Minute - 59*time.Second)
+			if line := <-told; len(told) > 0 ||
+				!strings.Contains(line, "still waiting for the reply to "+want+" (1m0s)") {
+				t.Errorf("told %q, and %d more", line, len(told))
+			}
+			p.status(p.next().id, wire.NoSuchFile)
+			c.Recycle(take(t, q))
+		}
+		start(t, c, q, read(c, 0, 100))
+		id := p.next().id
+		for _, b := range (wire.Data{Data: content(30, 'x')}).Append(nil, id) {
+			time.Sleep(patience / 2)
+			p.send([]byte{b})
+		}
+		c.Recycle(take(t, q))
+		if len(told) > 0 {
+			t.Errorf("told of data that moves: %s", <-told)
+		}
+		finish(t, c)
+	})
 }
 
 // TestListingWithoutAnswer: the error names the directory.
