@@ -212,6 +212,9 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 		}
 	}
 	o.conn.Error, o.conn.SharedHandle = connError, s.sharedHandle
+	if o.host != "" && o.conn.Logger != nil {
+		o.conn.Logger = o.conn.Logger.With("host", o.host)
+	}
 	s.conn = conn.New(r, w, o.conn)
 	c := &Client{session: s, ctx: context.Background()}
 	asked := o.firstRequest != nil && (s.inOrder || isOurs(o.serverVersion))

@@ -47,8 +47,9 @@ func (e *LostError) Unwrap() []error { return (*conn.LostError)(e).Unwrap() }
 // longer than the stall timeout (see [WithStallTimeout]). It matches [net.ErrClosed] and is a
 // [net.Error].
 type StallError struct {
-	After time.Duration
-	Data  bool // bytes of a READ or WRITE were owed, and not the answer to a keepalive
+	After   time.Duration
+	Data    bool   // bytes of a READ or WRITE were owed, and not the answer to a keepalive
+	Request string // `LSTAT "/file"` if the server lives but has not answered that; otherwise ""
 }
 
 // Error says what was owed, and for how long.

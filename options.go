@@ -79,10 +79,13 @@ func WithWriteBehind(bytes int64) ClientOption {
 }
 
 // WithStallTimeout sets how long bytes of a read or write may be overdue before the connection is
-// given up with a [StallError]. Other requests may take any time while the transport answers
+// given up with a [StallError]. Other requests may take longer while the transport answers
 // keepalives, if it can be asked (see [WithKeepalive]): the first is sent after a quarter of the
-// timeout without a sign of life, and must be answered within the rest of it. The default, also for
-// 0, is 60 seconds; a negative value means forever.
+// timeout without a sign of life, and must be answered within the rest of it. What opens or changes
+// something may take any time then, and what only looks something up ten times the timeout, or
+// sixty for a directory's list and for a question about an open file; that time begins when
+// everything asked before has been answered. The default, also for 0, is 60 seconds; a negative
+// value means forever.
 func WithStallTimeout(d time.Duration) ClientOption {
 	return func(o *options) { o.conn.StallTimeout = d }
 }

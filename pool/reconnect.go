@@ -56,7 +56,7 @@ type Conn struct {
 	host     Host          // its Client ends with ctx
 	renewing chan struct{} // closed when the reconnect under way ends; nil if none is
 	attempts int           // since the last progress
-	broken   int           // connections since then on which the server broke the protocol
+	hopeless int64         // arrived, plus one, when the server last did what it would do again
 	arrived  int64         // counts everything that need not be done again
 	reached  int64         // arrived at the first of the attempts
 	since    time.Time     // when the first of the attempts began
@@ -236,23 +236,30 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 		c.count(p, position())
 	}
 	if c.arrived > c.reached || c.attempts == 0 {
-		c.reached, c.attempts, c.broken, c.since = c.arrived, 0, 0, time.Now()
+		c.reached, c.attempts, c.since = c.arrived, 0, time.Now()
 	} else {
 		c.slow.width = 1
 	}
 	// A server that breaks the protocol twice, with nothing done in between, would go on: a reply
-	// of 2 GiB is not shorter the third time.
+	// of 2 GiB is not shorter the third time. Nor is a question answered that had its minutes.
 	why := host.Client.Wait() // returns at once, since the connection has ended
-	if _, broke := errors.AsType[*usftp.ProtocolError](why); broke {
-		if c.broken++; c.broken > 1 {
+	what := "connection lost"
+	_, again := errors.AsType[*usftp.ProtocolError](why)
+	if stall, ok := errors.AsType[*usftp.StallError](why); ok && stall.Request != "" {
+		what = fmt.Sprintf("no reply to %s for %v", stall.Request, stall.After)
+		again = true
+	}
+	if again {
+		if c.hopeless == c.arrived+1 {
 			c.mu.Unlock()
 			return host, &brokeError{why}
 		}
+		c.hopeless = c.arrived + 1
 	}
 	c.mu.Unlock()
 	if other := host.Pool.survivor(); other != nil {
 		tell(Attempt{Err: why,
-			Message: host.Name + ": connection lost; continuing over another one"})
+			Message: host.Name + ": " + what + "; continuing over another one"})
 		host.Client = other.WithContext(c.ctx)
 		host.first = nil // its answer came over the lost one
 		return host, nil
@@ -263,7 +270,7 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	}
 	ctx, cancel := context.WithDeadline(c.ctx, c.since.Add(limit))
 	defer cancel()
-	err, what := lost, "connection lost"
+	err := lost
 	for c.attempts < c.retry.Retries && ctx.Err() == nil {
 		c.attempts++
 		wait := c.backoff(c.attempts)
@@ -342,8 +349,8 @@ func (e *gaveUpError) Error() string {
 
 func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }
 
-// brokeError reports a connection that was not replaced, since the server had broken the protocol
-// on the previous one, too.
+// brokeError reports a connection that was not replaced, since the server had broken the protocol,
+// or left a question without an answer, on the previous one, too.
 type brokeError struct{ error }
 
 func (e *brokeError) Error() string {

@@ -157,7 +157,7 @@ func TestSyncLockIsCheckedAfterAPause(t *testing.T) {
 		began := time.Now()
 		var server *sftptest.Scripted
 		err := slowSyncTo(t, func(r sftptest.Request) []sftptest.Action {
-			if r.Type == wire.TypeLstat && strings.HasSuffix(r.Path, transfer.LockName) &&
+			if r.Type == wire.TypeOpen && strings.HasSuffix(r.Path, transfer.LockName) &&
 				time.Since(began) > 30*time.Second {
 				return []sftptest.Action{sftptest.Delay(2 * time.Hour)}
 			}
@@ -183,7 +183,7 @@ func TestSyncLockIsCheckedBeforeMakingWay(t *testing.T) {
 		lock, began := "/dst/"+transfer.LockName, time.Now()
 		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 			switch {
-			case r.Type == wire.TypeLstat && r.Path == lock && time.Since(began) > 30*time.Second:
+			case r.Type == wire.TypeOpen && r.Path == lock && time.Since(began) > 30*time.Second:
 				return []sftptest.Action{sftptest.Delay(2 * time.Hour)}
 			case r.Type == wire.TypeReaddir && r.Path == "/dst/dir":
 				return []sftptest.Action{sftptest.Delay(time.Hour)}
@@ -216,7 +216,7 @@ func TestSyncLockIsCheckedAfterALostConnection(t *testing.T) {
 				b := newTreeBench(t, sftptest.Script{
 					Intercept: func(r sftptest.Request) []sftptest.Action {
 						switch {
-						case r.Type == wire.TypeLstat && r.Path == lock &&
+						case r.Type == wire.TypeOpen && r.Path == lock &&
 							time.Since(began) > 30*time.Second:
 							return []sftptest.Action{sftptest.Delay(2 * time.Hour)}
 						case r.Stream == 1 && (renames(r) ||

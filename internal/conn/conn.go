@@ -32,12 +32,13 @@ type Config struct {
 	Shared *Shared
 
 	// StallTimeout is how long data of a READ or WRITE may be overdue. While only other replies are
-	// due, it is how long the peer may be silent: no bytes, and no answer to Keepalive. 0 means
+	// due, it is how long the peer may be silent: no bytes, and no answer to Keepalive. What only
+	// looks something up may take several times as long, see Conn.unanswered. 0 means
 	// DefaultStallTimeout, and a negative value forever.
 	StallTimeout time.Duration
 
 	// Keepalive asks the transport whether the peer is alive, and returns nil if the peer has
-	// answered in any way. If it is nil, requests without data may take any time.
+	// answered in any way. If it is nil, what opens or changes something may take any time.
 	Keepalive func(context.Context) error
 
 	// Error translates this package's errors for callers. nil leaves them as they are.

@@ -68,13 +68,17 @@ func (e notEOF) As(target any) bool { return errors.As(e.error, target) }
 // StallError means that the peer owed something for too long. It matches [net.ErrClosed] and is a
 // [net.Error].
 type StallError struct {
-	After time.Duration
-	Data  bool // bytes of a READ or WRITE were owed, and not the answer to a keepalive
+	After   time.Duration
+	Data    bool   // bytes of a READ or WRITE were owed, and not the answer to a keepalive
+	Request string // `LSTAT "/file"` if the peer lives but has not answered that; otherwise ""
 }
 
 func (e *StallError) Error() string {
-	if e.Data {
+	switch {
+	case e.Data:
 		return fmt.Sprintf("the server has stalled: no data has moved for %v", e.After)
+	case e.Request != "":
+		return fmt.Sprintf("the server has stalled: no reply to %s for %v", e.Request, e.After)
 	}
 	return fmt.Sprintf("the server has stalled: no reply to requests or keepalives for %v", e.After)
 }

@@ -152,21 +152,29 @@ func (c *Conn) readLoop() {
 func (c *Conn) atListing() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var oldest *Call
+	oldest := c.oldest((*Call).owed)
+	if oldest == nil || oldest.kind != wire.TypeReaddir || oldest.Handle == nil {
+		return ""
+	}
+	return oldest.Handle.Dir
+}
+
+// oldest returns the oldest request for which is returns true, or nil. The caller holds mu.
+func (c *Conn) oldest(is func(*Call) bool) (oldest *Call) {
 	age := uint16(0)
 	for _, call := range c.slots {
-		if call == nil || call.replied || !call.sent && !call.writing {
+		if call == nil || !is(call) {
 			continue
 		}
 		if since := c.uses - uint16(call.id>>slotBits); oldest == nil || since > age {
 			oldest, age = call, since
 		}
 	}
-	if oldest == nil || oldest.kind != wire.TypeReaddir || oldest.Handle == nil {
-		return ""
-	}
-	return oldest.Handle.Dir
+	return oldest
 }
+
+// owed reports whether the peer owes a reply: the request was sent, or is on its way out.
+func (call *Call) owed() bool { return !call.replied && (call.sent || call.writing) }
 
 // reply is the content read for a call.
 type reply struct {

@@ -2,8 +2,11 @@ package conn
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/usftp/usftp/wire"
 )
 
 // stallChecks is how many times the counts are checked within the stall timeout. A stall is found
@@ -12,8 +15,8 @@ const stallChecks = 8
 
 // stall finds a peer whose replies are overdue for too long. Data that READs requested and
 // acknowledgements of WRITEs must keep coming; any other request may take its time as long as the
-// transport lives. The transport is asked early, so that a silent peer is given up after the stall
-// timeout whatever it owes.
+// transport lives, and one that only looks something up many times the stall timeout. The transport
+// is asked early, so that a silent peer is given up after the stall timeout whatever it owes.
 //
 // Packets are only counted: a timer runs while calls are in flight and checks whether the counts
 // have moved. Conn.mu guards all but the counts.
@@ -31,6 +34,15 @@ type stall struct {
 
 	movedSeen, heardSeen int64
 	movedAt, heardAt     time.Time
+
+	first first
+}
+
+// first is the oldest request without an answer, as the checks have seen it.
+type first struct {
+	id   uint32
+	at   time.Time // when it was seen first; zero if there is none
+	told bool      // the logger was told
 }
 
 // started records that a call is in flight. The caller holds Conn.mu.
@@ -77,7 +89,7 @@ func (s *stall) stopped(now time.Time, timeout time.Duration) {
 		return
 	}
 	s.due = now
-	for _, at := range []*time.Time{&s.movedAt, &s.heardAt, &s.askedAt} {
+	for _, at := range []*time.Time{&s.movedAt, &s.heardAt, &s.askedAt, &s.first.at} {
 		if at.IsZero() {
 			continue
 		}
@@ -162,18 +174,122 @@ func (s *stall) look(now time.Time) {
 	s.hears(now)
 }
 
+const (
+	// lookupTimeouts is how many stall timeouts a request that only looks something up may take.
+	// Even disks that have to start, and a service that waits for its database, answer sooner than
+	// ten minutes; a dead network file system below the server, or a thread that waits for itself,
+	// never does.
+	lookupTimeouts = 10
+
+	// longTimeouts is the same for READDIR and FSTAT. A server may read all of a directory before
+	// its first answer, and each file's attributes with it: an hour is enough for the 20 million
+	// entries of the largest tree in object storage that lists a thousand in 150 ms. An FSTAT may
+	// have to wait for the file's data: a server on NFS sends there first what was written.
+	longTimeouts = 60
+
+	// tellAfter is how long a request must be the oldest without an answer for the logger to be
+	// told: a person may know what the host waits for.
+	tellAfter = time.Minute
+)
+
+// patience returns how long a request may be the oldest without an answer, or 0 for any time: on a
+// tape, an OPEN or CLOSE does take hours, and nobody can tell how long a change takes.
+func (call *Call) patience(timeout time.Duration) time.Duration {
+	switch call.kind {
+	case wire.TypeReaddir, wire.TypeFstat:
+		return longTimeouts * timeout
+	case wire.TypeLstat, wire.TypeStat, wire.TypeRealpath, wire.TypeReadlink:
+		return lookupTimeouts * timeout
+	case wire.TypeExtended:
+		if call.looks {
+			return lookupTimeouts * timeout
+		}
+	}
+	return 0
+}
+
+// looksUp reports whether an extended request only looks something up.
+func looksUp(request []byte) bool {
+	r := wire.NewReader(request[wire.HeaderSize:])
+	switch string(r.Bytes()) {
+	case wire.ExtStatVFS, wire.ExtFstatVFS, wire.ExtExpandPath, wire.ExtHomeDirectory,
+		wire.ExtUsersGroupsByID, wire.ExtLimits, wire.ExtUploads:
+		return true
+	case wire.ExtBeneath:
+		r.Uint32()
+		kind := wire.Type(r.Byte())
+		return kind == wire.TypeLstat || kind == wire.TypeStat || kind == wire.TypeReadlink
+	}
+	return false
+}
+
+// quoted returns the request's type, and its path or the extension's name if that is at hand.
+func (call *Call) quoted() string {
+	var m wire.PathRequest
+	switch call.kind {
+	case wire.TypeReaddir:
+		if call.Handle != nil {
+			m.Path = call.Handle.Dir
+		}
+	case wire.TypeClose, wire.TypeFstat, wire.TypeFsetstat:
+	default:
+		if call.Request != nil {
+			m.Parse(call.Request[wire.HeaderSize:])
+		}
+	}
+	if m.Path == "" {
+		return call.kind.String()
+	}
+	return fmt.Sprintf("%v %q", call.kind, m.Path)
+}
+
+// missed reports whether the peer owes a reply, and it matters: if the caller of a lookup no longer
+// waits, it does not.
+func (call *Call) missed() bool {
+	return call.owed() && (call.state.Load() != abandoned || call.patience(1) == 0)
+}
+
+// unanswered returns the error if the peer should have answered a request that only looks something
+// up, or nil. Only the oldest request counts, from when it is that: before, a server that does one
+// thing after the other may not have come to it, and one that does several may have locked what it
+// needs. The caller holds mu.
+func (c *Conn) unanswered(now time.Time) *StallError {
+	s := &c.stall
+	call := c.find(s.first.id)
+	if call == nil || s.first.at.IsZero() || !call.missed() {
+		s.first = first{}
+		if call = c.oldest((*Call).missed); call != nil {
+			s.first = first{id: call.id, at: now}
+		}
+		return nil
+	}
+	if now.Sub(s.first.at) >= tellAfter && !s.first.told && call.Bytes == 0 &&
+		call.state.Load() != abandoned {
+		s.first.told = true
+		go c.config.Logger.Warn(fmt.Sprintf("still waiting for the reply to %s (%v)",
+			call.quoted(), tellAfter))
+	}
+	limit := call.patience(c.config.StallTimeout)
+	if limit == 0 || now.Sub(s.first.at) < limit {
+		return nil
+	}
+	return &StallError{After: limit, Request: call.quoted()}
+}
+
 // checkStall checks the counts, and runs again while calls are in flight.
 func (c *Conn) checkStall() {
 	s, timeout := &c.stall, c.config.StallTimeout
 	c.mu.Lock()
 	s.armed = false
 	if c.err != nil || c.active == 0 {
+		s.first = first{}
 		c.mu.Unlock()
 		return
 	}
 	now := time.Now()
 	s.stopped(now, timeout)
 	s.look(now)
+	lookup := c.unanswered(now)
 	quiet, owes := now.Sub(s.heardAt), c.active > s.data
 	asked := !s.askedAt.IsZero()
 	silent := owes && asked && quiet >= timeout && now.Sub(s.askedAt) >= timeout-c.askAfter()
@@ -196,6 +312,8 @@ func (c *Conn) checkStall() {
 		c.end(&StallError{After: timeout, Data: true})
 	case silent:
 		c.end(&StallError{After: timeout})
+	case lookup != nil:
+		c.end(lookup)
 	}
 	if ask {
 		go c.askKeepalive()

@@ -3,6 +3,8 @@ package conn_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -44,7 +46,7 @@ func TestOverdueData(t *testing.T) {
 				c, p := connect(t, sftptest.LinkConfig{},
 					conn.Config{StallTimeout: patience, Keepalive: answer})
 				q := conn.NewQueue()
-				start(t, c, q, stat(c)) // makes the clock run
+				start(t, c, q, rename(c)) // makes the clock run
 				time.Sleep(before)
 				must(t, c.Err())
 				start(t, c, q, test.call(c))
@@ -243,7 +245,7 @@ func TestSlowRename(t *testing.T) {
 				c, p := connect(t, sftptest.LinkConfig{},
 					conn.Config{StallTimeout: patience, Keepalive: test.answer})
 				q := conn.NewQueue()
-				start(t, c, q, stat(c))
+				start(t, c, q, rename(c))
 				r := p.next()
 				if test.stalls {
 					stalls(t, c, time.Now(), false)
@@ -262,6 +264,273 @@ func TestSlowRename(t *testing.T) {
 			})
 		})
 	}
+}
+
+type message interface {
+	Append(b []byte, id uint32) []byte
+}
+
+// rename makes a call of RENAME.
+func rename(c *conn.Conn) *conn.Call {
+	return callOf(c, wire.TypeStatus, wire.Rename{OldPath: "/a", NewPath: "/b"})
+}
+
+func callOf(c *conn.Conn, expect wire.Type, m message) *conn.Call {
+	call := c.NewCall()
+	call.Request, call.Expect = m.Append(call.Scratch(), 0), expect
+	return call
+}
+
+// alive answers keepalives.
+func alive(context.Context) error { return nil }
+
+// TestLookupWithoutAnswer: a server that lives may take any time for what opens or changes
+// something, and many times the stall timeout for what only looks something up.
+func TestLookupWithoutAnswer(t *testing.T) {
+	path := func(kind wire.Type) wire.PathRequest { return wire.PathRequest{Type: kind, Path: "/f"} }
+	handle := func(kind wire.Type) wire.HandleRequest {
+		return wire.HandleRequest{Type: kind, Handle: []byte("h")}
+	}
+	extended := func(name string) message { return wire.ExtendedPath{Name: name, Path: "/f"} }
+	beneath := func(kind wire.Type) wire.Beneath { return wire.Beneath{Request: kind} }
+	long := strings.Repeat("x", 1000) // it does not fit into the call
+	for _, test := range []struct {
+		message message
+		expect  wire.Type
+		times   time.Duration // stall timeouts; 0 for any time
+		request string
+	}{
+		{path(wire.TypeLstat), wire.TypeAttrs, 10, `LSTAT "/f"`},
+		{path(wire.TypeStat), wire.TypeAttrs, 10, `STAT "/f"`},
+		{wire.PathRequest{Type: wire.TypeStat, Path: long}, wire.TypeAttrs, 10, `STAT "` + long + `"`},
+		{path(wire.TypeRealpath), wire.TypeName, 10, `REALPATH "/f"`},
+		{path(wire.TypeReadlink), wire.TypeName, 10, `READLINK "/f"`},
+		{extended(wire.ExtStatVFS), wire.TypeExtendedReply, 10, `EXTENDED "statvfs@openssh.com"`},
+		{extended(wire.ExtExpandPath), wire.TypeName, 10, `EXTENDED "expand-path@openssh.com"`},
+		{beneath(wire.TypeLstat), wire.TypeAttrs, 10, `EXTENDED "beneath@usftp"`},
+		{handle(wire.TypeFstat), wire.TypeAttrs, 60, "FSTAT"},
+		{handle(wire.TypeReaddir), wire.TypeName, 60, "READDIR"},
+		{path(wire.TypeOpendir), wire.TypeHandle, 0, ""},
+		{wire.Open{Path: "/f"}, wire.TypeHandle, 0, ""},
+		{handle(wire.TypeClose), wire.TypeStatus, 0, ""},
+		{path(wire.TypeRemove), wire.TypeStatus, 0, ""},
+		{path(wire.TypeRmdir), wire.TypeStatus, 0, ""},
+		{wire.PathAttrs{Type: wire.TypeMkdir, Path: "/f"}, wire.TypeStatus, 0, ""},
+		{wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f"}, wire.TypeStatus, 0, ""},
+		{wire.Fsetstat{Handle: []byte("h")}, wire.TypeStatus, 0, ""},
+		{wire.Rename{OldPath: "/f", NewPath: "/g"}, wire.TypeStatus, 0, ""},
+		{beneath(wire.TypeRemove), wire.TypeStatus, 0, ""},
+		{wire.Extended{Name: wire.ExtCheckFileName}, wire.TypeExtendedReply, 0, ""},
+		{wire.Extended{Name: wire.ExtCopyData}, wire.TypeStatus, 0, ""},
+		{wire.Extended{Name: "unknown@example.org"}, wire.TypeExtendedReply, 0, ""},
+	} {
+		for _, keepalive := range []func(context.Context) error{alive, nil} {
+			synctest.Test(t, func(t *testing.T) {
+				c, p := connect(t, sftptest.LinkConfig{},
+					conn.Config{StallTimeout: patience, Keepalive: keepalive})
+				q := conn.NewQueue()
+				began := time.Now()
+				start(t, c, q, callOf(c, test.expect, test.message))
+				r := p.next()
+				if test.times == 0 {
+					time.Sleep(1000 * patience)
+					if c.Err() != nil {
+						t.Errorf("%v: %v", r.kind, c.Err())
+					}
+					p.status(r.id, wire.OK)
+				} else {
+					err := ended[*conn.StallError](t, c)
+					took, limit := time.Since(began), test.times*patience
+					if took < limit || took > limit+patience/4 || err.After != limit || err.Data ||
+						err.Request != test.request || !strings.Contains(err.Error(), "to "+test.request) {
+						t.Errorf("%v after %v: %v, %+v", r.kind, took, err, err)
+					}
+				}
+				c.Recycle(take(t, q))
+				finish(t, c)
+			})
+		}
+	}
+}
+
+// lines is a log.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// TestLongWaitIsTold: the logger is told once of each request that takes long, whatever it is, and
+// of none that waits behind another or that has moved data.
+func TestLongWaitIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := make(lines, 10)
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience,
+			Keepalive: alive, Logger: slog.New(slog.NewTextHandler(told, nil))})
+		q := conn.NewQueue()
+		closing := callOf(c, wire.TypeStatus,
+			wire.HandleRequest{Type: wire.TypeClose, Handle: []byte("h")})
+		for _, call := range []*conn.Call{rename(c), stat(c), closing} {
+			start(t, c, q, call)
+		}
+		for _, want := range []string{`RENAME \"/a\"`, `STAT \"/file\"`, "CLOSE"} {
+			time.Sleep(59 * time.Second)
+			if len(told) > 0 {
+				t.Errorf("told early: %s", <-told)
+			}
+			time.Sleep(2*time.Minute - 59*time.Second)
+			if line := <-told; len(told) > 0 ||
+				!strings.Contains(line, "still waiting for the reply to "+want+" (1m0s)") {
+				t.Errorf("told %q, and %d more", line, len(told))
+			}
+			p.status(p.next().id, wire.NoSuchFile)
+			c.Recycle(take(t, q))
+		}
+		start(t, c, q, read(c, 0, 100))
+		id := p.next().id
+		for _, b := range (wire.Data{Data: content(30, 'x')}).Append(nil, id) {
+			time.Sleep(patience / 2)
+			p.send([]byte{b})
+		}
+		c.Recycle(take(t, q))
+		if len(told) > 0 {
+			t.Errorf("told of data that moves: %s", <-told)
+		}
+		finish(t, c)
+	})
+}
+
+// TestListingWithoutAnswer: the error names the directory.
+func TestListingWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience})
+		q := conn.NewQueue()
+		start(t, c, q, callOf(c, wire.TypeHandle, wire.PathRequest{Type: wire.TypeOpendir, Path: "/d"}))
+		p.send(wire.Handle{Handle: []byte("h")}.Append(nil, p.next().id))
+		opened := take(t, q)
+		call := callOf(c, wire.TypeName,
+			wire.HandleRequest{Type: wire.TypeReaddir, Handle: []byte("h")})
+		call.Handle = opened.Handle
+		call.Handle.Dir = "/d"
+		start(t, c, q, call)
+		if err := ended[*conn.StallError](t, c); err.Request != `READDIR "/d"` {
+			t.Errorf("%+v", err)
+		}
+		c.Recycle(opened)
+		c.Recycle(take(t, q))
+		finish(t, c)
+	})
+}
+
+// TestLookupWaitsForItsTurn: a server that does one thing after the other has not come to the last
+// of a thousand questions, or to one after a RENAME that takes an hour.
+func TestLookupWaitsForItsTurn(t *testing.T) {
+	const slow = 9 * patience
+	for name, first := range map[string]func(*conn.Conn) *conn.Call{"STATs": stat, "RENAME": rename} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, p := connect(t, sftptest.LinkConfig{},
+					conn.Config{StallTimeout: patience, Keepalive: alive})
+				q := conn.NewQueue()
+				start(t, c, q, first(c))
+				for range 20 {
+					start(t, c, q, stat(c))
+				}
+				if name == "RENAME" {
+					time.Sleep(100 * patience)
+				}
+				for range 20 {
+					time.Sleep(slow)
+					must(t, c.Err())
+					p.status(p.next().id, wire.NoSuchFile)
+					c.Recycle(take(t, q))
+				}
+				began := time.Now()
+				ended[*conn.StallError](t, c)
+				if took := time.Since(began); took < 10*patience || took > 41*patience/4 {
+					t.Errorf("the last STAT had %v", took)
+				}
+				c.Recycle(take(t, q))
+				finish(t, c)
+			})
+		})
+	}
+}
+
+// TestLookupBeforeAnOpen: programs ask for a file's attributes and open it in one go. What was
+// asked second does not excuse the first.
+func TestLookupBeforeAnOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{},
+			conn.Config{StallTimeout: patience, Keepalive: alive})
+		q := conn.NewQueue()
+		began := time.Now()
+		start(t, c, q, stat(c))
+		start(t, c, q, callOf(c, wire.TypeHandle, wire.Open{Path: "/file"}))
+		p.next()
+		err := ended[*conn.StallError](t, c)
+		if took := time.Since(began); took > 41*patience/4 || err.Request != `STAT "/file"` {
+			t.Errorf("%v after %v", err, took)
+		}
+		for range 2 {
+			c.Recycle(take(t, q))
+		}
+		finish(t, c)
+	})
+}
+
+// TestLookupThatNobodyWaitsFor has no answer, and harms no other call. Nor does it help a server
+// that answers nothing after it.
+func TestLookupThatNobodyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{},
+			conn.Config{StallTimeout: patience, Keepalive: alive})
+		untilCancelled(t, "Do", func(ctx context.Context) error { return c.Do(ctx, stat(c)) })
+		p.next()
+		time.Sleep(100 * patience)
+		must(t, c.Err())
+		began, q := time.Now(), conn.NewQueue()
+		start(t, c, q, stat(c))
+		err := ended[*conn.StallError](t, c)
+		if took := time.Since(began); took < 10*patience || took > 41*patience/4 {
+			t.Errorf("%v after %v", err, took)
+		}
+		c.Recycle(take(t, q))
+		finish(t, c)
+	})
+}
+
+// TestLostLookup: one request is lost, and everything else is answered, more requests than there
+// are ids.
+func TestLostLookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{},
+			conn.Config{StallTimeout: patience, Keepalive: alive})
+		q := conn.NewQueue()
+		began := time.Now()
+		start(t, c, q, stat(c))
+		p.next()
+		for i := 0; ; i++ {
+			time.Sleep(10 * patience / (1 << 16) / 2)
+			if c.Err() != nil || time.Since(began) > 20*patience {
+				break
+			}
+			call := stat(c)
+			if i%2 > 0 {
+				call = rename(c)
+			}
+			start(t, c, q, call)
+			p.status(p.next().id, wire.NoSuchFile)
+			c.Recycle(take(t, q))
+		}
+		err := ended[*conn.StallError](t, c)
+		if took := time.Since(began); took < 10*patience || took > 41*patience/4 || err.Data {
+			t.Errorf("%v after %v", err, took)
+		}
+		c.Recycle(take(t, q))
+		finish(t, c)
+	})
 }
 
 // TestRepliesStandForKeepalives has a transport whose keepalive fails while replies come.

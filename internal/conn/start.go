@@ -166,6 +166,7 @@ func (c *Conn) register(call *Call) {
 	c.uses++
 	call.id = uint32(c.uses)<<slotBits | index
 	call.kind = wire.Type(call.Request[wire.LengthSize])
+	call.looks = call.kind == wire.TypeExtended && looksUp(call.Request)
 	call.depth = c.stats.roundTrips.Load() + 1
 	wire.SetID(call.Request, call.id)
 	c.active++
@@ -207,8 +208,7 @@ func (c *Conn) find(id uint32) *Call {
 	if int(index) >= len(c.slots) {
 		return nil
 	}
-	if call := c.slots[index]; call != nil && call.id == id && !call.replied &&
-		(call.sent || call.writing) {
+	if call := c.slots[index]; call != nil && call.id == id && call.owed() {
 		return call
 	}
 	return nil

@@ -177,8 +177,10 @@ func (c *Conn) sent(call *Call) bool {
 		return false
 	}
 	call.writing, call.sent = false, true
-	call.Payload.Release()
-	call.Payload, call.Request = nil, nil
+	if call.Payload != nil {
+		call.Payload.Release()
+		call.Payload, call.Request = nil, nil
+	}
 	done, wake := call.replied, call.Sent
 	if done {
 		c.retire(call)

@@ -107,7 +107,8 @@ func (p *Pauses) Attempt(a pool.Attempt) {
 	case a.Wait > 0 && p.since.IsZero():
 		p.endStall()
 		p.since = now
-		if stall, ok := errors.AsType[*usftp.StallError](a.Err); ok {
+		if stall, ok := errors.AsType[*usftp.StallError](a.Err); ok &&
+			stall.Request == "" { // others may have been answered
 			p.since = later(now.Add(-stall.After), p.until)
 		}
 	}

@@ -140,11 +140,11 @@ func TestSilentHost(t *testing.T) {
 func TestHostFallsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := mountFile(t)
-		o.server.AddFaults(sftptest.Fault{On: wire.TypeLstat, Do: sftptest.Delay(24 * time.Hour)})
+		o.server.AddFaults(sftptest.Fault{On: wire.TypeMkdir, Do: sftptest.Delay(24 * time.Hour)})
 		const working = 10 * scriptedTimeout
 		time.AfterFunc(working, o.silence)
 		began := time.Now()
-		_, status := o.getAttr()
+		status := calls["mkdir"](o)
 		took := time.Since(began) - working
 		// A host that has nothing to say is asked for a sign of life at times.
 		if status != fuse.EIO || took < scriptedTimeout*3/4 || took > scriptedTimeout+look {
@@ -201,6 +201,34 @@ func TestSlowHost(t *testing.T) {
 				}
 				if n := o.server.Streams(); n != before {
 					t.Errorf("%d connections, %d before", n, before)
+				}
+			})
+		})
+	}
+}
+
+// A host that lives, but never answers a question, is asked once more over another connection, and
+// has the timeout there.
+func TestUnansweredQuestion(t *testing.T) {
+	const stall = scriptedTimeout / 2
+	for name, test := range map[string]struct {
+		request wire.Type
+		times   time.Duration
+	}{
+		"getattr": {wire.TypeLstat, 10},
+		"lookup":  {wire.TypeLstat, 10},
+		"statfs":  {wire.TypeExtended, 10},
+		"list":    {wire.TypeReaddir, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := mountFile(t)
+				o.server.AddFaults(sftptest.Fault{On: test.request, Do: sftptest.Delay(1000 * time.Hour)})
+				began := time.Now()
+				status := calls[name](o)
+				took := time.Since(began) - test.times*stall
+				if status != fuse.EIO || took < 0 || took > scriptedTimeout+stall {
+					t.Errorf("%v %v after the connection should have been given up", status, took)
 				}
 			})
 		})
