@@ -435,6 +435,7 @@ func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]
 	const otherwise = wire.OpenRead | wire.OpenAppend
 	switch {
 	case !isErlang(s.options.serverVersion):
+	case sent&wire.OpenExclusive != 0: // the server takes it for reading
 	case sent&wire.OpenTruncate != 0 && sent&otherwise != 0:
 		return f.emptyFirst(sent, flags, attrs)
 	case sent&(wire.OpenWrite|wire.OpenTruncate|otherwise) == wire.OpenWrite:

@@ -240,6 +240,26 @@ func TestOpenOnErlang(t *testing.T) {
 	}
 }
 
+// TestEmptyWhereOneIsOpen: opening a file twice, one time after the other, takes its turn where only
+// one may be open. O_EXCL empties nothing.
+func TestEmptyWhereOneIsOpen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{SharedHandles: 1}, 0,
+			usftp.WithServerVersion("SSH-2.0-Erlang/4.15.2"))
+		share(t, r)
+		ok(t, r.WriteFile("/f", []byte("contents"), 0o644))
+		opening := r.Async().OpenFile("/f", os.O_RDWR|os.O_TRUNC, 0)
+		f, err := opening.Wait()
+		ok(t, err)
+		must[int](t)(f.Write([]byte("new")))
+		ok(t, f.Close())
+		r.OpenFile("/f", os.O_RDWR|os.O_TRUNC|os.O_CREATE|os.O_EXCL, 0o644)
+		if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); string(got) != "new" {
+			t.Errorf("the file has %q", got)
+		}
+	})
+}
+
 // TestMakeToRead: a file can be made and opened for reading alone, as flock(1) does it, where that
 // takes permission to write.
 func TestMakeToRead(t *testing.T) {
