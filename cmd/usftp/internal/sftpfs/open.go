@@ -334,10 +334,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
-	emptied := flags&os.O_TRUNC != 0 && !h.writes() && private.OfClient(remote.Client()).KeepsUploads()
-	if emptied || oneHandle(remote) { // the empty file appears when it is closed
-		h.letGo()
-	}
+	h.letGoIfEmptied(flags)
 	out.Fh = f.files.add(h)
 	if n.keepsPages(h) {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
@@ -557,9 +554,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 		}
 	}
 	f.answer(n, a, &out.EntryOut)
-	if oneHandle(remote) {
-		h.letGo()
-	}
+	h.letGoIfEmptied(flags)
 	out.Fh = f.files.add(h)
 	return fuse.OK
 }
@@ -650,6 +645,15 @@ func (h *handle) letGo() {
 	if h.turn.lock(h.file.fs.ctx) == nil {
 		h.pause()
 		h.turn.unlock()
+	}
+}
+
+// letGoIfEmptied closes a file that was just opened, where only one may be open, or if it was emptied
+// by a program that writes nothing: on some hosts the empty file appears when it is closed.
+func (h *handle) letGoIfEmptied(flags int) {
+	c := private.OfClient(h.file.fs.link.latest())
+	if c.OneHandle() || flags&os.O_TRUNC != 0 && !h.writes() && c.KeepsUploads() {
+		h.letGo()
 	}
 }
 

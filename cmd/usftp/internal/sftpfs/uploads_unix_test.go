@@ -98,3 +98,21 @@ func sizeOfAnUpload(t *testing.T, cache time.Duration) {
 		t.Errorf("the file is %q, %v", got, err)
 	}
 }
+
+// A file that is made and emptied by a program that only reads it appears at once.
+func TestEmptyUploadThatIsOnlyRead(t *testing.T) {
+	s, dir := mountAtomic(t, time.Minute)
+	var out fuse.CreateOut
+	in := &fuse.CreateIn{InHeader: *root(), Flags: uint32(os.O_RDONLY | os.O_CREATE | os.O_TRUNC),
+		Mode: 0o600}
+	if status := s.Create(nil, in, "file", &out); status != fuse.OK {
+		t.Fatal(status)
+	}
+	rename := &fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID}
+	if status := s.Rename(nil, rename, "file", "other"); status != fuse.OK {
+		t.Error(status)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "other")); err != nil {
+		t.Error(err)
+	}
+}
