@@ -116,3 +116,36 @@ func TestEmptyUploadThatIsOnlyRead(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a program does to a file that it has emptied, also if it writes nothing, is there when it
+// closes the file: the time that cp -p sets is that of the new file.
+func TestTimeOfAnUpload(t *testing.T) {
+	for _, data := range []string{"", "new"} {
+		s, dir := mountAtomic(t, time.Minute)
+		name := filepath.Join(dir, "file")
+		if err := os.WriteFile(name, []byte("old contents"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		if data != "" {
+			o.write(0, data)
+		}
+		want := time.Unix(1e9, 0)
+		if data != "" {
+			in := &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{InHeader: o.header, Fh: o.fh,
+				Valid: fuse.FATTR_FH | fuse.FATTR_MTIME, Mtime: uint64(want.Unix())}}
+			if status := s.SetAttr(nil, in, new(fuse.AttrOut)); status != fuse.OK {
+				t.Fatal(status)
+			}
+		}
+		if status := o.flush(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		info, err := os.Stat(name)
+		if err != nil || info.Size() != int64(len(data)) {
+			t.Errorf("%q: %v, %v", data, info, err)
+		} else if data != "" && !info.ModTime().Equal(want) {
+			t.Errorf("its time is %v", info.ModTime())
+		}
+	}
+}
