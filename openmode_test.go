@@ -240,8 +240,8 @@ func TestOpenOnErlang(t *testing.T) {
 	}
 }
 
-// TestEmptyWhereOneIsOpen: opening a file twice, one time after the other, takes its turn where only
-// one may be open. O_EXCL empties nothing.
+// TestEmptyWhereOneIsOpen: opening a file twice, one time after the other, takes its turn where
+// only one may be open. O_EXCL empties nothing.
 func TestEmptyWhereOneIsOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{SharedHandles: 1}, 0,

@@ -649,8 +649,8 @@ func (h *handle) letGo() {
 }
 
 // opened closes a file that was just opened, where only one may be open, or if it was emptied by a
-// program that writes nothing: on some hosts the empty file appears when it is closed. If the program
-// may write to it, that is when the program closes it.
+// program that writes nothing: on some hosts the empty file appears when it is closed. If the
+// program may write to it, that is when the program closes it.
 func (h *handle) opened(flags int) {
 	c := private.OfClient(h.file.fs.link.latest())
 	upload := flags&(os.O_TRUNC|os.O_CREATE) != 0 && c.KeepsUploads()
