@@ -139,15 +139,26 @@ func (p *Pending[T]) complete(call *conn.Call) {
 		p.op = *next
 		next.call.Done = (*completion[T])(p)
 		ok, failed := p.op.session.conn.TryStart(next.call, true)
-		if ok {
+		switch {
+		case failed != nil:
+			err = next.wrap(failed)
+		case ok:
 			p.mu.Unlock()
 			return
-		}
-		if failed != nil {
-			err = next.wrap(failed)
+		default: // it opens a file, and waits until others are closed
+			p.mu.Unlock()
+			go p.startLater(value, *next)
+			return
 		}
 	}
 	p.settle(value, err)
+}
+
+// startLater starts the next operation when it is its turn.
+func (p *Pending[T]) startLater(value T, next operation[T]) {
+	if err := next.session.conn.Start(context.Background(), next.call); err != nil {
+		p.end(value, next.wrap(err))
+	}
 }
 
 // completion is a Pending as its call's Completer.

@@ -426,6 +426,11 @@ func (s *session) opensAsPOSIX() bool {
 func isMINA(version string) bool     { return strings.Contains(version, "APACHE-SSHD") }
 func isMaverick(version string) bool { return strings.Contains(version, "Maverick") }
 
+// isErlang reports the same of Erlang/OTP's server, which opens files with file:open: of OPEN's flags
+// only those for reading, writing and appending matter, and a file that is only to be written is
+// emptied.
+func isErlang(version string) bool { return strings.Contains(version, "Erlang") }
+
 // isOurs reports whether a server, by its SSH version line, is package server.
 func isOurs(version string) bool { return strings.HasPrefix(version, "SSH-2.0-usftp") }
 

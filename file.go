@@ -432,11 +432,33 @@ func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]
 	if sent&wire.OpenTruncate != 0 && !s.opensAsPOSIX() {
 		sent |= wire.OpenWrite // emptying takes the permission; Java's channels do not without it
 	}
+	const otherwise = wire.OpenRead | wire.OpenAppend
+	switch {
+	case !isErlang(s.options.serverVersion):
+	case sent&wire.OpenExclusive != 0: // the server takes it for reading
+	case sent&wire.OpenTruncate != 0 && sent&otherwise != 0:
+		return f.emptyFirst(sent, flags, attrs)
+	case sent&(wire.OpenWrite|wire.OpenTruncate|otherwise) == wire.OpenWrite:
+		sent |= wire.OpenRead
+	}
 	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: sent, Attrs: attrs},
 		func(call *conn.Call) (*File, error) {
 			return f.becomeOpen(s, name, call.Handle, flags)
 		})
 	op.call.Orphan = s.orphaned(flags)
+	return op
+}
+
+// emptyFirst works like openAs on a server that empties a file only if it is opened for writing
+// alone.
+func (f *File) emptyFirst(sent, flags uint32, attrs wire.Attrs) (op operation[*File]) {
+	const how = wire.OpenWrite | wire.OpenTruncate
+	op = f.openAs(how|sent&wire.OpenCreate, flags, attrs)
+	op.result = func(call *conn.Call) (*File, error) {
+		op.session.closeHandle(call.Handle)
+		next := f.openAs(flags&^(wire.OpenTruncate|wire.OpenExclusive), flags, attrs)
+		return nil, unfinished[*File]{&next}
+	}
 	return op
 }
 

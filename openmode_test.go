@@ -185,6 +185,81 @@ func TestPrivateFromTheStart(t *testing.T) {
 	}
 }
 
+// erlangServer opens files as file:open of Erlang does, which knows reading, writing and appending,
+// and empties a file that is only to be written.
+func erlangServer(r sftptest.Request, files func() *sftptest.Files) []sftptest.Action {
+	if r.Type != wire.TypeOpen {
+		return nil
+	}
+	const others = wire.OpenRead | wire.OpenAppend | wire.OpenExclusive
+	switch old, err := files().ReadFile(r.Path); {
+	case err != nil || len(old) == 0:
+	case r.Flags&(others|wire.OpenWrite) == wire.OpenWrite:
+		files().WriteFile(r.Path, nil)
+	case r.Flags&wire.OpenTruncate != 0:
+		return []sftptest.Action{sftptest.Refuse(wire.Failure, "it would stay as it is")}
+	}
+	return nil
+}
+
+// TestOpenOnErlang: a file is emptied there only if it is to be, and then always.
+func TestOpenOnErlang(t *testing.T) {
+	for _, flag := range []int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR} {
+		for _, more := range []int{0, os.O_TRUNC, os.O_CREATE, os.O_CREATE | os.O_TRUNC, os.O_APPEND,
+			os.O_APPEND | os.O_TRUNC} {
+			var r *rig
+			r = newRig(t, sftptest.Script{SharedHandles: 1, Extensions: []wire.ExtensionPair{},
+				Intercept: func(q sftptest.Request) []sftptest.Action {
+					return erlangServer(q, func() *sftptest.Files { return r.server.Files })
+				}}, 0, usftp.WithServerVersion("SSH-2.0-Erlang/4.15.2"))
+			r.server.Files.WriteFile("/f", []byte("contents"))
+			want := "contents"
+			if more&os.O_TRUNC != 0 {
+				want = ""
+			}
+			f := must[*usftp.File](t)(r.OpenFile("/f", flag|more, 0o644))
+			if flag != os.O_RDONLY {
+				must[int](t)(f.Write([]byte("new ")))
+				if more&os.O_APPEND != 0 {
+					want += "new "
+				} else {
+					want = "new " + want[min(len(want), 4):]
+				}
+			}
+			if flag == os.O_RDWR {
+				got := make([]byte, 20)
+				if n, err := f.ReadAt(got, 0); string(got[:n]) != want {
+					t.Errorf("%#x: read %q, %v, not %q", flag|more, got[:n], err, want)
+				}
+			}
+			ok(t, f.Close())
+			if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); string(got) != want {
+				t.Errorf("%#x: the file has %q, not %q", flag|more, got, want)
+			}
+		}
+	}
+}
+
+// TestEmptyWhereOneIsOpen: opening a file twice, one time after the other, takes its turn where
+// only one may be open. O_EXCL empties nothing.
+func TestEmptyWhereOneIsOpen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{SharedHandles: 1}, 0,
+			usftp.WithServerVersion("SSH-2.0-Erlang/4.15.2"))
+		share(t, r)
+		ok(t, r.WriteFile("/f", []byte("contents"), 0o644))
+		opening := r.Async().OpenFile("/f", os.O_RDWR|os.O_TRUNC, 0)
+		f, err := opening.Wait()
+		ok(t, err)
+		must[int](t)(f.Write([]byte("new")))
+		ok(t, f.Close())
+		r.OpenFile("/f", os.O_RDWR|os.O_TRUNC|os.O_CREATE|os.O_EXCL, 0o644)
+		if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); string(got) != "new" {
+			t.Errorf("the file has %q", got)
+		}
+	})
+}
+
 // TestMakeToRead: a file can be made and opened for reading alone, as flock(1) does it, where that
 // takes permission to write.
 func TestMakeToRead(t *testing.T) {

@@ -368,6 +368,8 @@ var steps = []struct {
 	}},
 	{"mount", func(s *step) {
 		s.put("a", big)
+		s.put("f", "contents")
+		s.put("g", "contents")
 		at := filepath.Join(s.local, "at")
 		s.must(os.Mkdir(at, 0o755))
 		s.usftp("mount", s.far("."), at)
@@ -389,7 +391,14 @@ var steps = []struct {
 				s.Error(err)
 			}
 		}
-		if entries, err := os.ReadDir(at); err != nil || len(entries) != 2 {
+		for n, flag := range map[string]int{"f": os.O_WRONLY, "g": os.O_RDWR | os.O_TRUNC} {
+			f, err := os.OpenFile(name(n), flag, 0)
+			s.must(err)
+			_, err = f.WriteString("new")
+			s.must(err)
+			s.must(f.Close())
+		}
+		if entries, err := os.ReadDir(at); err != nil || len(entries) != 4 {
 			s.Errorf("the mount has %v, %v", entries, err)
 		}
 		// What another step is starting holds this process's files until it is another program.
@@ -401,7 +410,7 @@ var steps = []struct {
 			}
 			return unmounted
 		})
-		s.there(map[string]string{"a": "text", "c": isDir, "c/d": other})
+		s.there(map[string]string{"a": "text", "c": isDir, "c/d": other, "f": "newtents", "g": "new"})
 	}},
 	{"rm", func(s *step) {
 		s.putTree("d")

@@ -44,7 +44,7 @@ type handle struct {
 	// the file's time is no earlier after a write; 0 if seen has a time in the future, which a
 	// write sets back
 	notBefore uint32
-	written   bool // since the last flush
+	written   bool // since the last flush, or empty and not to be seen before it
 	flushes   int  // flushes that found written data
 	flushed   bool // a program has closed it, perhaps not the last one that has it open
 	// this handle created or emptied the file, and no other write has reached it
@@ -334,10 +334,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
-	emptied := flags&os.O_TRUNC != 0 && !h.writes() && private.OfClient(remote.Client()).KeepsUploads()
-	if emptied || oneHandle(remote) { // the empty file appears when it is closed
-		h.letGo()
-	}
+	h.opened(flags)
 	out.Fh = f.files.add(h)
 	if n.keepsPages(h) {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
@@ -557,9 +554,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 		}
 	}
 	f.answer(n, a, &out.EntryOut)
-	if oneHandle(remote) {
-		h.letGo()
-	}
+	h.opened(flags)
 	out.Fh = f.files.add(h)
 	return fuse.OK
 }
@@ -650,6 +645,22 @@ func (h *handle) letGo() {
 	if h.turn.lock(h.file.fs.ctx) == nil {
 		h.pause()
 		h.turn.unlock()
+	}
+}
+
+// opened closes a file that was just opened, where only one may be open, or if it was emptied by a
+// program that writes nothing: on some hosts the empty file appears when it is closed. If the
+// program may write to it, that is when the program closes it.
+func (h *handle) opened(flags int) {
+	c := private.OfClient(h.file.fs.link.latest())
+	upload := flags&(os.O_TRUNC|os.O_CREATE) != 0 && c.KeepsUploads()
+	if upload && h.writes() {
+		h.file.mu.Lock()
+		h.written = true
+		h.file.mu.Unlock()
+	}
+	if c.OneHandle() || upload && !h.writes() && flags&os.O_TRUNC != 0 {
+		h.letGo()
 	}
 }
 

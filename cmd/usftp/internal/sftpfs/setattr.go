@@ -176,15 +176,16 @@ func (f *file) setPending(ctx context.Context) error {
 }
 
 // startSet sets attributes by a handle that is open for writing, since another file may have the
-// name by now. It returns nil if there is none, or if the server is not known: some set the time
-// again when the handle is closed.
+// name by now, and has it where a new one appears when it is closed. It returns nil if there is
+// none, or if the server is not known: some set the time again when the handle is closed.
 func (f *file) startSet(ctx context.Context, c *usftp.Client,
 	set usftp.NewAttrs) (setting *usftp.Pending[struct{}]) {
 	for _, h := range f.all() {
 		if setting != nil || !h.writes() || h.turn.lock(ctx) != nil {
 			continue
 		}
-		if h.isOpenOver(c) && private.OfClient(c).WorksInOrder() {
+		private := private.OfClient(c)
+		if h.isOpenOver(c) && (private.WorksInOrder() || private.KeepsUploads()) {
 			setting = h.remote.WithContext(ctx).Async().SetAttrs(set)
 		}
 		h.turn.unlock()

@@ -98,3 +98,54 @@ func sizeOfAnUpload(t *testing.T, cache time.Duration) {
 		t.Errorf("the file is %q, %v", got, err)
 	}
 }
+
+// A file that is made and emptied by a program that only reads it appears at once.
+func TestEmptyUploadThatIsOnlyRead(t *testing.T) {
+	s, dir := mountAtomic(t, time.Minute)
+	var out fuse.CreateOut
+	in := &fuse.CreateIn{InHeader: *root(), Flags: uint32(os.O_RDONLY | os.O_CREATE | os.O_TRUNC),
+		Mode: 0o600}
+	if status := s.Create(nil, in, "file", &out); status != fuse.OK {
+		t.Fatal(status)
+	}
+	rename := &fuse.RenameIn{InHeader: *root(), Newdir: fuse.FUSE_ROOT_ID}
+	if status := s.Rename(nil, rename, "file", "other"); status != fuse.OK {
+		t.Error(status)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "other")); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a program does to a file that it has emptied, also if it writes nothing, is there when it
+// closes the file: the time that cp -p sets is that of the new file.
+func TestTimeOfAnUpload(t *testing.T) {
+	for _, data := range []string{"", "new"} {
+		s, dir := mountAtomic(t, time.Minute)
+		name := filepath.Join(dir, "file")
+		if err := os.WriteFile(name, []byte("old contents"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		if data != "" {
+			o.write(0, data)
+		}
+		want := time.Unix(1e9, 0)
+		if data != "" {
+			in := &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{InHeader: o.header, Fh: o.fh,
+				Valid: fuse.FATTR_FH | fuse.FATTR_MTIME, Mtime: uint64(want.Unix())}}
+			if status := s.SetAttr(nil, in, new(fuse.AttrOut)); status != fuse.OK {
+				t.Fatal(status)
+			}
+		}
+		if status := o.flush(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		info, err := os.Stat(name)
+		if err != nil || info.Size() != int64(len(data)) {
+			t.Errorf("%q: %v, %v", data, info, err)
+		} else if data != "" && !info.ModTime().Equal(want) {
+			t.Errorf("its time is %v", info.ModTime())
+		}
+	}
+}
