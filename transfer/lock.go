@@ -108,8 +108,8 @@ func (h *Holder) ended() bool {
 	// A zombie may be there for long: some containers have no init that waits for it. See
 	// proc_pid_stat(5).
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.PID))
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return strings.HasPrefix(state, "Z") || errors.Is(err, os.ErrProcessDone) ||
+	name := strings.LastIndexByte(string(stat), ')') // which may hold anything
+	return strings.HasPrefix(string(stat[name+1:]), " Z") || errors.Is(err, os.ErrProcessDone) ||
 		errors.Is(err, syscall.ESRCH)
 }
 
