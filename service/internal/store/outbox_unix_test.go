@@ -176,6 +176,23 @@ func testUsersTakeTurns(t *testing.T, name string) {
 	}
 }
 
+// testNothingIsCompiled: PostgreSQL does not compile a statement, which takes a quarter of a second,
+// since it has to sort although it is told not to.
+func testNothingIsCompiled(t *testing.T, name string) {
+	s := still(t, name)
+	if s.db.postgres == "" {
+		return // SQLite compiles nothing
+	}
+	var line, plan string
+	must(t, s.do(t.Context(), func(t tx) error {
+		return t.each(`EXPLAIN ANALYZE SELECT event FROM outbox ORDER BY event`, nil, []any{&line},
+			func() { plan += line + "\n" })
+	}))
+	if plan == "" || strings.Contains(plan, "JIT") {
+		t.Errorf("the plan is:\n%s", plan)
+	}
+}
+
 func testDeadLetters(t *testing.T, name string) {
 	s := still(t, name)
 	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "e"}))
