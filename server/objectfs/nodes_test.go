@@ -239,8 +239,8 @@ func TestQuotaOfTwoRenames(t *testing.T) {
 	}
 }
 
-// TestQuotaOfTheSameRename: another server moves a file just before it is locked for the same rename,
-// or for that of its directory. One of both counts the file.
+// TestQuotaOfTheSameRename: another server moves a file just before it is locked for the same
+// rename, or for that of its directory. One of both counts the file.
 func TestQuotaOfTheSameRename(t *testing.T) {
 	for from, to := range map[string]string{"/d/f": "/e/f", "/d": "/e"} {
 		b, account := newBench(t), server.NewAccount(0, 0)

@@ -454,8 +454,8 @@ func (s *Store) Take(ctx context.Context, hook string, most int,
 // after is the least name that comes after another.
 func after(name string) string { return name + "\x00" }
 
-// named is a name as an argument. No name is text in SQLite's rows of before there were names, which
-// comes before bytes.
+// named is a name as an argument. In SQLite, rows of before there were names have an empty text,
+// which comes before bytes.
 func named(name string) any {
 	if name == "" {
 		return ""

@@ -176,8 +176,8 @@ func testUsersTakeTurns(t *testing.T, name string) {
 	}
 }
 
-// testTurnsOfAll: a backlog holds up neither the events of users who come after more than a statement
-// looks at, nor those that a node has posted which knows no users.
+// testTurnsOfAll: a backlog holds up neither the events of users who come after more than one
+// statement looks at, nor those that a node has posted which knows no users.
 func testTurnsOfAll(t *testing.T, name string) {
 	s := still(t, name)
 	for i := range usersAtOnce + 50 {
@@ -210,8 +210,8 @@ func testTurnsOfAll(t *testing.T, name string) {
 	}
 }
 
-// testNothingIsCompiled: PostgreSQL does not compile a statement, which takes a quarter of a second,
-// since it has to sort although it is told not to.
+// testNothingIsCompiled: PostgreSQL does not compile a statement, which takes long, since it has to
+// sort although it is told not to.
 func testNothingIsCompiled(t *testing.T, name string) {
 	s := still(t, name)
 	if s.db.postgres == "" {
