@@ -175,6 +175,24 @@ func TestQuotaOfHalfARename(t *testing.T) {
 	}
 }
 
+// TestQuotaOfACopyMadeTwice: the copy counts that an earlier try has made, whose answer was lost,
+// even if the client is told that there is a file by now.
+func TestQuotaOfACopyMadeTwice(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", text(100))
+	storage := &faulty{Bucket: b.bucket, after: true, twice: true}
+	view, quota := b.quoted(storage)
+	for call := 1; storage.name != "Copy"; call++ {
+		storage.call, storage.broken, storage.name = 0, call, ""
+		if err := view.Rename(t.Context(), "/f", "/g"); storage.name == "Copy" {
+			b.is(err, server.ErrUnsure)
+		} else {
+			b.must(errors.Join(err, view.Rename(t.Context(), "/g", "/f")))
+		}
+	}
+	b.counts(quota, 200, 2)
+}
+
 // TestQuotaOfAnotherName: an upload that is renamed to a name not its own passes through that one,
 // where another server stores a file meanwhile.
 func TestQuotaOfAnotherName(t *testing.T) {

@@ -201,8 +201,7 @@ func (f *FS) copy(ctx context.Context, from Object, to string, base *Object,
 	}
 	if err != nil {
 		err = unlessRefused(err)
-		if !errors.Is(err, server.ErrUnsure) || errors.Is(err, ErrPrecondition) ||
-			errors.Is(err, fs.ErrExist) {
+		if !errors.Is(err, server.ErrUnsure) {
 			return err // if the source has gone, an object there is somebody else's copy of it
 		}
 		// The storage may have made it all the same.
