@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	mathrand "math/rand/v2"
 	"sync"
 	"testing"
@@ -174,6 +175,24 @@ func TestQuotaOfHalfARename(t *testing.T) {
 	}
 }
 
+// TestQuotaOfACopyMadeTwice: the copy counts that an earlier try has made, whose answer was lost,
+// even if the client is told that there is a file by now.
+func TestQuotaOfACopyMadeTwice(t *testing.T) {
+	b := newBench(t)
+	b.put("/f", text(100))
+	storage := &faulty{Bucket: b.bucket, after: true, twice: true}
+	view, quota := b.quoted(storage)
+	for call := 1; storage.name != "Copy"; call++ {
+		storage.call, storage.broken, storage.name = 0, call, ""
+		if err := view.Rename(t.Context(), "/f", "/g"); storage.name == "Copy" {
+			b.is(err, server.ErrUnsure)
+		} else {
+			b.must(errors.Join(err, view.Rename(t.Context(), "/g", "/f")))
+		}
+	}
+	b.counts(quota, 200, 2)
+}
+
 // TestQuotaOfAnotherName: an upload that is renamed to a name not its own passes through that one,
 // where another server stores a file meanwhile.
 func TestQuotaOfAnotherName(t *testing.T) {
@@ -236,6 +255,52 @@ func TestQuotaOfTwoRenames(t *testing.T) {
 				now.Files, bytes, files)
 		}
 	}
+}
+
+// TestQuotaOfTheSameRename: another server moves a file just before it is locked for the same
+// rename, or for that of its directory. One of both counts the file.
+func TestQuotaOfTheSameRename(t *testing.T) {
+	for from, to := range map[string]string{"/d/f": "/e/f", "/d": "/e"} {
+		b, account := newBench(t), server.NewAccount(0, 0)
+		b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+		b.must(b.fs.Mkdir(t.Context(), "/e", wire.Attrs{}))
+		b.put("/d/f", text(100))
+		account.Settle(100, 3)
+		node := func(state objectfs.State) *server.View {
+			files := objectfs.NewSmall(b.bucket, objectfs.Options{State: state}, partSize, 16*partSize)
+			view, err := server.NewView(files, &server.Policy{Quota: server.NewQuotaOf(account)})
+			b.must(err)
+			return view
+		}
+		late := node(&lateLock{b.state, "d/f", sync.OnceFunc(func() {
+			b.must(node(b.state).PosixRename(t.Context(), "/d/f", "/e/f"))
+		})})
+		if err := late.PosixRename(t.Context(), from, to); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("renaming %s, of which somebody else has moved the file: %v", from, err)
+		}
+		b.holds("/e/f", text(100))
+		there := server.NewQuota(0, 0)
+		b.must(there.Recount(t.Context(), b.fs, "/"))
+		bytes, files := there.Usage()
+		if now := account.Usage(); now.Bytes != bytes || now.Files != files {
+			t.Errorf("renaming %s: %d bytes in %d files are kept, %d in %d are there", from,
+				now.Bytes, now.Files, bytes, files)
+		}
+	}
+}
+
+// lateLock is a state in which something happens just before a name is locked.
+type lateLock struct {
+	objectfs.State
+	name   string
+	before func()
+}
+
+func (l *lateLock) Lock(ctx context.Context, name, target string) (objectfs.Upload, error) {
+	if name == l.name {
+		l.before()
+	}
+	return l.State.Lock(ctx, name, target)
 }
 
 // intruder is a bucket to which another server stores something at a call.

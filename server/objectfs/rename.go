@@ -201,10 +201,10 @@ func (f *FS) copy(ctx context.Context, from Object, to string, base *Object,
 	}
 	if err != nil {
 		err = unlessRefused(err)
-		if errors.Is(err, ErrPrecondition) || errors.Is(err, fs.ErrExist) {
-			return err
+		if !errors.Is(err, server.ErrUnsure) {
+			return err // if the source has gone, an object there is somebody else's copy of it
 		}
-		// The storage may have made it all the same, even if it says that the source has gone.
+		// The storage may have made it all the same.
 		if now, err := f.lookAgain(ctx, to); err == nil && now.Size == from.Size && !now.is(base) {
 			tellMade(ctx, from.Size, base)
 		}

@@ -77,9 +77,10 @@ func openDatabase(text string) (*database, error) {
 	d.DB = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context,
 		conn *pgx.Conn) error {
 		// What has an order has an index for it. Before there are statistics of a table that has become
-		// long, PostgreSQL may rather read all of it by another index, and sort.
+		// long, PostgreSQL may rather read all of it by another index, and sort. What it has to sort all
+		// the same seems to be so much work then that it would compile it first.
 		_, err := conn.Exec(ctx, fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d;
-			SET enable_sort = off`, d.mostIdle().Milliseconds()))
+			SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds()))
 		return err
 	}))
 	d.SetMaxOpenConns(connections)

@@ -82,7 +82,7 @@ type outbox struct {
 	waiting map[string]int64
 	sizes   map[string]int64            // of those that wait
 	added   map[string]map[string]int64 // to these, by users
-	last    map[string]string           // the user who had a turn last, by hooks
+	next    map[string]string           // the least name of a user whose turn it is, by hooks
 	unsent  []Message                   // the store was down
 	ended   []endedPart                 // of announcements
 }
@@ -104,7 +104,7 @@ type endedPart struct {
 
 func (o *outbox) init() {
 	o.posted = make(chan struct{}, 1)
-	o.added, o.last = map[string]map[string]int64{}, map[string]string{}
+	o.added, o.next = map[string]map[string]int64{}, map[string]string{}
 }
 
 func (o *outbox) wake() {
@@ -391,10 +391,10 @@ func (r *messageRow) message() Message {
 // usersAtOnce is how many users a statement looks at.
 const usersAtOnce = 100
 
-// nextUsers has the users with messages for hook $1 after user $2 in the order of names, up to
+// nextUsers has the users with messages for hook $1 from name $2 on in the order of names, up to
 // usersAtOnce of them: one step in an index finds each.
 var nextUsers = fmt.Sprintf(`WITH RECURSIVE users (name, n) AS (SELECT (SELECT name FROM outbox
-		WHERE hook = $1 AND dead = 0 AND name > $2 ORDER BY name LIMIT 1), 1
+		WHERE hook = $1 AND dead = 0 AND name >= $2 ORDER BY name LIMIT 1), 1
 	UNION ALL SELECT (SELECT outbox.name FROM outbox WHERE hook = $1 AND dead = 0
 		AND outbox.name > users.name ORDER BY outbox.name LIMIT 1), n + 1
 	FROM users WHERE users.name IS NOT NULL AND n < %d)`, usersAtOnce)
@@ -405,8 +405,8 @@ var nextUsers = fmt.Sprintf(`WITH RECURSIVE users (name, n) AS (SELECT (SELECT n
 // nor Failed by then is taken again: each is delivered at least once.
 func (s *Store) Take(ctx context.Context, hook string, most int,
 	while time.Duration) (taken []Message, err error) {
-	last, many := s.outbox.turn(hook)
-	next := last
+	from, many := s.outbox.turn(hook)
+	var next string
 	err = s.do(ctx, func(t tx) error {
 		taken, next = nil, ""
 		var r messageRow
@@ -424,32 +424,51 @@ func (s *Store) Take(ctx context.Context, hook string, most int,
 			UPDATE outbox SET until = @now + $4 WHERE id IN (SELECT id FROM turns
 			UNION ALL SELECT id FROM due WHERE id NOT IN (SELECT id FROM turns)
 			UNION ALL SELECT id FROM late LIMIT $3) RETURNING `+messageColumns,
-			[]any{hook, []byte(last), most, while.Milliseconds(),
+			[]any{hook, named(from), most, while.Milliseconds(),
 				max(2*while, longestHold).Milliseconds()}, r.fields(), func() {
 				taken = append(taken, r.message())
-				if r.User > last {
-					next = max(next, r.User)
+				if r.User >= from {
+					next = max(next, after(r.User))
 				}
 			})
-		if err == nil && next == "" && many { // nothing of these users is due
-			_, err = t.one(nextUsers+` SELECT name FROM users WHERE name IS NOT NULL
-				ORDER BY n DESC LIMIT 1`, []any{hook, []byte(last)}, &next)
+		if err != nil || !many {
+			return err
+		}
+		var last string // who comes after has had no turn, even if a place was left for one of theirs
+		found, err := t.one(nextUsers+fmt.Sprintf(` SELECT name FROM users
+			WHERE name IS NOT NULL AND n = %d`, usersAtOnce), []any{hook, named(from)}, &last)
+		if found && (next == "" || next > after(last)) {
+			next = after(last)
 		}
 		return err
 	})
-	s.outbox.mu.Lock()
-	s.outbox.last[hook] = next
-	s.outbox.mu.Unlock()
+	if err == nil {
+		s.outbox.mu.Lock()
+		s.outbox.next[hook] = next
+		s.outbox.mu.Unlock()
+	}
 	slices.SortFunc(taken, func(a, b Message) int { return a.Made.Compare(b.Made) })
 	return taken, err
 }
 
-// turn returns the user after whom, in the order of names, it is the next one's turn at a hook, and
-// whether there may be more users than a statement looks at.
-func (o *outbox) turn(hook string) (last string, many bool) {
+// after is the least name that comes after another.
+func after(name string) string { return name + "\x00" }
+
+// named is a name as an argument. In SQLite, rows of before there were names have an empty text,
+// which comes before bytes.
+func named(name string) any {
+	if name == "" {
+		return ""
+	}
+	return []byte(name)
+}
+
+// turn returns the least name of a user whose turn it is at a hook, and whether there may be more
+// users than a statement looks at.
+func (o *outbox) turn(hook string) (from string, many bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.last[hook], o.waiting[hook] >= usersAtOnce
+	return o.next[hook], o.waiting[hook] >= usersAtOnce
 }
 
 // Delivered removes a message from the outbox.

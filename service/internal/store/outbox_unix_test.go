@@ -176,6 +176,57 @@ func testUsersTakeTurns(t *testing.T, name string) {
 	}
 }
 
+// testTurnsOfAll: a backlog holds up neither the events of users who come after more than one
+// statement looks at, nor those that a node has posted which knows no users.
+func testTurnsOfAll(t *testing.T, name string) {
+	s := still(t, name)
+	for i := range usersAtOnce + 50 {
+		must(t, s.Post(t.Context(), Message{Hook: "h", User: fmt.Sprint("k", i)}))
+	}
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`UPDATE outbox SET until = @now + 60000`) // of another try
+		return err
+	}))
+	for range 50 {
+		must(t, s.Post(t.Context(), Message{Hook: "h", User: "zz"}))
+	}
+	must(t, s.Post(t.Context(), Message{Hook: "h", User: "m"}))
+	must(t, s.do(t.Context(), func(t tx) error {
+		_, err := t.exec(`INSERT INTO outbox (id, made, until, event, hook)
+			VALUES ('older', @now, @now, '', 'h')`)
+		return err
+	}))
+	s.outbox.count(t.Context(), s)
+	seen := map[string]bool{}
+	for range 12 {
+		taken, err := s.Take(t.Context(), "h", 1, time.Hour)
+		must(t, err)
+		for _, m := range taken {
+			seen[m.User] = true
+		}
+	}
+	if !seen["m"] || !seen[""] {
+		t.Errorf("taken beside a backlog: those of %v", seen)
+	}
+}
+
+// testNothingIsCompiled: PostgreSQL does not compile a statement, which takes long, since it has to
+// sort although it is told not to.
+func testNothingIsCompiled(t *testing.T, name string) {
+	s := still(t, name)
+	if s.db.postgres == "" {
+		return // SQLite compiles nothing
+	}
+	var line, plan string
+	must(t, s.do(t.Context(), func(t tx) error {
+		return t.each(`EXPLAIN ANALYZE SELECT event FROM outbox ORDER BY event`, nil, []any{&line},
+			func() { plan += line + "\n" })
+	}))
+	if plan == "" || strings.Contains(plan, "JIT") {
+		t.Errorf("the plan is:\n%s", plan)
+	}
+}
+
 func testDeadLetters(t *testing.T, name string) {
 	s := still(t, name)
 	must(t, s.Post(t.Context(), Message{Hook: "h", Event: "e"}))

@@ -60,6 +60,8 @@ var suite = map[string]func(t *testing.T, name string){
 	"outbox":                   testOutbox,
 	"taken with any plan":      testTakeWithAnyPlan,
 	"users take turns":         testUsersTakeTurns,
+	"turns of all":             testTurnsOfAll,
+	"nothing is compiled":      testNothingIsCompiled,
 	"dead letters":             testDeadLetters,
 	"given up from first try":  testGivenUpFromFirstTry,
 	"messages of gone hooks":   testGoneHooks,
