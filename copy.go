@@ -246,9 +246,9 @@ func (f *File) statInTurn() *Pending[*FileStat] {
 	return start(f.ctx, op)
 }
 
-// arrived checks that n bytes have been copied. OpenSSH's server reports success if the file was too
-// short for the last piece, or if there was no room for it. The file counts, too: the target may
-// have been long enough before.
+// arrived checks that n bytes have been copied. OpenSSH's server reports success if the file was
+// too short for the last piece, or if there was no room for it. The file counts, too: the target
+// may have been long enough before.
 func (f *File) arrived(n int64, left *Pending[*FileStat], off int64, there *Pending[*FileStat],
 	at int64) (copied int64, err error) {
 	target, err := there.Wait()

@@ -9,8 +9,8 @@ import (
 // change: a [TreeChanged] of names (not of attributes), or the [FileClosed] of an upload. An error
 // refuses the change, and is the client's answer; a file is then abandoned. Otherwise end is called
 // with the change's error or nil, before the client is told, or with [ErrUnsure] if the backend
-// panics; it may be nil. A gate is called by several goroutines at once, and the request in question
-// waits for it.
+// panics; it may be nil. A gate is called by several goroutines at once, and the request in
+// question waits for it.
 type Gate func(e Event) (end func(err error), err error)
 
 // ErrUnsure is matched by errors from [Unsure]: the change may have been made all the same, wholly
