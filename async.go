@@ -166,12 +166,15 @@ type completion[T any] Pending[T]
 
 func (c *completion[T]) Complete(call *conn.Call) { (*Pending[T])(c).complete(call) }
 
-// end completes the pending operation, once.
+// end completes the pending operation without a reply, once.
 func (p *Pending[T]) end(value T, err error) {
 	p.mu.Lock()
 	if p.ended {
 		p.mu.Unlock()
 		return
+	}
+	if call := p.op.call; call != nil {
+		call.Abandon()
 	}
 	p.settle(value, err)
 }

@@ -398,3 +398,29 @@ func TestCancelledOpenLeavesNoHandle(t *testing.T) {
 		}
 	}
 }
+
+// TestCancelledLookupEndsNothing: a question that nobody waits for any more may stay without an
+// answer.
+func TestCancelledLookupEndsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeLstat,
+			Do: sftptest.Delay(1000 * time.Hour)}}}, 0,
+			usftp.WithKeepalive(func(context.Context) error { return nil }),
+			usftp.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := r.WithContext(ctx).Async().Lstat("/f").Wait()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		select {
+		case <-r.Done():
+			t.Errorf("the connection has ended: %v", r.Client.Wait())
+		case <-time.After(time.Hour):
+		}
+		if log.Len() > 0 {
+			t.Errorf("the log has: %s", &log)
+		}
+	})
+}

@@ -219,7 +219,12 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 	defer source.client.changed(to.Name())
 	for n < length {
 		piece := min(length-n, copyPiece)
-		if err := f.do(source.copyData(off+n, piece, target, at+n)); err != nil {
+		copying := start(f.ctx, source.copyData(off+n, piece, target, at+n))
+		if !source.client.inOrder {
+			<-copying.Done()
+		}
+		left, there := f.statInTurn(), to.statInTurn()
+		if _, err := copying.Wait(); err != nil {
 			if err == io.EOF {
 				err = f.wrap("copy", io.ErrUnexpectedEOF)
 			}
@@ -227,26 +232,33 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 		}
 		n += piece
 		to.progress.Store(n)
-		if copied, err := f.arrived(off, n, to, at); err != nil {
+		if copied, err := f.arrived(n, left, off, there, at); err != nil {
 			return copied, err
 		}
 	}
 	return n, nil
 }
 
-// arrived checks that n bytes have been copied. OpenSSH's server reports success if the file was too
-// short for the last piece, or if there was no room for it. The file counts, too: the target may
-// have been long enough before.
-func (f *File) arrived(off, n int64, to *File, at int64) (copied int64, err error) {
-	left := start(f.ctx, f.statOperation())
-	info, err := to.Stat()
+// statInTurn starts to ask for the attributes after what was asked before.
+func (f *File) statInTurn() *Pending[*FileStat] {
+	op := f.statOperation()
+	op.call.Ordered = true
+	return start(f.ctx, op)
+}
+
+// arrived checks that n bytes have been copied. OpenSSH's server reports success if the file was
+// too short for the last piece, or if there was no room for it. The file counts, too: the target
+// may have been long enough before.
+func (f *File) arrived(n int64, left *Pending[*FileStat], off int64, there *Pending[*FileStat],
+	at int64) (copied int64, err error) {
+	target, err := there.Wait()
 	if err != nil {
 		return n, err
 	}
 	if stat, lost := left.Wait(); lost == nil && stat.sized() && int64(stat.Size)-off < n {
 		n, err = max(int64(stat.Size)-off, 0), f.wrap("copy", io.ErrUnexpectedEOF)
 	}
-	if have := max(info.Size()-at, 0); info.Sys().(*FileStat).HasSize() && have < n {
+	if have := max(int64(target.Size)-at, 0); target.HasSize() && have < n {
 		n, err = have, cmp.Or(err, errUnwritten)
 	}
 	return n, err

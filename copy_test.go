@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/testenv"
@@ -259,6 +260,27 @@ func TestCopyThatIsOnlyClaimed(t *testing.T) {
 			t.Errorf("%d bytes: %d, %v; the copy has %d and is right: %v", size, n, err, len(got),
 				bytes.Equal(got, data))
 		}
+	}
+}
+
+// TestCopyRangeTrips: on a server that works in order, looking whether a piece has arrived takes no
+// time of its own.
+func TestCopyRangeTrips(t *testing.T) {
+	const rtt, size = 100 * time.Millisecond, 64<<20 + 1
+	for version, want := range map[string]float64{openSSH: 2, "SSH-2.0-other": 4} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(version))
+			r.server.Files.WriteFile("/a", make([]byte, size))
+			from, to := must[*usftp.File](t)(r.Open("/a")), must[*usftp.File](t)(r.Create("/b"))
+			took := trips(rtt, func() {
+				if n, err := from.CopyRange(0, size, to, 0); n != size || err != nil {
+					t.Error(n, err)
+				}
+			})
+			if took != want {
+				t.Errorf("%s: %v round trips, want %v", version, took, want)
+			}
+		})
 	}
 }
 

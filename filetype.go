@@ -60,13 +60,12 @@ func (s *session) findType(q question) *operation[fs.FileInfo] {
 	link := ask(s, q.op, q.name, wire.TypeName,
 		wire.PathRequest{Type: wire.TypeReadlink, Path: q.name},
 		func(call *conn.Call) (fs.FileInfo, error) {
-			var reply wire.Names
-			if err := reply.Parse(call.Body); err != nil {
-				return nil, parse(err)
+			to, err := s.onlyPath(call)
+			if err != nil {
+				return nil, err
 			}
 			// some servers answer for all files, with their own paths
-			if len(reply.Names) == 1 &&
-				path.Clean(reply.Names[0].Filename) != path.Clean(q.name) {
+			if to != "" && path.Clean(to) != path.Clean(q.name) {
 				q.stat().Mode |= typeLink
 				return q.info, nil
 			}
@@ -105,14 +104,13 @@ func (s *session) asReal(q question, name string,
 	next func(real string) *operation[fs.FileInfo]) *operation[fs.FileInfo] {
 	real := ask(s, q.op, name, wire.TypeName, wire.PathRequest{Type: wire.TypeRealpath, Path: name},
 		func(call *conn.Call) (fs.FileInfo, error) {
-			var reply wire.Names
-			if err := reply.Parse(call.Body); err != nil {
-				return nil, parse(err)
+			real, err := s.onlyPath(call)
+			if err != nil {
+				return nil, err
 			}
-			if len(reply.Names) != 1 {
+			if real == "" {
 				return nil, unfinished[fs.FileInfo]{s.asDir(q)}
 			}
-			real := reply.Names[0].Filename
 			if !strings.HasPrefix(real, "/") {
 				real = strings.ReplaceAll(real, `\`, "/")
 			}
@@ -125,6 +123,18 @@ func (s *session) asReal(q question, name string,
 	real.refused = settled[fs.FileInfo]{q.info}
 	real.instead = func(error) *operation[fs.FileInfo] { return s.asDir(q) }
 	return &real
+}
+
+// onlyPath returns the path in a NAME with one, or "".
+func (s *session) onlyPath(call *conn.Call) (name string, err error) {
+	var reply wire.Names
+	if err := reply.Parse(call.Body); err != nil || len(reply.Names) != 1 {
+		return "", parse(err)
+	}
+	if name, err = s.decodePath(reply.Names[0].Filename); err != nil {
+		name = notConverted + reply.Names[0].Filename // no path that we have asked about
+	}
+	return name, nil
 }
 
 // asDir tries to open a directory.

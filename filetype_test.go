@@ -161,3 +161,24 @@ func TestTypeFromAServerThatSaysOK(t *testing.T) {
 		}
 	}
 }
+
+// TestTypeOfConvertedName: a path that comes back is the one that was asked about also where names
+// are converted.
+func TestTypeOfConvertedName(t *testing.T) {
+	for how, script := range map[string]sftptest.Script{
+		"no links": {HideTypes: true, Refuse: []wire.Type{wire.TypeReadlink}},
+		"each leads to itself": {HideTypes: true, Intercept: func(q sftptest.Request) []sftptest.Action {
+			if q.Type != wire.TypeReadlink {
+				return nil
+			}
+			return []sftptest.Action{sftptest.ReplyBytes(string(
+				wire.Names{Names: []wire.Name{{Filename: q.Path}}}.Append(nil, q.ID)))}
+		}},
+	} {
+		r := newRig(t, script, 0, usftp.WithNameCoding(flipped{}))
+		r.server.Files.WriteFile("/"+flip("f"), nil)
+		if info, err := r.Lstat("/f"); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s: %v, %v", how, info, err)
+		}
+	}
+}

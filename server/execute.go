@@ -408,8 +408,7 @@ func (s *session) closeHandle(h *handle, unclosed error) error {
 		h.abandon(reason)
 		e.Kind, e.SHA256 = FileAbandoned, ""
 	} else {
-		e.Err = h.file.Close()
-		if end(e.Err); e.Err != nil {
+		if e.Err = permitted(end, h.file.Close); e.Err != nil {
 			e.Kind, e.SHA256 = FileFailed, ""
 		}
 	}

@@ -8,8 +8,9 @@ import (
 // A Gate is asked before a client's change takes effect. It gets the event that will report the
 // change: a [TreeChanged] of names (not of attributes), or the [FileClosed] of an upload. An error
 // refuses the change, and is the client's answer; a file is then abandoned. Otherwise end is called
-// with the change's error or nil, before the client is told; it may be nil. A gate is called by
-// several goroutines at once, and the request in question waits for it.
+// with the change's error or nil, before the client is told, or with [ErrUnsure] if the backend
+// panics; it may be nil. A gate is called by several goroutines at once, and the request in
+// question waits for it.
 type Gate func(e Event) (end func(err error), err error)
 
 // ErrUnsure is matched by errors from [Unsure]: the change may have been made all the same, wholly
@@ -31,6 +32,14 @@ func (u unsure) Unwrap() error        { return u.error }
 
 // nothing is the end function if no gate was asked.
 func nothing(error) {}
+
+// permitted makes a change that a gate has permitted, and tells it the outcome, also if the backend
+// panics.
+func permitted(end func(error), change func() error) (err error) {
+	err = ErrUnsure
+	defer func() { end(err) }()
+	return change()
+}
 
 // Begin asks the gate about an event that will be reported. Unless it returns an error, end must be
 // called.

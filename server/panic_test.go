@@ -50,6 +50,11 @@ func (b *brokenFS) Rename(ctx context.Context, from, to string) error {
 	return b.FS.Rename(ctx, from, to)
 }
 
+func (b *brokenFS) Remove(ctx context.Context, name string) error {
+	b.maybe("Remove")
+	return b.FS.Remove(ctx, name)
+}
+
 func (b *brokenFS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
 	b.maybe("Open")
@@ -167,6 +172,38 @@ func testPanic(t *testing.T, method string, quota bool, call func(*usftp.Client)
 	other.Close()
 	if value := <-otherCaught; value != nil {
 		t.Error(value)
+	}
+}
+
+// A gate that has permitted a change hears of its end, whatever the backend does: it may let others
+// wait until then.
+func TestGateHearsOfPanic(t *testing.T) {
+	for method, call := range map[string]func(*usftp.Client) error{
+		"Rename": func(c *usftp.Client) error { return c.Rename("/f", "/g") },
+		"Remove": func(c *usftp.Client) error { return c.Remove("/f") },
+		"Close":  func(c *usftp.Client) error { return c.WriteFile("/f", []byte("new"), 0o600) },
+	} {
+		var asked, unsure int
+		backend := &brokenFS{FS: memfs.New(0)}
+		client, caught := serveCaught(t, backend, &server.Options{
+			Gate: func(server.Event) (func(error), error) {
+				asked++
+				return func(err error) {
+					if errors.Is(err, server.ErrUnsure) {
+						unsure++
+					}
+				}, nil
+			}})
+		if err := client.WriteFile("/f", []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		asked = 0
+		backend.breaks.Store(&method)
+		call(client)
+		if value, _ := (<-caught).(error); !errors.Is(value, errBroken) || asked != 1 || unsure != 1 {
+			t.Errorf("%s: the gate was asked %d times and told %d times, after %v", method, asked,
+				unsure, value)
+		}
 	}
 }
 

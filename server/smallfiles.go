@@ -336,9 +336,10 @@ func (t *step) remove(ctx context.Context) {
 	}
 	end, err := v.reports.Begin(treeChanged(opRemove, t.path, "", nil))
 	if err == nil {
-		err = v.quotaRemove(ctx, t.path,
-			func(ctx context.Context) error { return remover.Remove(ctx, t.path) })
-		end(err)
+		err = permitted(end, func() error {
+			return v.quotaRemove(ctx, t.path,
+				func(ctx context.Context) error { return remover.Remove(ctx, t.path) })
+		})
 	}
 	v.changed(err, opRemove, t.path, "", nil)
 }

@@ -210,8 +210,7 @@ func change[T any](v *View, o operation, name, to string, attrs *wire.Attrs,
 	if err != nil {
 		return err
 	}
-	err = run(backend)
-	end(err)
+	err = permitted(end, func() error { return run(backend) })
 	return v.changed(err, o, name, to, attrs)
 }
 

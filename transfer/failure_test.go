@@ -269,3 +269,16 @@ func TestNoClient(t *testing.T) {
 		}
 	}
 }
+
+// The size of a source that cannot be opened is not known, and not 0.
+func TestSizeOfMissingSource(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	if _, err := b.job(download, "/missing", filepath.Join(b.dir, "target")); err == nil {
+		t.Error("it was copied")
+	}
+	for _, e := range b.events {
+		if e.Size != -1 {
+			t.Errorf("%+v", e)
+		}
+	}
+}

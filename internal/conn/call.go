@@ -78,7 +78,7 @@ type Call struct {
 
 	scratch [scratchSize]byte
 	waiter  chan struct{} // of Do
-	state   atomic.Uint32 // of Do
+	state   atomic.Uint32 // of Do, or abandoned
 	next    *Call         // in the list that holds the call
 	id      uint32
 	depth   int64 // requests in the chain that ends here; see Stats.RoundTrips
@@ -194,6 +194,9 @@ func (c *Conn) Do(ctx context.Context, call *Call) error {
 		return call.Err
 	}
 }
+
+// Abandon notes that nobody waits for a call any more that was not started by Do.
+func (call *Call) Abandon() { call.state.Store(abandoned) }
 
 // callList is a first-in, first-out list of calls.
 type callList struct{ head, tail *Call }

@@ -401,6 +401,30 @@ func TestLongWaitIsTold(t *testing.T) {
 	})
 }
 
+// TestFreeMemoryIsNotTold: the memory of a request that was sent may hold another file's contents.
+func TestFreeMemoryIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := make(lines, 10)
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience,
+			Keepalive: alive, Logger: slog.New(slog.NewTextHandler(told, nil))})
+		q := conn.NewQueue()
+		put, block := c.NewCall(), c.Pool().Get(100)
+		put.Payload, put.Expect = block, wire.TypeStatus
+		put.Request = wire.Extended{Name: wire.ExtPutFiles}.Append(block.Bytes()[:0], 0)
+		start(t, c, q, put)
+		id := p.next().id
+		other := c.Pool().Get(100)
+		wire.Extended{Name: "other contents"}.Append(other.Bytes()[:0], 0)
+		if line := <-told; other != block || !strings.Contains(line, "EXTENDED (1m0s)") {
+			t.Errorf("told %q; the memory was used again: %v", line, other == block)
+		}
+		other.Release()
+		p.status(id, wire.OK)
+		c.Recycle(take(t, q))
+		finish(t, c)
+	})
+}
+
 // TestListingWithoutAnswer: the error names the directory.
 func TestListingWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

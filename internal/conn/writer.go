@@ -109,8 +109,7 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 		total += len(call.Request)
 		if len(large) == 0 && len(call.Request) <= smallRequest && len(batch) < batchSize {
 			batch = c.copyTo(batch, call)
-			call.Payload.Release()
-			call.Payload = nil
+			call.freePayload()
 			if call.Sent != nil {
 				call.Sent.Wake()
 			}
@@ -177,10 +176,7 @@ func (c *Conn) sent(call *Call) bool {
 		return false
 	}
 	call.writing, call.sent = false, true
-	if call.Payload != nil {
-		call.Payload.Release()
-		call.Payload, call.Request = nil, nil
-	}
+	call.freePayload()
 	done, wake := call.replied, call.Sent
 	if done {
 		c.retire(call)
@@ -193,6 +189,14 @@ func (c *Conn) sent(call *Call) bool {
 		call.Done.Complete(call)
 	}
 	return true
+}
+
+// freePayload gives back the memory of a request that was sent, if it is not the call's own.
+func (call *Call) freePayload() {
+	if call.Payload != nil {
+		call.Payload.Release()
+		call.Payload, call.Request = nil, nil
+	}
 }
 
 // write writes all of p, in pieces if the last Write was slow.

@@ -50,7 +50,8 @@ type reopen func() (endpoint.ReadAtCloser, error)
 // openInput returns the file to read, which must be closed even after an error. A file of a tree
 // stays closed until ready, and so does one that only lacks its name: it may be gone by now.
 func openInput(c *Copy) (*input, error) {
-	in := &input{copy: c, opener: c.Src.Opener(c.from.pool()), how: c.How}
+	in := &input{copy: c, opener: c.Src.Opener(c.from.pool()), how: c.How,
+		known: endpoint.Info{Size: -1}}
 	in.same.in = in
 	switch p := c.known.committing; {
 	case c.Listed != nil:
