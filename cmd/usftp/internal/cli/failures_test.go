@@ -294,8 +294,8 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 			if err := os.Chtimes(c.big, before, before); err != nil {
 				t.Fatal(err)
 			}
-			got := run(t, c.dir, append(append([]string{"cp"}, overBadLink(t, sshd)...), c.from,
-				c.to)...)
+			got := run(t, c.dir, append(append([]string{"cp"}, overBadLink(t, sshd, 16<<20)...),
+				c.from, c.to)...)
 			if got.code != 0 || !strings.Contains(got.stderr, "usftp: testhost: connection lost; reconnecting in ") {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}
@@ -322,8 +322,9 @@ func TestConnectionLostMidway(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBigCopy(t, data, c.name == "upload")
+			// All connections together must not be enough: a slow copy tries several.
 			got := run(t, b.dir, append(append([]string{"cp", "--retries=0"},
-				overBadLink(t, sshd)...), b.from, b.to)...)
+				overBadLink(t, sshd, 4<<20)...), b.from, b.to)...)
 			got.says(t, ui.ExitNoHost, c.sentence+
 				`\nusftp: [0-9.]+ MB kept for --resume; to continue: usftp cp --resume --retries=0 -F .*big.*target`)
 			if old := string(readFile(t, b.target)); old != "old" {
@@ -353,15 +354,16 @@ func newBigCopy(t *testing.T, data []byte, upload bool) bigCopy {
 	return c
 }
 
-// overBadLink returns flags that lead to the host over a link that is cut again and again.
-func overBadLink(t *testing.T, sshd *opensshd.Server) (flags []string) {
+// overBadLink returns flags that lead to the host over a link that cuts each connection after so many
+// bytes.
+func overBadLink(t *testing.T, sshd *opensshd.Server, after int64) (flags []string) {
 	port := listen(t, func(client net.Conn) {
 		server, err := net.Dial("tcp", sshd.Addr())
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		pass(client, server, 16<<20) // a copy may try a second connection
+		pass(client, server, after)
 	})
 	return []string{"-F", sshd.ConfigFile, "-o", "Port=" + port, "-o",
 		fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)}
