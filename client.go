@@ -422,13 +422,12 @@ func (s *session) opensAsPOSIX() bool {
 	return s.inOrder || isOurs(s.options.serverVersion) || s.offered(wire.ExtAbandon)
 }
 
-// isMINA and isMaverick report whether a server, by its SSH version line, is one of the two in Java.
+// isMINA and isMaverick report whether a server, by its SSH version line, is that one in Java.
 func isMINA(version string) bool     { return strings.Contains(version, "APACHE-SSHD") }
 func isMaverick(version string) bool { return strings.Contains(version, "Maverick") }
 
-// isErlang reports the same of Erlang/OTP's server, which opens files with file:open: of OPEN's flags
-// only those for reading, writing and appending matter, and a file that is only to be written is
-// emptied.
+// isErlang reports the same of Erlang/OTP's server. It knows only three of OPEN's flags (reading,
+// writing, appending), and empties a file that is only to be written, as file:open does.
 func isErlang(version string) bool { return strings.Contains(version, "Erlang") }
 
 // isOurs reports whether a server, by its SSH version line, is package server.

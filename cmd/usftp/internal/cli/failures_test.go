@@ -354,8 +354,8 @@ func newBigCopy(t *testing.T, data []byte, upload bool) bigCopy {
 	return c
 }
 
-// overBadLink returns flags that lead to the host over a link that cuts each connection after so many
-// bytes.
+// overBadLink returns flags that lead to the host over a link that cuts each connection after that
+// many bytes.
 func overBadLink(t *testing.T, sshd *opensshd.Server, after int64) (flags []string) {
 	port := listen(t, func(client net.Conn) {
 		server, err := net.Dial("tcp", sshd.Addr())

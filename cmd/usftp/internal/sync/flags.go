@@ -96,7 +96,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 func (c *flags) check(set func(name string) bool) error {
 	switch {
 	case c.existing && c.ignoreExisting && !c.delete:
-		return errors.New("--existing and --ignore-existing together copy nothing, and without --delete they delete nothing")
+		return errors.New("--existing with --ignore-existing copies nothing: it needs --delete")
 	case !c.delete && set("max-delete"):
 		return errors.New("--max-delete needs --delete")
 	case set("max-delete") && c.maxDelete < 1:
