@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -141,6 +142,9 @@ type session struct {
 func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Options) error {
 	opts = cmp.Or(opts, &Options{})
 	defer stream.Close()
+	if backend == nil {
+		return errors.New("sftp server: there is no backend")
+	}
 	view, err := NewView(backend, &opts.Policy)
 	if err != nil {
 		return err

@@ -36,13 +36,10 @@ type View struct {
 }
 
 // NewView returns a view of backend; policy may be nil. It fails if the policy names unknown
-// operations, or if backend is nil.
+// operations.
 func NewView(backend FS, policy *Policy) (*View, error) {
 	policy = cmp.Or(policy, &Policy{})
 	forbidden, withheld, err := policy.forbidden()
-	if backend == nil {
-		err = errors.New("sftp server: there is no backend")
-	}
 	if err != nil {
 		return nil, err
 	}
