@@ -432,34 +432,38 @@ func (f *File) openAs(sent, flags uint32, attrs wire.Attrs) (op operation[*File]
 	if sent&wire.OpenTruncate != 0 && !s.opensAsPOSIX() {
 		sent |= wire.OpenWrite // emptying takes the permission; Java's channels do not without it
 	}
-	const otherwise = wire.OpenRead | wire.OpenAppend
-	switch {
-	case !isErlang(s.options.serverVersion):
-	case sent&wire.OpenExclusive != 0: // the server takes it for reading
-	case sent&wire.OpenTruncate != 0 && sent&otherwise != 0:
-		return f.emptyFirst(sent, flags, attrs)
-	case sent&(wire.OpenWrite|wire.OpenTruncate|otherwise) == wire.OpenWrite:
-		sent |= wire.OpenRead
-	}
+	sent, twice := s.sentFlags(sent)
 	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: sent, Attrs: attrs},
 		func(call *conn.Call) (*File, error) {
+			if twice {
+				return f.openEmptied(s, call.Handle, flags)
+			}
 			return f.becomeOpen(s, name, call.Handle, flags)
 		})
 	op.call.Orphan = s.orphaned(flags)
 	return op
 }
 
-// emptyFirst works like openAs on a server that empties a file only if it is opened for writing
-// alone.
-func (f *File) emptyFirst(sent, flags uint32, attrs wire.Attrs) (op operation[*File]) {
-	const how = wire.OpenWrite | wire.OpenTruncate
-	op = f.openAs(how|sent&wire.OpenCreate, flags, attrs)
-	op.result = func(call *conn.Call) (*File, error) {
-		op.session.closeHandle(call.Handle)
-		next := f.openAs(flags&^(wire.OpenTruncate|wire.OpenExclusive), flags, attrs)
-		return nil, unfinished[*File]{&next}
+// sentFlags returns the flags for an OPEN, and whether that OPEN only empties the file, to be opened
+// once more: Erlang's server empties a file if it is opened for writing alone, and only then.
+func (s *session) sentFlags(flags uint32) (sent uint32, twice bool) {
+	const otherwise = wire.OpenRead | wire.OpenAppend
+	switch {
+	case !isErlang(s.options.serverVersion):
+	case flags&wire.OpenExclusive != 0: // the server takes it for reading
+	case flags&wire.OpenTruncate != 0 && flags&otherwise != 0:
+		return wire.OpenWrite | wire.OpenTruncate | flags&wire.OpenCreate, true
+	case flags&(wire.OpenWrite|wire.OpenTruncate|otherwise) == wire.OpenWrite:
+		return flags | wire.OpenRead, false
 	}
-	return op
+	return flags, false
+}
+
+// openEmptied closes a file that an OPEN has emptied, and opens it again.
+func (f *File) openEmptied(s *session, handle *conn.Handle, flags uint32) (*File, error) {
+	s.closeHandle(handle)
+	next := f.openAs(flags&^(wire.OpenTruncate|wire.OpenExclusive), flags, wire.Attrs{})
+	return nil, unfinished[*File]{&next}
 }
 
 // becomeOpen gives the file its handle, unless another call has opened it in the meantime.
