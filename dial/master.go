@@ -152,6 +152,19 @@ func (t *masterTransport) keepalive(context.Context) error {
 	return fmt.Errorf("keepalive through a master without a channel: %w", errors.ErrUnsupported)
 }
 
+// end waits until the server has closed our channels. OpenSSH's master ends, and with it the
+// connections of all others, if the server sends something for a channel whose client has gone.
+func (t *masterTransport) end() {
+	t.mu.Lock()
+	channels := slices.Clone(t.channels)
+	t.mu.Unlock()
+	within(closeLimit, func() {
+		for _, c := range channels {
+			c.ended()
+		}
+	})
+}
+
 // beside returns the settings for a login of our own next to a connection through the master. It
 // must not ask a person for anything, since they would see no reason for it.
 func (s *settings) beside() *settings {
