@@ -83,7 +83,6 @@ type Call struct {
 	id      uint32
 	depth   int64 // requests in the chain that ends here; see Stats.RoundTrips
 	kind    wire.Type
-	looks   bool   // an extended request that only looks something up, as a STAT does
 	order   uint64 // when an OPEN was sent; see handles.stamp
 	lost    bool   // its handle was given up; see handles.go
 	sent    bool   // the stream has all of Request, which only an error may still quote

@@ -201,14 +201,14 @@ func (call *Call) patience(timeout time.Duration) time.Duration {
 	case wire.TypeLstat, wire.TypeStat, wire.TypeRealpath, wire.TypeReadlink:
 		return lookupTimeouts * timeout
 	case wire.TypeExtended:
-		if call.looks {
+		if call.Request != nil && looksUp(call.Request) {
 			return lookupTimeouts * timeout
 		}
 	}
 	return 0
 }
 
-// looksUp reports whether an extended request only looks something up.
+// looksUp reports whether an extended request only looks something up, as a STAT does.
 func looksUp(request []byte) bool {
 	r := wire.NewReader(request[wire.HeaderSize:])
 	switch string(r.Bytes()) {

@@ -447,6 +447,17 @@ func TestListingWithoutAnswer(t *testing.T) {
 	})
 }
 
+// givenUp waits until the connection has ended because of the STAT that has been the oldest request
+// since then.
+func givenUp(t *testing.T, c *conn.Conn, since time.Time) {
+	t.Helper()
+	err := ended[*conn.StallError](t, c)
+	if took := time.Since(since); took < 10*patience || took > 41*patience/4 || err.Data ||
+		err.Request != `STAT "/file"` {
+		t.Errorf("%+v after %v", err, took)
+	}
+}
+
 // TestLookupWaitsForItsTurn: a server that does one thing after the other has not come to the last
 // of a thousand questions, or to one after a RENAME that takes an hour.
 func TestLookupWaitsForItsTurn(t *testing.T) {
@@ -470,11 +481,7 @@ func TestLookupWaitsForItsTurn(t *testing.T) {
 					p.status(p.next().id, wire.NoSuchFile)
 					c.Recycle(take(t, q))
 				}
-				began := time.Now()
-				ended[*conn.StallError](t, c)
-				if took := time.Since(began); took < 10*patience || took > 41*patience/4 {
-					t.Errorf("the last STAT had %v", took)
-				}
+				givenUp(t, c, time.Now())
 				c.Recycle(take(t, q))
 				finish(t, c)
 			})
@@ -493,10 +500,7 @@ func TestLookupBeforeAnOpen(t *testing.T) {
 		start(t, c, q, stat(c))
 		start(t, c, q, callOf(c, wire.TypeHandle, wire.Open{Path: "/file"}))
 		p.next()
-		err := ended[*conn.StallError](t, c)
-		if took := time.Since(began); took > 41*patience/4 || err.Request != `STAT "/file"` {
-			t.Errorf("%v after %v", err, took)
-		}
+		givenUp(t, c, began)
 		for range 2 {
 			c.Recycle(take(t, q))
 		}
@@ -516,10 +520,7 @@ func TestLookupThatNobodyWaitsFor(t *testing.T) {
 		must(t, c.Err())
 		began, q := time.Now(), conn.NewQueue()
 		start(t, c, q, stat(c))
-		err := ended[*conn.StallError](t, c)
-		if took := time.Since(began); took < 10*patience || took > 41*patience/4 {
-			t.Errorf("%v after %v", err, took)
-		}
+		givenUp(t, c, began)
 		c.Recycle(take(t, q))
 		finish(t, c)
 	})
@@ -548,10 +549,7 @@ func TestLostLookup(t *testing.T) {
 			p.status(p.next().id, wire.NoSuchFile)
 			c.Recycle(take(t, q))
 		}
-		err := ended[*conn.StallError](t, c)
-		if took := time.Since(began); took < 10*patience || took > 41*patience/4 || err.Data {
-			t.Errorf("%v after %v", err, took)
-		}
+		givenUp(t, c, began)
 		c.Recycle(take(t, q))
 		finish(t, c)
 	})

@@ -166,7 +166,6 @@ func (c *Conn) register(call *Call) {
 	c.uses++
 	call.id = uint32(c.uses)<<slotBits | index
 	call.kind = wire.Type(call.Request[wire.LengthSize])
-	call.looks = call.kind == wire.TypeExtended && looksUp(call.Request)
 	call.depth = c.stats.roundTrips.Load() + 1
 	wire.SetID(call.Request, call.id)
 	c.active++
