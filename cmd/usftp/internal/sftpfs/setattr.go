@@ -184,8 +184,8 @@ func (f *file) startSet(ctx context.Context, c *usftp.Client,
 		if setting != nil || !h.writes() || h.turn.lock(ctx) != nil {
 			continue
 		}
-		private := private.OfClient(c)
-		if h.isOpenOver(c) && (private.WorksInOrder() || private.KeepsUploads()) {
+		server := private.OfClient(c)
+		if h.isOpenOver(c) && (server.WorksInOrder() || server.KeepsUploads()) {
 			setting = h.remote.WithContext(ctx).Async().SetAttrs(set)
 		}
 		h.turn.unlock()
