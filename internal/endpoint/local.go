@@ -308,8 +308,9 @@ type LocalFile struct {
 	free func() // ends the interruptibility of reads
 }
 
-// signalTime is how long a signal may take to end a context: package ui waits for a second one.
-const signalTime = 100 * time.Millisecond
+// signalTime is how long a signal may take to end a context: package ui waits for a second one, and
+// the machine may be busy.
+const signalTime = 500 * time.Millisecond
 
 // Read implements io.Reader. Whoever wrote to a pipe may have been ended by a signal to us, too: then
 // the data is not complete.

@@ -159,6 +159,7 @@ func (a *App) AfterProgram(ctx context.Context, err error) error {
 
 // ending returns the signal that ends us, if one comes within a time, or nil.
 func (a *App) ending(ctx context.Context, wait time.Duration) error {
+	settleSignals()
 	select {
 	case <-a.Signals.came:
 	case <-ctx.Done():

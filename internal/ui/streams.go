@@ -22,7 +22,7 @@ func (a *App) StandardInput(ctx context.Context) io.Reader {
 	return newDetached(ctx, func(p []byte) (int, error) {
 		n, err := a.Stdin.Read(p)
 		if err == io.EOF { // or a signal to all of a pipeline has ended the program that writes
-			err = cmp.Or(a.ending(ctx, sameWish), err)
+			err = cmp.Or(a.ending(ctx, 2*sameWish), err)
 		}
 		return n, err
 	})
