@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/encrypt"
 
 	"github.com/usftp/usftp/server/objectfs"
@@ -62,7 +61,6 @@ type Bucket struct {
 	core     *minio.Core
 	name     string
 	endpoint string
-	keys     string // the file of keys
 	sse      encrypt.ServerSide
 	unsigned bool
 	patience time.Duration
@@ -104,7 +102,7 @@ func newBucket(name string, c Config, endpoint *url.URL, transport http.RoundTri
 	if c.Patience == 0 {
 		c.Patience = usualPatience
 	}
-	b := &Bucket{name: name, endpoint: c.Endpoint, keys: c.Keys,
+	b := &Bucket{name: name, endpoint: c.Endpoint,
 		unsigned: c.Unsigned || endpoint.Scheme == "https", patience: c.Patience}
 	watched := watcher{transport, cmp.Or(c.silence, silent)}
 	options := &minio.Options{
@@ -144,35 +142,13 @@ func trust(transport *http.Transport, file string) error {
 	return nil
 }
 
-func (c *Config) credentials() *credentials.Credentials {
-	switch {
-	case c.AccessKey != "":
-		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, "")
-	case c.Keys != "":
-		return credentials.NewFileAWSCredentials(c.Keys, c.Profile)
-	}
-	return credentials.NewChainCredentials([]credentials.Provider{
-		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
-		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}},
-	})
-}
-
 // Check returns an error with advice if the objects below a prefix cannot be reached. It lists
 // them, since only a reply with a body names the error.
 func (b *Bucket) Check(ctx context.Context, prefix string) error {
-	keys, err := untilDone(ctx, b.core.GetCreds)
-	switch {
-	case err != nil && b.keys != "": // which may quote the file
-		return fmt.Errorf("bucket %s: no keys in %s: it has to be like "+
-			"~/.aws/credentials",
-			b.name, b.keys)
-	case err != nil:
-		return fmt.Errorf("bucket %s: there are no keys: %w", b.name, err)
-	case keys.AccessKeyID == "":
-		return fmt.Errorf("bucket %s: there are no keys: name a file of them, or set "+
-			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role", b.name)
+	if _, err := untilDone(ctx, b.core.GetCreds); err != nil { // which would be waited for
+		return b.explain(err)
 	}
-	_, err = b.List(ctx, objectfs.Query{Prefix: prefix, Max: 1})
+	_, err := b.List(ctx, objectfs.Query{Prefix: prefix, Max: 1})
 	return err
 }
 
