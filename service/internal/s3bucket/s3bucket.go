@@ -354,6 +354,10 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("If-Match", etag)
 	}
 	answer, err := c.RoundTripper.RoundTrip(r)
+	if err == nil && (r.Method != http.MethodGet || hasResult(r) ||
+		answer.StatusCode >= http.StatusMultipleChoices) { // there are no contents in it
+		answer.Body = joined{io.LimitReader(answer.Body, longestAnswer), answer.Body}
+	}
 	switch {
 	case err == nil && r.Method == http.MethodDelete &&
 		(answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusNotFound):
@@ -381,6 +385,14 @@ func hasResult(r *http.Request) bool {
 			(query.Has("list-type") || query.Has("uploads") || query.Has("uploadId"))
 }
 
+// An answer that does not end must not take the memory. A page of a listing, of 1,000 names of up to
+// 1,024 bytes, has less even if each is a reference of six. The storage may send spaces before the
+// first element, as long as it works.
+const (
+	longestAnswer  = 8 << 20
+	longestPreface = 64 << 10
+)
+
 // passing are S3's codes of errors that may pass, in answers whose status does not say so.
 var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown",
 	"SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException"}
@@ -390,7 +402,7 @@ var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailabl
 // looks only at the status: it would take anything else for an empty listing.
 func revealError(answer *http.Response) {
 	var seen bytes.Buffer
-	decoder := xml.NewDecoder(io.TeeReader(answer.Body, &seen))
+	decoder := xml.NewDecoder(io.TeeReader(io.LimitReader(answer.Body, longestPreface), &seen))
 	root, err := firstElement(decoder)
 	switch {
 	case errors.As(err, new(cutAnswer)): // so says the body
@@ -414,7 +426,8 @@ func revealError(answer *http.Response) {
 // the storage's: minio-go would take the object for deleted, or for gone.
 func revealPage(answer *http.Response) {
 	var seen bytes.Buffer
-	root, _ := firstElement(xml.NewDecoder(io.TeeReader(answer.Body, &seen)))
+	root, _ := firstElement(xml.NewDecoder(io.TeeReader(io.LimitReader(answer.Body,
+		longestPreface), &seen)))
 	if seen.Len() > 0 && root.Name.Local != "Error" {
 		answer.StatusCode = http.StatusBadGateway
 		answer.Status = http.StatusText(answer.StatusCode)
@@ -424,10 +437,12 @@ func revealPage(answer *http.Response) {
 
 // wholeBody returns the body of an answer whose beginning has been read.
 func wholeBody(answer *http.Response, seen io.Reader) io.ReadCloser {
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(seen, answer.Body), answer.Body}
+	return joined{io.MultiReader(seen, answer.Body), answer.Body}
+}
+
+type joined struct {
+	io.Reader
+	io.Closer
 }
 
 func firstElement(decoder *xml.Decoder) (xml.StartElement, error) {
