@@ -1,6 +1,7 @@
 package s3bucket
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,46 @@ func answering(t *testing.T, answer http.HandlerFunc) *Bucket {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// TestReasonsOfHead: the answer to HEAD has no body, and so no reason: it is found out, since what
+// is to be done is not the same for all.
+func TestReasonsOfHead(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		status     int
+		code, want string
+	}{
+		{http.StatusForbidden, "ExpiredToken", "the keys have expired: renew them"},
+		{http.StatusForbidden, "InvalidAccessKeyId", "does not know the access key: correct it"},
+		{http.StatusForbidden, "AccessDenied", "the keys do not allow this: change their policy"},
+		{http.StatusBadRequest, "ExpiredToken", "the keys have expired: renew them"},
+		{http.StatusMovedPermanently, "PermanentRedirect", "correct the endpoint and the region"},
+		{http.StatusTemporaryRedirect, "TemporaryRedirect", "correct the endpoint and the region"},
+		{http.StatusBadRequest, "AuthorizationHeaderMalformed",
+			"correct the endpoint and the region"},
+	} {
+		b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(one.status)
+			if r.Method != http.MethodHead {
+				fmt.Fprintf(w, "<Error><Code>%s</Code><Message>No.</Message></Error>", one.code)
+			}
+		})
+		if _, err := b.Head(t.Context(), "key"); err == nil || isAbsent(err) ||
+			!strings.Contains(err.Error(), one.want) {
+			t.Errorf("%d, %s: %v", one.status, one.code, err)
+		}
+	}
+	denies := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		io.WriteString(w, "<ListBucketResult/>")
+	})
+	if _, err := denies.Head(t.Context(), "key"); err == nil ||
+		!strings.Contains(err.Error(), "AccessDenied") {
+		t.Errorf("where listing is allowed: %v", err)
+	}
 }
 
 // TestEndlessAnswers: an answer that does not end takes neither the memory nor the log.

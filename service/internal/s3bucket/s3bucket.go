@@ -155,7 +155,13 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 // Head implements [objectfs.Bucket].
 func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) {
 	o, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
-		return b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+		o, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+		if isRefused(err) { // without a reason, since there is no body
+			if _, why := b.list(ctx, objectfs.Query{Prefix: key, Max: 1}); why != nil {
+				err = why
+			}
+		}
+		return o, err
 	})
 	if odd := listable(key); odd != nil && err != nil { // objects of others can be removed
 		return objectfs.Object{}, odd
@@ -456,14 +462,8 @@ func firstElement(decoder *xml.Decoder) (xml.StartElement, error) {
 
 // List implements [objectfs.Bucket].
 func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, error) {
-	delimiter := ""
-	if q.Delimited {
-		delimiter = "/"
-	}
 	result, err := repeat(ctx, b, func() (minio.ListBucketV2Result, error) {
-		return untilDone(ctx, func() (minio.ListBucketV2Result, error) {
-			return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
-		})
+		return b.list(ctx, q)
 	})
 	if err != nil {
 		return objectfs.Page{}, err
@@ -480,6 +480,16 @@ func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, err
 		page.Next = result.NextContinuationToken
 	}
 	return page, nil
+}
+
+func (b *Bucket) list(ctx context.Context, q objectfs.Query) (minio.ListBucketV2Result, error) {
+	delimiter := ""
+	if q.Delimited {
+		delimiter = "/"
+	}
+	return untilDone(ctx, func() (minio.ListBucketV2Result, error) {
+		return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
+	})
 }
 
 // untilDone bounds the one call of minio-go that takes no context: it ends by itself when the
