@@ -1,6 +1,7 @@
 package s3bucket
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -98,5 +99,28 @@ func TestEndlessAnswers(t *testing.T) {
 				t.Errorf("a removal, of whose answer %d bytes came: %.2000v", sent.Load(), err)
 			}
 		})
+	}
+}
+
+// TestAnotherETagIsSent: a range of another object, from a proxy's memory perhaps, is not taken for
+// one of the object that was asked for.
+func TestAnotherETagIsSent(t *testing.T) {
+	t.Parallel()
+	for etag, right := range map[string]bool{`"one"`: true, `one`: true, `W/"one"`: true,
+		`"another"`: false} {
+		b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", etag)
+			w.Header().Set("Content-Range", "bytes 0-3/4")
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusPartialContent)
+			io.WriteString(w, "text")
+		})
+		body, err := b.Get(t.Context(), "key", "one", 0, 4)
+		if err == nil {
+			body.Close()
+		}
+		if (err == nil) != right || !right && !errors.Is(err, objectfs.ErrPrecondition) {
+			t.Errorf("ETag %s: %v", etag, err)
+		}
 	}
 }

@@ -191,6 +191,11 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	if err != nil {
 		return nil, err
 	}
+	if sent := strings.TrimPrefix(info.ETag, "W/"); sent != "" && strings.Trim(sent, `"`) != etag {
+		body.Close()
+		return nil, fmt.Errorf("the storage, or a proxy before it, has sent another object: %w",
+			objectfs.ErrPrecondition)
+	}
 	// Storage that ignores the range sends the beginning.
 	wanted := fmt.Sprintf("bytes %d-%d/", offset, offset+length-1)
 	size, ok := strings.CutPrefix(header.Get("Content-Range"), wanted)
