@@ -370,8 +370,8 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer.Body = joined{io.LimitReader(answer.Body, longestAnswer), answer.Body}
 	}
 	switch {
-	case err == nil && r.Method == http.MethodDelete &&
-		(answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusNotFound):
+	case err == nil && (answer.StatusCode == http.StatusOK && r.Method == http.MethodDelete ||
+		answer.StatusCode == http.StatusNotFound):
 		revealPage(answer)
 	case err != nil || answer.StatusCode != http.StatusOK:
 	case hasResult(r):
@@ -433,8 +433,8 @@ func revealError(answer *http.Response) {
 	answer.Body = wholeBody(answer, &seen)
 }
 
-// revealPage gives an answer to DELETE the status of a failure if its body is a proxy's page and not
-// the storage's: minio-go would take the object for deleted, or for gone.
+// revealPage gives an answer the status of a failure if its body is a proxy's page and not the
+// storage's: minio-go would take what was asked about for deleted, or for gone.
 func revealPage(answer *http.Response) {
 	var seen bytes.Buffer
 	root, _ := firstElement(xml.NewDecoder(io.TeeReader(io.LimitReader(answer.Body,
