@@ -128,6 +128,21 @@ func isBusy(err error) bool {
 	return ok && failed.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
+// isDisk reports whether SQLite could not use its disk, as one that is full for a while.
+func isDisk(err error) bool {
+	failed, ok := errors.AsType[*sqlite.Error](err)
+	return ok && slices.Contains([]int{sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR},
+		failed.Code()&0xff)
+}
+
+// advised adds what to do to an error.
+func advised(err error) error {
+	if isDisk(err) {
+		return fmt.Errorf("%w: see to its disk, which may be full", err)
+	}
+	return err
+}
+
 // tx is a transaction, or a single statement.
 type tx struct {
 	queries
