@@ -408,3 +408,36 @@ func TestStorageGivesUp(t *testing.T) {
 	b.must(b.fs.Remove(ctx, "/g.filepart"))
 	b.missing("/g.filepart")
 }
+
+// silentParts is a bucket that does not list parts for a while.
+type silentParts struct {
+	objectfs.Bucket
+	silent bool
+}
+
+func (s *silentParts) ListParts(ctx context.Context, key, id string, after int) ([]objectfs.Part,
+	bool, error) {
+	if s.silent {
+		return nil, false, errFault
+	}
+	return s.Bucket.ListParts(ctx, key, id, after)
+}
+
+// TestResumeInAnOutage: who wants to continue an upload while the storage does not answer can do so
+// later.
+func TestResumeInAnOutage(t *testing.T) {
+	b := newBench(t)
+	silent := &silentParts{Bucket: b.bucket}
+	b.fs = b.serve(silent)
+	abandonUpload("/f", text(5*partSize))(b)
+	size := b.size("/f")
+	silent.silent = true
+	if f, err := b.open("/f", wire.OpenWrite|wire.OpenCreate); err == nil {
+		f.Close()
+		t.Error("it is open")
+	}
+	silent.silent = false
+	if now := b.size("/f"); now != size || size == 0 {
+		t.Errorf("%d bytes may be continued, and %d before", now, size)
+	}
+}

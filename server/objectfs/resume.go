@@ -12,16 +12,19 @@ import (
 )
 
 // resume continues the pending upload.
-func (w *writer) resume(ctx context.Context) (err error) {
+func (w *writer) resume(ctx context.Context) error {
 	w.mtime = w.upload.MTime
 	if w.upload.Closed {
 		w.waits, w.size = true, w.upload.Size
 		return nil
 	}
 	parts, err := w.fs.keptParts(ctx, w.upload)
-	if absent(err) { // it was aborted
+	switch {
+	case absent(err): // it was aborted
 		w.upload.ID = ""
 		return fs.ErrNotExist
+	case err != nil: // what there is may be continued later
+		return err
 	}
 	w.resumed, w.kept = true, len(parts)
 	if w.kept == 0 && w.upload.ETag != "" {
@@ -31,7 +34,7 @@ func (w *writer) resume(ctx context.Context) (err error) {
 		w.stored[p.Number-1] = p
 		w.size += p.Size
 	}
-	return err
+	return nil
 }
 
 // Hash implements [server.FileHasher]: the ETag of a part is its MD5, unless the storage encrypts

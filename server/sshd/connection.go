@@ -191,10 +191,8 @@ var errNoFiles = errors.New("your files cannot be served now; tell the server's 
 // open checks whether the user may still log in, and gets the user's files. Only now is the client
 // known to be the user, for whom a directory may be made.
 func (l *login) open() (err error) {
-	if l.access.Admit != nil {
-		if err := l.access.Admit(); err != nil {
-			return err
-		}
+	if err := l.admit(); err != nil {
+		return err
 	}
 	if l.fs, l.policy = l.access.FS, l.access.Policy; l.fs == nil {
 		l.fs, l.policy, err = l.access.Open()
@@ -203,6 +201,14 @@ func (l *login) open() (err error) {
 		err = errNoAccess
 	}
 	return err
+}
+
+// admit returns an error if the user may not log in any more.
+func (l *login) admit() error {
+	if l.access.Admit == nil {
+		return nil
+	}
+	return l.access.Admit()
 }
 
 // login authenticates the client.
@@ -269,6 +275,11 @@ func (l *login) serve(secure *transport.Conn, most int) {
 		sessions.Go(func() {
 			defer l.leave()
 			defer l.server.survive(l.conn)
+			if err := l.admit(); err != nil {
+				l.Report(server.Event{Kind: server.SessionRefused, Err: err})
+				offered.Reject(ssh.Prohibited, ErrNotAdmitted.Error())
+				return
+			}
 			end, err := l.sessions.Begin(connected) // which may have to ask other servers
 			if err != nil {
 				l.refuse(offered, err)

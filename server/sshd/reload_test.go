@@ -100,6 +100,49 @@ func TestDirectoryCanBeChanged(t *testing.T) {
 	})
 }
 
+// TestNoSessionForTheDisabled: a connection that lasts begins no session once its user is disabled
+// or removed. Sessions that have begun go on.
+func TestNoSessionForTheDisabled(t *testing.T) {
+	passwords, err := ParsePasswords("users", []byte("u:"+argon2Line("secret", 64)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := User{Name: "u", FS: memfs.New(0)}
+	disabled := listed
+	disabled.Admission.Disabled = true
+	for name, after := range map[string][]User{"disabled": {disabled}, "removed": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			d, err := NewDirectory(Accounts{Users: []User{listed}, Passwords: passwords})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newServer(t, Config{Password: d.Password, PublicKey: d.PublicKey})
+			client := mustConnect(t, s)
+			begun, err := sftp(client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Set(Accounts{Users: after, Passwords: passwords}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sftp(client); err == nil ||
+				!strings.Contains(err.Error(), ErrNotAdmitted.Error()) {
+				t.Errorf("%s: a session begins: %v", name, err)
+			}
+			begun.Write(wire.PathRequest{Type: wire.TypeRealpath, Path: "/"}.Append(nil, 1))
+			if _, err := receive(begun); err != nil {
+				t.Errorf("%s: the session that had begun: %v", name, err)
+			}
+			if err := d.Set(Accounts{Users: []User{listed}, Passwords: passwords}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sftp(client); err != nil {
+				t.Errorf("%s, and there again: %v", name, err)
+			}
+		})
+	}
+}
+
 // TestDisabledMeanwhile: who is disabled, or removed, between the password and the second factor
 // does not get in, also if they come from outside.
 func TestDisabledMeanwhile(t *testing.T) {

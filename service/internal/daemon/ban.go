@@ -46,9 +46,9 @@ func banCommand(a *ui.App) *cobra.Command {
 		cmd.Flags().StringVar(&user, "user", "", "only the passwords of the user with this `name`")
 	}
 	return group("ban", "manage the bans in the store", banLong, banExamples,
-		storeCommand("list", "list the bans, and how long each holds", 0,
-			func(ctx context.Context, s *store.Store, _ []string) error {
-				return listBans(ctx, a, s)
+		listCommand("list the bans, and how long each holds",
+			func(ctx context.Context, s *store.Store, asJSON bool) error {
+				return listBans(ctx, a, s, asJSON)
 			}),
 		add, lift)
 }
@@ -71,13 +71,27 @@ func banned(address, user string) (source sshd.Source, err error) {
 	return source, nil
 }
 
-func listBans(ctx context.Context, a *ui.App, s *store.Store) error {
+// listedBan is a ban of ban list --json, as on the status page.
+type listedBan struct {
+	Network     string `json:"network"`
+	User        string `json:"user,omitempty"`
+	SecondsLeft int64  `json:"seconds_left"`
+}
+
+func listBans(ctx context.Context, a *ui.App, s *store.Store, asJSON bool) error {
 	list, err := s.Bans().List(ctx)
 	if err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	for _, ban := range list {
+		if asJSON {
+			if err := ui.WriteJSON(a.Out, listedBan{ban.Network.String(), ban.User,
+				int64(ban.Left.Seconds())}); err != nil {
+				return err
+			}
+			continue
+		}
 		fmt.Fprintf(w, "%s\t%s", ban.Network, ban.Left.Round(time.Second))
 		if ban.User != "" {
 			fmt.Fprintf(w, "\t%s", ui.Printable(ban.User))

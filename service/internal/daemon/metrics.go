@@ -99,8 +99,14 @@ func (m *metrics) hook(name string, outcome hooks.Outcome) {
 		outcome)).Inc()
 }
 
-// asked counts the statements that this node sends to the store.
+// asked shows whether the store answers, and counts the statements that this node sends to it.
 func (m *metrics) asked(s *store.Store) {
+	m.set.NewGauge("usftp_store_up", func() float64 {
+		if s.Down() {
+			return 0
+		}
+		return 1
+	})
 	m.set.NewGauge("usftp_store_statements_total", func() float64 {
 		return float64(s.Statements())
 	})

@@ -3,7 +3,9 @@
 package daemon
 
 import (
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/service/internal/store"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -68,5 +71,25 @@ deny = ["mkdir"]
 	})
 	if s.Log.String() != "" {
 		t.Errorf("the log is to be quiet:\n%s", s.Log)
+	}
+}
+
+// TestStoreIsUp: the metrics say whether the store answers.
+func TestStoreIsUp(t *testing.T) {
+	t.Parallel()
+	away := fmt.Sprintf("postgres://usftpd@127.0.0.1:%d/usftpd", testenv.RefusedPort(t))
+	for name, want := range map[string]string{away: "0", filepath.Join(t.TempDir(), "s.db"): "1"} {
+		s, err := store.Open(t.Context(), name, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		m := newMetrics()
+		m.asked(s)
+		var text strings.Builder
+		m.set.WritePrometheus(&text)
+		if !strings.Contains(text.String(), "\nusftp_store_up "+want+"\n") {
+			t.Errorf("%s:\n%s", name, text.String())
+		}
 	}
 }

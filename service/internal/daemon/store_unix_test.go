@@ -5,6 +5,7 @@ package daemon
 import (
 	"cmp"
 	"crypto/ed25519"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -218,6 +219,36 @@ func TestStoreOfOneNode(t *testing.T) {
 	testenv.Until(t, "carol is let in again", enters)
 	do(t, home, file, "", "user remove", "carol")
 	testenv.Until(t, "carol is gone", func() bool { return !enters() })
+}
+
+// TestListsInJSON: programs get all that is known of users, but no hash of a password, and the bans.
+func TestListsInJSON(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, "[store]\nfile = \"store.db\"\n[groups.g]\nroot = \"alice\"")
+	do(t, home, file, "secret\n", "user add", "--group", "g", "--key", key+".pub", "--password",
+		"--read-only", "--quota-bytes", "10GB", "--quota-files", "7", "--bandwidth-up", "1MB",
+		"--sessions", "5", "--expires", "2099-01-31", "--allow-from", "192.0.2.0/24",
+		"--second-factor", "--must-change", "ann")
+	do(t, home, file, "", "user disable", "ann")
+	do(t, home, file, "secret\n", "user add", "--root", "bob", "--password", "bert")
+	public, _ := json.Marshal(strings.TrimSpace(string(readFile(t, key+".pub"))))
+	want := fmt.Sprintf(`^{"name":"ann","group":"g","keys":\[%s\],"disabled":true,"read_only":true,`+
+		`"quota_bytes":10000000000,"quota_files":7,"bandwidth_up":1000000,"sessions":5,`+
+		`"expires":"2099-01-31","allow_from":\["192.0.2.0/24"\],"password":"here",`+
+		`"must_change":true,"second_factor":"totp"}
+{"name":"bert","root":"[^"]*/bob","password_set":"[-0-9]*T[0-9:.]*Z","password":"here"}
+$`, regexp.QuoteMeta(string(public)))
+	if out := do(t, home, file, "", "user list", "--json"); !regexp.MustCompile(want).MatchString(out) {
+		t.Errorf("the users:\n%s", out)
+	}
+	do(t, home, file, "", "ban add", "--for", "1h", "192.0.2.7")
+	do(t, home, file, "", "ban add", "--for", "30m", "--user", "bert", "192.0.2.8")
+	want = `^{"network":"192.0.2.7/32","seconds_left":3[56]\d\d}
+{"network":"192.0.2.8/32","user":"bert","seconds_left":1[78]\d\d}
+$`
+	if out := do(t, home, file, "", "ban list", "--json"); !regexp.MustCompile(want).MatchString(out) {
+		t.Errorf("the bans:\n%s", out)
+	}
 }
 
 // TestStoreIsNotServed: nobody sees the store's file by logging in.

@@ -65,6 +65,16 @@ func storeCommand(use, short string, operands int,
 	return cmd
 }
 
+// listCommand returns a command that lists something of the store, for people or in JSON.
+func listCommand(short string,
+	run func(ctx context.Context, s *store.Store, asJSON bool) error) *cobra.Command {
+	var asJSON bool
+	cmd := storeCommand("list", short, 0,
+		func(ctx context.Context, s *store.Store, _ []string) error { return run(ctx, s, asJSON) })
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	return cmd
+}
+
 // onlyShows has the commands that change nothing.
 var onlyShows = map[string]bool{"list": true, "audit": true}
 
@@ -90,8 +100,10 @@ func noteCommand(trail *audit.Trail, cmd *cobra.Command, args []string) {
 func userCommand(a *ui.App) *cobra.Command {
 	return group("user", "manage the users in the store", userLong, userExamples,
 		addUserCommand(a),
-		storeCommand("list", "list the users in the store", 0,
-			func(_ context.Context, s *store.Store, _ []string) error { return listUsers(a, s) }),
+		listCommand("list the users in the store",
+			func(_ context.Context, s *store.Store, asJSON bool) error {
+				return listUsers(a, s, asJSON)
+			}),
 		disableUserCommand(),
 		storeCommand("enable NAME", "let a user in again", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {
@@ -314,7 +326,38 @@ func (u *newUser) servesStore(made *settings) error {
 	return nil
 }
 
-func listUsers(a *ui.App, s *store.Store) error {
+// listedUser is a user of user list --json.
+type listedUser struct {
+	store.User
+	Outsider     bool   `json:"outside,omitempty"`
+	Password     string `json:"password,omitempty"` // "here" or "outside"
+	MustChange   bool   `json:"must_change,omitempty"`
+	SecondFactor string `json:"second_factor,omitempty"`
+}
+
+func listedAs(u store.User) listedUser {
+	one := listedUser{User: u, Outsider: u.Outsider(), Password: u.Password,
+		MustChange: u.Password != "" && u.PasswordSet.IsZero()}
+	if one.PasswordSet = u.PasswordSet.UTC(); u.Password == "" || u.Password == passwordOutside {
+		one.PasswordSet = time.Time{}
+	} else {
+		one.Password = "here"
+	}
+	if u.SecondFactor {
+		one.SecondFactor = "totp"
+	}
+	return one
+}
+
+func listUsers(a *ui.App, s *store.Store, asJSON bool) error {
+	if asJSON {
+		for _, u := range s.Users() {
+			if err := ui.WriteJSON(a.Out, listedAs(u)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	for _, u := range s.Users() {
 		var notes []string

@@ -535,6 +535,35 @@ func TestSpoolHasWhatWasWritten(t *testing.T) {
 	}
 }
 
+// TestUselessCopyIsDropped: a copy that cannot be completed, for want of room among those that wait
+// or on the disk, takes no room from others until its client is done.
+func TestUselessCopyIsDropped(t *testing.T) {
+	t.Parallel()
+	b := newBudget(100)
+	long := &spool{budget: b, user: "a", most: 100}
+	long.WriteAt(make([]byte, 40), 0)
+	long.WriteAt(make([]byte, 40), 40)
+	if _, _, err := long.contents(); err == nil || b.left != 100 {
+		t.Errorf("80 bytes of 100: %v, %d are left", err, b.left)
+	}
+	for what, more := range map[string]func(s *spool){
+		"written":   func(s *spool) { s.WriteAt(make([]byte, 1), 0) },
+		"truncated": func(s *spool) { s.resize(1) },
+	} {
+		s := &spool{budget: b, user: "a", most: 100}
+		s.WriteAt(make([]byte, 40), 0)
+		s.file.Close() // as good as a full disk
+		more(s)
+		if _, _, err := s.contents(); err == nil || b.left != 100 {
+			t.Errorf("%s in vain: %v, %d are left", what, err, b.left)
+		}
+		s.close()
+	}
+	if long.close(); b.left != 100 || len(b.has) != 0 {
+		t.Errorf("%d of 100 are left; users have %v", b.left, b.has)
+	}
+}
+
 // TestSpoolIsBounded: what waits to be checked takes so much of the disk and no more, and a user
 // has no more of that than is left for others; files beyond that are not checked.
 func TestSpoolIsBounded(t *testing.T) {

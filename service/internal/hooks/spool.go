@@ -37,7 +37,8 @@ func (s *spool) WriteAt(p []byte, offset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if end := offset + int64(len(p)); s.grow(end) {
-		_, s.err = s.file.WriteAt(p, offset)
+		_, err := s.file.WriteAt(p, offset)
+		s.fail(err)
 	}
 }
 
@@ -46,7 +47,7 @@ func (s *spool) resize(size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.grow(size) {
-		s.err = s.file.Truncate(size)
+		s.fail(s.file.Truncate(size))
 		s.size = size
 	}
 }
@@ -54,26 +55,30 @@ func (s *spool) resize(size int64) {
 // grow reserves room for more and reports whether there is any. A file that is too large to be
 // checked need not be kept.
 func (s *spool) grow(end int64) bool {
-	if s.err != nil || end > s.most {
-		s.size = max(s.size, end)
-		if s.err == nil {
-			s.err = errSpool
-			s.drop()
-		}
+	s.size = max(s.size, end)
+	switch more := end - s.taken; {
+	case s.err != nil:
 		return false
-	}
-	if more := end - s.taken; more > 0 {
-		if !s.budget.take(s.user, more) {
-			s.err = errSpool
-			return false
-		}
+	case end > s.most, more > 0 && !s.budget.take(s.user, more):
+		s.fail(errSpool)
+		return false
+	case more > 0:
 		s.taken = end
 	}
 	if s.file == nil {
-		s.file, s.err = localfs.NewNamelessFile("usftpd-*")
+		file, err := localfs.NewNamelessFile("usftpd-*")
+		s.file = file
+		s.fail(err)
 	}
-	s.size = max(s.size, end)
 	return s.err == nil
+}
+
+// fail drops the copy for an error, if there is one: it takes no room until its client is done.
+func (s *spool) fail(err error) {
+	if err != nil {
+		s.err = err
+		s.drop()
+	}
 }
 
 // tooLong reports whether the file was longer than is checked.

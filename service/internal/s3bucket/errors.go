@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/minio/minio-go/v7"
 
@@ -24,6 +25,21 @@ var advice = map[string]string{
 	"SlowDown":              "the storage is overloaded: try again later",
 	"ServiceUnavailable":    "the storage is overloaded: try again later",
 	"AccessDenied":          "the keys do not allow this: change their policy",
+	"QuotaExceeded":         "the storage is full, or the quota there is: make room",
+	"XMinioStorageFull":     "the storage is full: make room",
+
+	"PermanentRedirect":            elsewhere,
+	"TemporaryRedirect":            elsewhere,
+	"AuthorizationHeaderMalformed": elsewhere,
+}
+
+const elsewhere = "the bucket is elsewhere: correct the endpoint and the region"
+
+// isRefused reports whether the storage may refuse all requests with these keys, at this address.
+func isRefused(err error) bool {
+	response, ok := errors.AsType[minio.ErrorResponse](err)
+	return ok && (response.StatusCode/100 == 3 || slices.Contains([]int{http.StatusBadRequest,
+		http.StatusUnauthorized, http.StatusForbidden}, response.StatusCode))
 }
 
 // conflicts are S3's codes for a request that is to be made again, since another one was changing the

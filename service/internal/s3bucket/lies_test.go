@@ -142,48 +142,85 @@ func TestObjectsWithoutFacts(t *testing.T) {
 	}
 }
 
-// TestChangesWithoutResult: somebody in between answers a change well, and the storage has never
-// seen it. CLOSE does not succeed, and nothing is removed, unless another try has made it.
+// TestChangesWithoutResult: somebody in between answers a change well, or that there is no such
+// thing, and the storage has never seen it. CLOSE does not succeed, and nothing is removed, unless
+// another try has made it.
 func TestChangesWithoutResult(t *testing.T) {
 	t.Parallel()
-	for _, always := range []bool{true, false} {
-		var tries atomic.Int64
-		u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-			if r.Method != http.MethodPut && r.Method != http.MethodPost ||
-				tries.Add(1) > 1 && !always {
-				return w
-			}
-			io.Copy(io.Discard, r.Body)
-			io.WriteString(w, "<html><body>back soon</body></html>")
-			return nil
-		})
-		put := func(size int) error {
-			f := u.open("/f", wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate)
-			if _, err := f.WriteAt([]byte(text(size)), 0); err != nil {
-				return errors.Join(err, f.Abandon())
-			}
-			return f.Close()
+	for _, status := range []int{http.StatusOK, http.StatusNotFound} {
+		for _, always := range []bool{true, false} {
+			changesWithoutResult(t, status, always)
 		}
-		u.put("/f", "old")
-		for what, change := range map[string]func() error{
-			"a short file": func() error { return put(10) },
-			"a long file":  func() error { return put(6 << 20) },
-			"a rename":     func() error { return u.fs.Rename(t.Context(), "/f", "/g") },
-			"a directory":  func() error { return u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}) },
-		} {
-			tries.Store(0)
-			lies.Store(true)
-			err := change()
-			lies.Store(false)
-			if (err != nil) != always {
-				t.Errorf("always: %t: %s: %v", always, what, err)
-			}
-			if always {
-				u.holds("/f", "old")
-			} else if what == "a rename" {
-				u.must(u.fs.Rename(t.Context(), "/g", "/f"))
-			}
+	}
+}
+
+func changesWithoutResult(t *testing.T, status int, always bool) {
+	var tries atomic.Int64
+	u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+		if r.Method != http.MethodPut && r.Method != http.MethodPost ||
+			tries.Add(1) > 1 && !always {
+			return w
 		}
+		io.Copy(io.Discard, r.Body)
+		w.WriteHeader(status)
+		io.WriteString(w, "<html><body>back soon</body></html>")
+		return nil
+	})
+	put := func(size int) error {
+		f := u.open("/f", wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate)
+		if _, err := f.WriteAt([]byte(text(size)), 0); err != nil {
+			return errors.Join(err, f.Abandon())
+		}
+		return f.Close()
+	}
+	u.put("/f", "old")
+	for what, change := range map[string]func() error{
+		"a short file": func() error { return put(10) },
+		"a long file":  func() error { return put(6 << 20) },
+		"a rename":     func() error { return u.fs.Rename(t.Context(), "/f", "/g") },
+		"a directory":  func() error { return u.fs.Mkdir(t.Context(), "/d", wire.Attrs{}) },
+	} {
+		tries.Store(0)
+		lies.Store(true)
+		err := change()
+		lies.Store(false)
+		if (err != nil) != always {
+			t.Errorf("status %d, always: %t: %s: %v", status, always, what, err)
+		}
+		if always {
+			u.holds("/f", "old")
+		} else if what == "a rename" {
+			u.must(u.fs.Rename(t.Context(), "/g", "/f"))
+		}
+	}
+}
+
+// TestResumeBehindAPage: a page that a proxy sends in the storage's place, as not found, is not
+// taken for the end of an upload that may be continued.
+func TestResumeBehindAPage(t *testing.T) {
+	t.Parallel()
+	u, lies := spoiled(t, func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+		if !r.URL.Query().Has("uploadId") {
+			return w
+		}
+		http.Error(w, "404 page not found", http.StatusNotFound)
+		return nil
+	})
+	whole := text(18 << 20)
+	f := u.open("/f", wire.OpenWrite|wire.OpenCreate)
+	u.write(f, 0, whole[:17<<20])
+	u.must(f.Abandon())
+	lies.Store(true)
+	if f, err := u.fs.Open(t.Context(), "/f", wire.OpenWrite|wire.OpenCreate,
+		wire.Attrs{}); err == nil {
+		f.Close()
+		t.Error("opened")
+	}
+	u.fs.Remove(t.Context(), "/f")
+	lies.Store(false)
+	info, err := u.fs.Stat(t.Context(), "/f")
+	if err != nil || info.Size() != 10<<20 {
+		t.Errorf("what may be continued: %v, %v", info, err)
 	}
 }
 

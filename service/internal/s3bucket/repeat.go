@@ -28,7 +28,7 @@ const (
 )
 
 // repeat makes a request, again and again while the storage does not answer, is overloaded or has a
-// conflict with another request, for as long as the bucket's patience lasts.
+// conflict with another request, or there are no keys, for as long as the bucket's patience lasts.
 func repeat[T any](ctx context.Context, b *Bucket, request func() (T, error)) (T, error) {
 	for began := time.Now(); ; {
 		result, err := request()
@@ -93,7 +93,8 @@ func passes(err error) bool {
 				http.StatusInternalServerError, http.StatusBadGateway,
 				http.StatusServiceUnavailable, http.StatusGatewayTimeout}, response.StatusCode)
 	}
-	failed := errors.As(err, new(*url.Error)) || errors.As(err, new(cutAnswer))
+	failed := errors.As(err, new(*url.Error)) || errors.As(err, new(cutAnswer)) ||
+		errors.As(err, new(noKeys))
 	return failed && !errors.Is(err, context.Canceled) &&
 		!errors.As(err, new(*tls.CertificateVerificationError))
 }

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/encrypt"
 
 	"github.com/usftp/usftp/server/objectfs"
@@ -62,7 +61,6 @@ type Bucket struct {
 	core     *minio.Core
 	name     string
 	endpoint string
-	keys     string // the file of keys
 	sse      encrypt.ServerSide
 	unsigned bool
 	patience time.Duration
@@ -104,7 +102,7 @@ func newBucket(name string, c Config, endpoint *url.URL, transport http.RoundTri
 	if c.Patience == 0 {
 		c.Patience = usualPatience
 	}
-	b := &Bucket{name: name, endpoint: c.Endpoint, keys: c.Keys,
+	b := &Bucket{name: name, endpoint: c.Endpoint,
 		unsigned: c.Unsigned || endpoint.Scheme == "https", patience: c.Patience}
 	watched := watcher{transport, cmp.Or(c.silence, silent)}
 	options := &minio.Options{
@@ -144,42 +142,26 @@ func trust(transport *http.Transport, file string) error {
 	return nil
 }
 
-func (c *Config) credentials() *credentials.Credentials {
-	switch {
-	case c.AccessKey != "":
-		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, "")
-	case c.Keys != "":
-		return credentials.NewFileAWSCredentials(c.Keys, c.Profile)
-	}
-	return credentials.NewChainCredentials([]credentials.Provider{
-		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
-		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}},
-	})
-}
-
 // Check returns an error with advice if the objects below a prefix cannot be reached. It lists
 // them, since only a reply with a body names the error.
 func (b *Bucket) Check(ctx context.Context, prefix string) error {
-	keys, err := untilDone(ctx, b.core.GetCreds)
-	switch {
-	case err != nil && b.keys != "": // which may quote the file
-		return fmt.Errorf("bucket %s: no keys in %s: it has to be like "+
-			"~/.aws/credentials",
-			b.name, b.keys)
-	case err != nil:
-		return fmt.Errorf("bucket %s: there are no keys: %w", b.name, err)
-	case keys.AccessKeyID == "":
-		return fmt.Errorf("bucket %s: there are no keys: name a file of them, or set "+
-			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role", b.name)
+	if _, err := untilDone(ctx, b.core.GetCreds); err != nil { // which would be waited for
+		return b.explain(err)
 	}
-	_, err = b.List(ctx, objectfs.Query{Prefix: prefix, Max: 1})
+	_, err := b.List(ctx, objectfs.Query{Prefix: prefix, Max: 1})
 	return err
 }
 
 // Head implements [objectfs.Bucket].
 func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) {
 	o, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
-		return b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+		o, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
+		if isRefused(err) { // without a reason, since there is no body
+			if _, why := b.list(ctx, objectfs.Query{Prefix: key, Max: 1}); why != nil {
+				err = why
+			}
+		}
+		return o, err
 	})
 	if odd := listable(key); odd != nil && err != nil { // objects of others can be removed
 		return objectfs.Object{}, odd
@@ -208,6 +190,11 @@ func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if sent := strings.TrimPrefix(info.ETag, "W/"); sent != "" && strings.Trim(sent, `"`) != etag {
+		body.Close()
+		return nil, fmt.Errorf("the storage, or a proxy before it, has sent another object: %w",
+			objectfs.ErrPrecondition)
 	}
 	// Storage that ignores the range sends the beginning.
 	wanted := fmt.Sprintf("bytes %d-%d/", offset, offset+length-1)
@@ -378,9 +365,13 @@ func (c conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("If-Match", etag)
 	}
 	answer, err := c.RoundTripper.RoundTrip(r)
+	if err == nil && (r.Method != http.MethodGet || hasResult(r) ||
+		answer.StatusCode >= http.StatusMultipleChoices) { // there are no contents in it
+		answer.Body = joined{io.LimitReader(answer.Body, longestAnswer), answer.Body}
+	}
 	switch {
-	case err == nil && r.Method == http.MethodDelete &&
-		(answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusNotFound):
+	case err == nil && (answer.StatusCode == http.StatusOK && r.Method == http.MethodDelete ||
+		answer.StatusCode == http.StatusNotFound):
 		revealPage(answer)
 	case err != nil || answer.StatusCode != http.StatusOK:
 	case hasResult(r):
@@ -405,6 +396,14 @@ func hasResult(r *http.Request) bool {
 			(query.Has("list-type") || query.Has("uploads") || query.Has("uploadId"))
 }
 
+// An answer that does not end must not take the memory. A page of a listing, of 1,000 names of up to
+// 1,024 bytes, has less even if each is a reference of six. The storage may send spaces before the
+// first element, as long as it works.
+const (
+	longestAnswer  = 8 << 20
+	longestPreface = 64 << 10
+)
+
 // passing are S3's codes of errors that may pass, in answers whose status does not say so.
 var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown",
 	"SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException"}
@@ -414,7 +413,7 @@ var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailabl
 // looks only at the status: it would take anything else for an empty listing.
 func revealError(answer *http.Response) {
 	var seen bytes.Buffer
-	decoder := xml.NewDecoder(io.TeeReader(answer.Body, &seen))
+	decoder := xml.NewDecoder(io.TeeReader(io.LimitReader(answer.Body, longestPreface), &seen))
 	root, err := firstElement(decoder)
 	switch {
 	case errors.As(err, new(cutAnswer)): // so says the body
@@ -434,11 +433,12 @@ func revealError(answer *http.Response) {
 	answer.Body = wholeBody(answer, &seen)
 }
 
-// revealPage gives an answer to DELETE the status of a failure if its body is a proxy's page and not
-// the storage's: minio-go would take the object for deleted, or for gone.
+// revealPage gives an answer the status of a failure if its body is a proxy's page and not the
+// storage's: minio-go would take what was asked about for deleted, or for gone.
 func revealPage(answer *http.Response) {
 	var seen bytes.Buffer
-	root, _ := firstElement(xml.NewDecoder(io.TeeReader(answer.Body, &seen)))
+	root, _ := firstElement(xml.NewDecoder(io.TeeReader(io.LimitReader(answer.Body,
+		longestPreface), &seen)))
 	if seen.Len() > 0 && root.Name.Local != "Error" {
 		answer.StatusCode = http.StatusBadGateway
 		answer.Status = http.StatusText(answer.StatusCode)
@@ -448,10 +448,12 @@ func revealPage(answer *http.Response) {
 
 // wholeBody returns the body of an answer whose beginning has been read.
 func wholeBody(answer *http.Response, seen io.Reader) io.ReadCloser {
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(seen, answer.Body), answer.Body}
+	return joined{io.MultiReader(seen, answer.Body), answer.Body}
+}
+
+type joined struct {
+	io.Reader
+	io.Closer
 }
 
 func firstElement(decoder *xml.Decoder) (xml.StartElement, error) {
@@ -465,14 +467,8 @@ func firstElement(decoder *xml.Decoder) (xml.StartElement, error) {
 
 // List implements [objectfs.Bucket].
 func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, error) {
-	delimiter := ""
-	if q.Delimited {
-		delimiter = "/"
-	}
 	result, err := repeat(ctx, b, func() (minio.ListBucketV2Result, error) {
-		return untilDone(ctx, func() (minio.ListBucketV2Result, error) {
-			return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
-		})
+		return b.list(ctx, q)
 	})
 	if err != nil {
 		return objectfs.Page{}, err
@@ -489,6 +485,16 @@ func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, err
 		page.Next = result.NextContinuationToken
 	}
 	return page, nil
+}
+
+func (b *Bucket) list(ctx context.Context, q objectfs.Query) (minio.ListBucketV2Result, error) {
+	delimiter := ""
+	if q.Delimited {
+		delimiter = "/"
+	}
+	return untilDone(ctx, func() (minio.ListBucketV2Result, error) {
+		return b.core.ListObjectsV2(b.name, q.Prefix, "", q.Token, delimiter, q.Max)
+	})
 }
 
 // untilDone bounds the one call of minio-go that takes no context: it ends by itself when the

@@ -74,19 +74,29 @@ func openDatabase(text string) (*database, error) {
 		words: strings.NewReplacer("@now", "(extract(epoch from clock_timestamp())*1000)::bigint",
 			"@skip", "FOR UPDATE SKIP LOCKED"),
 	}
-	d.DB = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context,
-		conn *pgx.Conn) error {
-		// What has an order has an index for it. Before there are statistics of a table that has become
-		// long, PostgreSQL may rather read all of it by another index, and sort. What it has to sort all
-		// the same seems to be so much work then that it would compile it first.
-		_, err := conn.Exec(ctx, fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d;
-			SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds()))
-		return err
-	}))
+	d.DB = stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(d.usePassword),
+		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+			// What has an order has an index for it. Before there are statistics of a table that has
+			// become long, PostgreSQL may rather read all of it by another index, and sort. What it
+			// has to sort all the same seems to be so much work then that it would compile it first.
+			_, err := conn.Exec(ctx, fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d;
+				SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds()))
+			return err
+		}))
 	d.SetMaxOpenConns(connections)
 	d.SetMaxIdleConns(connections)
 	d.SetConnMaxLifetime(10 * time.Minute) // so that a preferred host is found again
 	return d, nil
+}
+
+// usePassword reads the password for a connection again: it may have been replaced in the file of
+// passwords since.
+func (d *database) usePassword(_ context.Context, config *pgx.ConnConfig) error {
+	now, err := pgx.ParseConfig(d.postgres)
+	if err == nil {
+		config.Password = now.Password
+	}
+	return err
 }
 
 // openFile opens an SQLite file, or creates one that only its owner can read: it has password
@@ -126,6 +136,21 @@ const whileBusy = 20 * time.Millisecond
 func isBusy(err error) bool {
 	failed, ok := errors.AsType[*sqlite.Error](err)
 	return ok && failed.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
+// isDisk reports whether SQLite could not use its disk, as one that is full for a while.
+func isDisk(err error) bool {
+	failed, ok := errors.AsType[*sqlite.Error](err)
+	return ok && slices.Contains([]int{sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR},
+		failed.Code()&0xff)
+}
+
+// advised adds what to do to an error.
+func advised(err error) error {
+	if isDisk(err) {
+		return fmt.Errorf("%w: see to its disk, which may be full", err)
+	}
+	return err
 }
 
 // tx is a transaction, or a single statement.

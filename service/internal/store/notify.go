@@ -40,7 +40,11 @@ func (s *Store) listen(ctx context.Context) {
 }
 
 func (s *Store) listenOnce(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, s.db.config)
+	config := s.db.config.Copy()
+	if err := s.db.usePassword(ctx, config); err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}

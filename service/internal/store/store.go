@@ -73,7 +73,8 @@ var ErrDown = errors.New("the store does not answer: try again later, or see the
 var errFell = fmt.Errorf("%w", ErrDown)
 
 // Open opens the store at a PostgreSQL URL or in a file. It fails if the name makes no sense; if
-// PostgreSQL does not answer, Open succeeds and keeps trying in the background.
+// PostgreSQL does not answer, or the file's disk is full, Open succeeds and keeps trying in the
+// background.
 func Open(ctx context.Context, name string, log *slog.Logger) (*Store, error) {
 	return open(ctx, name, log, usual)
 }
@@ -102,10 +103,11 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 		err = s.join(ctx)
 	}
 	if err != nil {
-		if db.postgres == "" {
+		if db.postgres == "" && !isDisk(err) {
 			db.Close()
 			return nil, fmt.Errorf("cannot use the store %s: %w", db.name, err)
 		}
+		err = advised(err)
 		log.Warn("the store does not answer; starting without it", "store", db.name, "error", err)
 		s.cause = err
 	}
@@ -476,6 +478,7 @@ func (s *Store) fell(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down {
+		err = advised(err)
 		s.down, s.since, s.cause = true, time.Now(), err
 		s.log.Error("the store does not answer", "store", s.db.name, "error", err)
 	}

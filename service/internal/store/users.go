@@ -9,28 +9,33 @@ import (
 	"time"
 )
 
-// A User may log in on every node. A limit of 0 means none.
+// A User may log in on every node. A limit of 0 means none. In JSON, fields have the names of the
+// configuration's settings.
 type User struct {
-	Name       string
-	Root       string   // "" for the group's
-	Group      string   // of the configuration, or ""
-	Keys       []string // lines of authorized_keys
-	Password   string   // its hash, or ""
-	Disabled   bool
-	ReadOnly   bool
-	QuotaBytes int64
-	QuotaFiles int64
-	Bandwidth  int64
-	Up, Down   int64 // bandwidth in one direction, instead of Bandwidth
-	Sessions   int64
-	Expires    string   // the last day, as in 2027-01-31, or ""
-	AllowFrom  []string // networks
+	Name       string   `json:"name"`
+	Root       string   `json:"root,omitempty"`  // "" for the group's
+	Group      string   `json:"group,omitempty"` // of the configuration, or ""
+	Keys       []string `json:"keys,omitempty"`  // lines of authorized_keys
+	Password   string   `json:"-"`               // its hash, or ""
+	Disabled   bool     `json:"disabled,omitempty"`
+	ReadOnly   bool     `json:"read_only,omitempty"`
+	QuotaBytes int64    `json:"quota_bytes,omitempty"`
+	QuotaFiles int64    `json:"quota_files,omitempty"`
+	Bandwidth  int64    `json:"bandwidth,omitempty"`
 
-	SecondFactor bool // a code is asked for
+	// Up and Down are the bandwidth in one direction, instead of Bandwidth.
+	Up   int64 `json:"bandwidth_up,omitempty"`
+	Down int64 `json:"bandwidth_down,omitempty"`
+
+	Sessions  int64    `json:"sessions,omitempty"`
+	Expires   string   `json:"expires,omitempty"`    // the last day, as in 2027-01-31, or ""
+	AllowFrom []string `json:"allow_from,omitempty"` // networks
+
+	SecondFactor bool `json:"-"` // a code is asked for
 
 	// PasswordSet is when the password was set, by the database's clock; zero if it must be changed.
 	// PutUser takes any other value for now.
-	PasswordSet time.Time
+	PasswordSet time.Time `json:"password_set,omitzero"`
 }
 
 // Outsider reports whether the entry only disables a user who is defined outside the store.

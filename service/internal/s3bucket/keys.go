@@ -1,0 +1,53 @@
+package s3bucket
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+func (c *Config) credentials() *credentials.Credentials {
+	switch {
+	case c.AccessKey != "":
+		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, "")
+	case c.Keys != "":
+		return credentials.New(keys{
+			&credentials.FileAWSCredentials{Filename: c.Keys, Profile: c.Profile}, c.Keys})
+	}
+	return credentials.New(keys{&credentials.Chain{Providers: []credentials.Provider{
+		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
+		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}},
+	}}, ""})
+}
+
+// keys are the keys that a provider has. A file of them is read for each request, also while
+// somebody replaces it.
+type keys struct {
+	credentials.Provider
+	file string // or ""
+}
+
+// noKeys is the error if there are no keys now. It must not match what there is of the file: for
+// objectfs, a file that does not exist would be the object.
+type noKeys string
+
+func (n noKeys) Error() string { return string(n) }
+
+// RetrieveWithCredContext implements [credentials.Provider].
+func (k keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	value, err := k.Provider.RetrieveWithCredContext(cc)
+	switch {
+	case err == nil && value.AccessKeyID != "":
+		return value, nil
+	case k.file != "": // which the error may quote
+		err = noKeys(fmt.Sprintf("no keys in %s: it has to be like ~/.aws/credentials", k.file))
+	case err != nil:
+		err = noKeys(fmt.Sprintf("there are no keys: %v", err))
+	default:
+		err = noKeys("there are no keys: name a file of them, or set AWS_ACCESS_KEY_ID and " +
+			"AWS_SECRET_ACCESS_KEY, or give this machine a role")
+	}
+	return credentials.Value{}, err
+}

@@ -1,0 +1,66 @@
+package s3bucket
+
+import (
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
+)
+
+// TestKeysAreReplaced: while somebody replaces the file of keys, requests wait. What fails after
+// that does not quote the file, whose lines may be secret, and says of no object that it is absent.
+func TestKeysAreReplaced(t *testing.T) {
+	const gone = "gone"
+	for _, half := range []string{gone, "", "[default]\naws_access_key_id = key\n",
+		"[default]\naws_access_key_id = key\naws_secret_access_key secret\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "keys")
+			endpoint := &url.URL{Scheme: "http", Host: "storage.example"}
+			c := config(endpoint.String())
+			c.AccessKey, c.SecretKey, c.Keys = "", "", file
+			b, err := newBucket("bucket", c, endpoint, &away{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			part := func() error {
+				body := strings.NewReader("text")
+				_, err := b.UploadPart(t.Context(), "key", "id", 1, io.NewSectionReader(body, 0, 4))
+				return err
+			}
+			write := func(text string) {
+				err := os.WriteFile(file, []byte(text), 0o600)
+				if text == gone {
+					err = os.Remove(file)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(half)
+			time.AfterFunc(usualPatience/2, func() {
+				write("[default]\naws_access_key_id = " + s3test.AccessKey +
+					"\naws_secret_access_key = " + s3test.SecretKey + "\n")
+			})
+			if err := part(); err != nil {
+				t.Errorf("%q: while the file is replaced: %v", half, err)
+			}
+			write(half)
+			if err := part(); err == nil || !strings.Contains(err.Error(), "no keys in "+file) ||
+				strings.Contains(err.Error(), s3test.SecretKey) {
+				t.Errorf("%q: it says %v", half, err)
+			}
+			if err := b.Delete(t.Context(), "key", ""); err == nil {
+				t.Errorf("%q: deleted", half)
+			}
+			if _, err := b.Head(t.Context(), "key"); err == nil || isAbsent(err) {
+				t.Errorf("%q: the object is said to be absent: %v", half, err)
+			}
+		})
+	}
+}
