@@ -84,8 +84,8 @@ func WithWriteBehind(bytes int64) ClientOption {
 // timeout without a sign of life, and must be answered within the rest of it. What opens or changes
 // something may take any time then, and what only looks something up ten times the timeout, or
 // sixty for a directory's list and for a question about an open file; that time begins when
-// everything asked before has been answered. The default, also for 0, is 60 seconds; a negative
-// value means forever.
+// everything asked before has been answered, and no data is due meanwhile. The default, also for 0,
+// is 60 seconds; a negative value means forever.
 func WithStallTimeout(d time.Duration) ClientOption {
 	return func(o *options) { o.conn.StallTimeout = d }
 }

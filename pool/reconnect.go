@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/internal/private/pools"
 )
 
@@ -62,6 +63,7 @@ type Conn struct {
 	since    time.Time     // when the first of the attempts began
 	gaveUp   error
 	files    map[*pools.Progress]func() int64 // large files in progress
+	silent   map[string]<-chan struct{}       // see givesUp
 	slow     slowStart
 	rate     float64
 }
@@ -185,10 +187,12 @@ func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) 
 }
 
 // Renew reports whether an operation that failed with err on client should be tried again: whether
-// the connection was lost and has been replaced. If several goroutines call it, the one that
-// reconnects calls tell before each attempt, and when one has succeeded. tell must not be nil.
+// the connection was lost and has been replaced. What the host left without an answer on two
+// connections is not tried again; it may not answer because of a single file. If several goroutines
+// call it, the one that reconnects calls tell before each attempt, and when one has succeeded. tell
+// must not be nil.
 func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
-	if !Lost(client) {
+	if !Lost(client) || c.givesUp(client, err) {
 		return false
 	}
 	for {
@@ -209,6 +213,30 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 		c.mu.Unlock()
 		<-renewing
 	}
+}
+
+// givesUp reports whether err says that the same question was left without an answer on an earlier
+// connection, too. That the question need not be asked again is progress.
+func (c *Conn) givesUp(client *usftp.Client, err error) bool {
+	if _, own := errors.AsType[conn.Unanswered](err); !own {
+		return false
+	}
+	stall, ok := errors.AsType[*usftp.StallError](err)
+	if !ok {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, asked := c.silent[stall.Request]
+	if asked && before != client.Done() {
+		c.progress()
+		return true
+	}
+	if c.silent == nil {
+		c.silent = make(map[string]<-chan struct{})
+	}
+	c.silent[stall.Request] = client.Done()
+	return false
 }
 
 // reconnect replaces the connection for everyone who waits.
@@ -240,16 +268,15 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	} else {
 		c.slow.width = 1
 	}
-	// A server that breaks the protocol twice, with nothing done in between, would go on: a reply
-	// of 2 GiB is not shorter the third time. Nor is a question answered that had its minutes.
 	why := host.Client.Wait() // returns at once, since the connection has ended
 	what := "connection lost"
-	_, again := errors.AsType[*usftp.ProtocolError](why)
 	if stall, ok := errors.AsType[*usftp.StallError](why); ok && stall.Request != "" {
 		what = fmt.Sprintf("no reply to %s for %v", stall.Request, stall.After)
-		again = true
+		c.since = time.Now() // the host was there meanwhile
 	}
-	if again {
+	// A server that breaks the protocol twice, with nothing done in between, would go on: a reply
+	// of 2 GiB is not shorter the third time.
+	if _, broke := errors.AsType[*usftp.ProtocolError](why); broke {
 		if c.hopeless == c.arrived+1 {
 			c.mu.Unlock()
 			return host, &brokeError{why}
@@ -349,8 +376,8 @@ func (e *gaveUpError) Error() string {
 
 func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }
 
-// brokeError reports a connection that was not replaced, since the server had broken the protocol,
-// or left a question without an answer, on the previous one, too.
+// brokeError reports a connection that was not replaced, since the server had broken the protocol
+// on the previous one, too.
 type brokeError struct{ error }
 
 func (e *brokeError) Error() string {

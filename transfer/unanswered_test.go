@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,36 +20,49 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestUnansweredLookup: a host that lives, but never answers a question about one file, is asked
-// again over a second connection, and then given up, with the file's name.
+// TestUnansweredLookup: a host that lives, but never answers a question about one directory, is asked
+// again over a second connection. Then the directory has failed, and all others are copied, also if
+// the host answers nothing after the question.
 func TestUnansweredLookup(t *testing.T) {
-	for _, test := range []struct {
-		verb string
-		way
-		kind wire.Type
-		took time.Duration // the two connections together
-	}{
-		{"cp", download, wire.TypeLstat, 20 * time.Minute},
-		{"cp", download, wire.TypeReaddir, 2 * time.Hour},
-		{"sync", download, wire.TypeLstat, 20 * time.Minute},
-		{"sync", download, wire.TypeReaddir, 2 * time.Hour},
-		{"sync", upload, wire.TypeLstat, 20 * time.Minute},
-		{"sync", upload, wire.TypeReaddir, 2 * time.Hour},
-	} {
-		t.Run(test.verb+" "+test.way.String()+" "+test.kind.String(), func(t *testing.T) {
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				unanswered(t, dir, test.verb, test.way, test.kind, test.took)
-			})
-		})
+	for _, verb := range []string{"cp", "sync"} {
+		for _, direction := range []way{upload, download} {
+			for kind, took := range map[wire.Type]time.Duration{ // by the two connections together
+				wire.TypeLstat:   20 * time.Minute,
+				wire.TypeOpendir: 2 * time.Hour,
+				wire.TypeReaddir: 2 * time.Hour,
+			} {
+				for _, stops := range []bool{false, true} {
+					if verb == "cp" && direction == upload {
+						continue // it asks nothing about directories
+					}
+					u := unanswered{verb, direction, kind, stops}
+					t.Run(fmt.Sprintf("%v %v %v %v", u.verb, u.way, u.kind, u.stops), func(t *testing.T) {
+						dir := t.TempDir()
+						synctest.Test(t, func(t *testing.T) { u.run(t, dir, took) })
+					})
+				}
+			}
+		}
 	}
 }
 
-func unanswered(t *testing.T, dir, verb string, direction way, kind wire.Type,
-	least time.Duration) {
+// unanswered is a case of TestUnansweredLookup.
+type unanswered struct {
+	verb string
+	way
+	kind  wire.Type
+	stops bool // nothing after the question is answered
+}
+
+func (u unanswered) run(t *testing.T, dir string, least time.Duration) {
+	var stuck atomic.Bool
 	server := sftptest.NewServer(t, sftptest.Script{
 		Intercept: func(r sftptest.Request) []sftptest.Action {
-			if r.Type == kind && path.Base(r.Path) == "dead" {
+			dead := r.Type == u.kind && path.Base(r.Path) == "dead"
+			if dead && u.stops {
+				stuck.Store(true)
+			}
+			if dead || stuck.Load() {
 				return []sftptest.Action{sftptest.Delay(1000 * time.Hour)}
 			}
 			return nil
@@ -56,6 +70,7 @@ func unanswered(t *testing.T, dir, verb string, direction way, kind wire.Type,
 	dials := 0
 	dial := func(context.Context) (pool.Host, error) {
 		dials++
+		stuck.Store(false)
 		end := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond})
 		client, err := usftp.NewClientPipe(end, end,
 			usftp.WithKeepalive(func(context.Context) error { return nil }))
@@ -70,21 +85,26 @@ func unanswered(t *testing.T, dir, verb string, direction way, kind wire.Type,
 	}
 	host.Redial = dial
 	from, to := filepath.Join(dir, "from"), "/to"
-	if direction == download {
+	if u.way == download {
 		from, to = "/from", filepath.Join(dir, "to")
-	}
-	for _, err := range []error{os.MkdirAll(filepath.Join(dir, "from", "dead"), 0o755),
-		os.WriteFile(filepath.Join(dir, "from", "file"), []byte("contents"), 0o644)} {
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	for _, tree := range []string{"/from", "/to"} {
 		server.Files.Mkdir(tree)
-		server.Files.Mkdir(tree + "/dead")
-		server.Files.WriteFile(tree+"/file", []byte("contents"))
 	}
-	dst, src := direction.endpoints(host, host, from, to, nil, nil)
+	names := []string{"a", "b", "c", "dead", "e", "f", "g"}
+	for _, name := range names {
+		err := os.MkdirAll(filepath.Join(dir, "from", name), 0o755)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "from", name, "file"), []byte("contents"), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Files.Mkdir("/from/" + name)
+		server.Files.Mkdir("/to/" + name)
+		server.Files.WriteFile("/from/"+name+"/file", []byte("contents"))
+	}
+	dst, src := u.endpoints(host, host, from, to, nil, nil)
 	o := transfer.TreeOptions{}
 	o.Retries = 5
 	var said []string
@@ -94,20 +114,29 @@ func unanswered(t *testing.T, dir, verb string, direction way, kind wire.Type,
 		}
 	}
 	began := time.Now()
-	if verb == "cp" {
+	if u.verb == "cp" {
 		_, err = transfer.CopyTree(t.Context(), dst, src, o)
 	} else {
 		_, err = transfer.Sync(t.Context(), dst, src, transfer.SyncOptions{TreeOptions: o})
 	}
 	took := time.Since(began)
 	var stall *usftp.StallError
-	where := path.Join(map[way]string{upload: "/to", download: "/from"}[direction], "dead")
-	request := fmt.Sprintf("no reply to %v %q for %v", kind, where, least/2)
-	if !errors.As(err, &stall) || !strings.Contains(err.Error(), request) || dials != 2 ||
-		took < least || took > least+time.Minute {
-		t.Errorf("%v after %v and %d logins", err, took, dials)
+	where := path.Join(map[way]string{upload: "/to", download: "/from"}[u.way], "dead")
+	request := fmt.Sprintf("no reply to %v %q for %v", u.kind, where, least/2)
+	if !errors.As(err, &stall) || !strings.Contains(err.Error(), request) || dials > 4 ||
+		took < least || took > least*3/2+time.Minute {
+		t.Errorf("%v after %v and %d logins; it said %q", err, took, dials, said)
 	}
-	if len(said) != 2 || !strings.HasPrefix(said[0], "h: "+request+"; reconnecting in ") {
+	if len(said) < 2 || !strings.HasPrefix(said[0], "h: "+request+"; reconnecting in ") {
 		t.Errorf("it said %q", said)
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, "to", name, "file"))
+		if u.way == upload {
+			data, err = server.Files.ReadFile("/to/" + name + "/file")
+		}
+		if string(data) != "contents" && name != "dead" {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
 	}
 }

@@ -88,6 +88,7 @@ type Call struct {
 	sent    bool   // the stream has all of Request, which only an error may still quote
 	writing bool   // some goroutine is writing Request, through its own slice
 	replied bool   // the reply has arrived; the call completes as soon as it is sent
+	overdue bool   // see Unanswered
 }
 
 // scratchSize holds most requests and short replies. Thousands of calls may be in flight, so longer

@@ -200,7 +200,9 @@ func (c *Conn) end(err error) {
 		if call == nil {
 			continue
 		}
-		call.Err = err
+		if call.Err = err; call.overdue {
+			call.Err = Unanswered{err}
+		}
 		if call.writing {
 			call.Payload.Forget() // the stream's Write may go on reading it
 		} else {

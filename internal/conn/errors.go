@@ -87,6 +87,12 @@ func (e *StallError) Unwrap() error   { return net.ErrClosed }
 func (e *StallError) Timeout() bool   { return true }
 func (e *StallError) Temporary() bool { return false }
 
+// Unanswered is the error of the request whose missing reply ended the connection, and of those
+// about the same path or handle. It wraps the one that all others get.
+type Unanswered struct{ error }
+
+func (e Unanswered) Unwrap() error { return e.error }
+
 // ProtocolError means that the peer broke the protocol: either in a way that ends the connection,
 // and then it matches [net.ErrClosed], or in one reply, which fails one operation.
 type ProtocolError struct {

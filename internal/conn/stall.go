@@ -146,7 +146,7 @@ func (c *Conn) Overdue() (since, end time.Time) {
 	}
 	now := time.Now()
 	c.stall.stopped(now, c.config.StallTimeout)
-	c.stall.look(now)
+	c.look(now)
 	return c.overdue(now)
 }
 
@@ -166,9 +166,16 @@ func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 	return s.heardAt, end
 }
 
-// look records whether the counts have moved since it was last called. The caller holds Conn.mu.
-func (s *stall) look(now time.Time) {
-	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 {
+// look records whether the counts have moved since it was last called. No data is overdue while the
+// peer lives and a lookup is the oldest request without an answer: a server that does one thing
+// after the other has not come to the data, and the lookup has a limit of its own. The caller holds
+// Conn.mu.
+func (c *Conn) look(now time.Time) {
+	s := &c.stall
+	first := c.find(s.first.id)
+	lookup := first != nil && !s.first.at.IsZero() && first.missed() && first.patience(1) > 0 &&
+		c.config.Keepalive != nil
+	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 || lookup {
 		s.movedSeen, s.movedAt = moved, now
 	}
 	s.hears(now)
@@ -181,10 +188,11 @@ const (
 	// never does.
 	lookupTimeouts = 10
 
-	// longTimeouts is the same for READDIR and FSTAT. A server may read all of a directory before
-	// its first answer, and each file's attributes with it: an hour is enough for the 20 million
-	// entries of the largest tree in object storage that lists a thousand in 150 ms. An FSTAT may
-	// have to wait for the file's data: a server on NFS sends there first what was written.
+	// longTimeouts is the same for OPENDIR, READDIR and FSTAT. A server may read all of a directory
+	// before its first answer (paramiko's when it is opened), and each file's attributes with it: an
+	// hour is enough for the 20 million entries of the largest tree in object storage that lists a
+	// thousand in 150 ms. An FSTAT may have to wait for the file's data: a server on NFS sends there
+	// first what was written.
 	longTimeouts = 60
 
 	// tellAfter is how long a request must be the oldest without an answer for the logger to be
@@ -196,51 +204,64 @@ const (
 // tape, an OPEN or CLOSE does take hours, and nobody can tell how long a change takes.
 func (call *Call) patience(timeout time.Duration) time.Duration {
 	switch call.kind {
-	case wire.TypeReaddir, wire.TypeFstat:
+	case wire.TypeOpendir, wire.TypeReaddir, wire.TypeFstat:
 		return longTimeouts * timeout
 	case wire.TypeLstat, wire.TypeStat, wire.TypeRealpath, wire.TypeReadlink:
 		return lookupTimeouts * timeout
 	case wire.TypeExtended:
-		if call.Request != nil && looksUp(call.Request) {
-			return lookupTimeouts * timeout
+		if call.Request != nil {
+			return extendedTimeouts(call.Request) * timeout
 		}
 	}
 	return 0
 }
 
-// looksUp reports whether an extended request only looks something up, as a STAT does.
-func looksUp(request []byte) bool {
+// extendedTimeouts returns how many stall timeouts an extended request may take, or 0.
+func extendedTimeouts(request []byte) time.Duration {
 	r := wire.NewReader(request[wire.HeaderSize:])
 	switch string(r.Bytes()) {
 	case wire.ExtStatVFS, wire.ExtFstatVFS, wire.ExtExpandPath, wire.ExtHomeDirectory,
 		wire.ExtUsersGroupsByID, wire.ExtLimits, wire.ExtUploads:
-		return true
+		return lookupTimeouts
 	case wire.ExtBeneath:
 		r.Uint32()
-		kind := wire.Type(r.Byte())
-		return kind == wire.TypeLstat || kind == wire.TypeStat || kind == wire.TypeReadlink
+		call := Call{kind: wire.Type(r.Byte())}
+		return call.patience(1)
 	}
-	return false
+	return 0
 }
 
-// quoted returns the request's type, and its path or the extension's name if that is at hand.
-func (call *Call) quoted() string {
+// subject returns the request's path or the extension's name if that is at hand.
+func (call *Call) subject() string {
 	var m wire.PathRequest
 	switch call.kind {
 	case wire.TypeReaddir:
 		if call.Handle != nil {
 			m.Path = call.Handle.Dir
 		}
-	case wire.TypeClose, wire.TypeFstat, wire.TypeFsetstat:
+	case wire.TypeClose, wire.TypeFstat, wire.TypeFsetstat, wire.TypeRead, wire.TypeWrite:
 	default:
 		if call.Request != nil {
 			m.Parse(call.Request[wire.HeaderSize:])
 		}
 	}
-	if m.Path == "" {
-		return call.kind.String()
+	return m.Path
+}
+
+// quoted returns the request's type and subject.
+func (call *Call) quoted() string {
+	if subject := call.subject(); subject != "" {
+		return fmt.Sprintf("%v %q", call.kind, subject)
 	}
-	return fmt.Sprintf("%v %q", call.kind, m.Path)
+	return call.kind.String()
+}
+
+// about reports whether a request is about the same path or handle as another one.
+func (call *Call) about(other *Call) bool {
+	subject := call.subject()
+	return call == other || call.Handle != nil && call.Handle == other.Handle ||
+		subject != "" && subject == other.subject() &&
+			call.kind != wire.TypeExtended && other.kind != wire.TypeExtended
 }
 
 // missed reports whether the peer owes a reply, and it matters: if the caller of a lookup no longer
@@ -273,6 +294,11 @@ func (c *Conn) unanswered(now time.Time) *StallError {
 	if limit == 0 || now.Sub(s.first.at) < limit {
 		return nil
 	}
+	for _, other := range c.slots { // programs ask several things about a file at once
+		if other != nil && other.about(call) {
+			other.overdue = true
+		}
+	}
 	return &StallError{After: limit, Request: call.quoted()}
 }
 
@@ -288,7 +314,7 @@ func (c *Conn) checkStall() {
 	}
 	now := time.Now()
 	s.stopped(now, timeout)
-	s.look(now)
+	c.look(now)
 	lookup := c.unanswered(now)
 	quiet, owes := now.Sub(s.heardAt), c.active > s.data
 	asked := !s.askedAt.IsZero()

@@ -310,7 +310,8 @@ func TestLookupWithoutAnswer(t *testing.T) {
 		{beneath(wire.TypeLstat), wire.TypeAttrs, 10, `EXTENDED "beneath@usftp"`},
 		{handle(wire.TypeFstat), wire.TypeAttrs, 60, "FSTAT"},
 		{handle(wire.TypeReaddir), wire.TypeName, 60, "READDIR"},
-		{path(wire.TypeOpendir), wire.TypeHandle, 0, ""},
+		{path(wire.TypeOpendir), wire.TypeHandle, 60, `OPENDIR "/f"`},
+		{beneath(wire.TypeOpendir), wire.TypeHandle, 60, `EXTENDED "beneath@usftp"`},
 		{wire.Open{Path: "/f"}, wire.TypeHandle, 0, ""},
 		{handle(wire.TypeClose), wire.TypeStatus, 0, ""},
 		{path(wire.TypeRemove), wire.TypeStatus, 0, ""},
@@ -485,6 +486,38 @@ func TestLookupWaitsForItsTurn(t *testing.T) {
 				c.Recycle(take(t, q))
 				finish(t, c)
 			})
+		})
+	}
+}
+
+// TestDataBehindALookup: a server that does one thing after the other sends no data while it looks
+// something up, and all the data that is due soon after it.
+func TestDataBehindALookup(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c, p := connect(t, sftptest.LinkConfig{},
+				conn.Config{StallTimeout: patience, Keepalive: alive})
+			q := conn.NewQueue()
+			began := time.Now()
+			start(t, c, q, stat(c))
+			start(t, c, q, read(c, 0, 100))
+			if answered {
+				id := p.next().id
+				time.Sleep(9 * patience)
+				must(t, c.Err())
+				if since, _ := c.Overdue(); !since.IsZero() && time.Since(since) > patience/stallChecks {
+					t.Errorf("overdue since %v", since)
+				}
+				p.status(id, wire.NoSuchFile)
+				c.Recycle(take(t, q))
+				p.next()
+				stalls(t, c, time.Now(), true)
+			} else {
+				givenUp(t, c, began)
+				c.Recycle(take(t, q))
+			}
+			c.Recycle(take(t, q))
+			finish(t, c)
 		})
 	}
 }
