@@ -48,6 +48,7 @@ func Complete(a *ui.App, root *cobra.Command, texts Texts) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &ui.UsageError{Err: flagError(cmd, err, texts.Hint)}
 	})
+	root.Flags().SetInterspersed(false) // an unknown command may have flags that are unknown, too
 	// Not cobra's own version flag, which uses a template: linking text/template makes the linker
 	// keep all methods, which costs 4.7 MB.
 	version := root.Flags().Bool("version", false, "print the version")

@@ -71,7 +71,7 @@ const copies = "; `usftp cp` copies files"
 var otherNames = map[string]string{"copy": "cp", "get": "cp", "put": "cp", "scp": "cp",
 	"rsync": "sync", "mirror": "sync", "dir": "ls", "list": "ls", "delete": "rm", "del": "rm",
 	"unlink": "rm", "rename": "mv", "move": "mv", "sftp": "shell", "server": "serve",
-	"unmount": "umount", "ncdu": "du"}
+	"unmount": "umount", "ncdu": "du", "chgrp": "chown"}
 
 // hintAt returns a hint to the command probably meant by an unknown one, or "".
 func hintAt(root *cobra.Command, name string) string {

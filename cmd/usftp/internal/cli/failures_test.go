@@ -94,6 +94,21 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// TestOtherToolsCommands: a command of another tool is what is wrong, and not the flags after it.
+func TestOtherToolsCommands(t *testing.T) {
+	t.Parallel()
+	for args, sentence := range map[string]string{
+		"rsync -avz a h:": `unknown command "rsync"; did you mean .usftp sync.\?`,
+		"get -r h:a":      `unknown command "get"; .usftp cp. copies files`,
+		"chgrp -R g h:a":  `unknown command "chgrp"; did you mean .usftp chown.\?`,
+		"bogus --help":    `unknown command "bogus"; .usftp cp. copies files`,
+		"-r a h:":         `unknown shorthand flag: 'r' in -r`,
+	} {
+		run(t, t.TempDir(), strings.Fields(args)...).says(t, ui.ExitUsage, sentence+
+			"\nTry `usftp --help` for more information\\.")
+	}
+}
+
 func TestLoginsThatFail(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// registerHabits adds the flags of rsync that ask for sync's defaults. Help does not show them:
-// users who type them by habit need not know.
+// registerHabits adds the flags of rsync that ask for sync's defaults, or for what it has under
+// another name. Help does not show them: users who type them by habit need not know.
 func (c *flags) registerHabits(f *pflag.FlagSet) {
 	f.Bool("help", false, "print help") // -h is human-readable
 	var habits pflag.FlagSet
@@ -28,6 +28,12 @@ func (c *flags) registerHabits(f *pflag.FlagSet) {
 			c.Limit = rate
 		}
 		return err
+	})
+	habits.FuncP("rsh", "e", "", func(text string) error {
+		if strings.TrimSpace(text) == "ssh" {
+			return nil // ssh_config is read without it, too
+		}
+		return f.Lookup("program").Value.Set(text)
 	})
 	habits.VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = true
@@ -158,7 +164,6 @@ func RsyncHint(name string) string {
 }
 
 var rsyncHints = []struct{ names, text string }{
-	{"e rsh", "ssh_config is read, and --ssh names another program"},
 	{"rsync-path", "--sftp-server names another server"},
 	{"C cvs-exclude", "use --ignore-file .gitignore; -z compresses"},
 	{"f filter include-from", "use --exclude, --include and --exclude-from"},

@@ -141,6 +141,22 @@ func TestRsyncHints(t *testing.T) {
 	}
 }
 
+// The program of -e makes the connection. ssh alone is what sync does without it.
+func TestRemoteShell(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"-avze|ssh|a|h:b", ""}, {"-e|ssh -p 22|a|h:b", "ssh -p 22"},
+		{"--rsh=rsh|a|h:b", "rsh"}, {"-P|-e|ssh -i key|a|h:b", "ssh -i key"},
+	} {
+		f := pflag.NewFlagSet("sync", pflag.ContinueOnError)
+		new(flags).register(f)
+		err := f.Parse(Habits(append([]string{"sync"}, strings.Split(test.args, "|")...))[1:])
+		if got := f.Lookup("program").Value.String(); err != nil || got != test.want ||
+			misread(f, true) != nil || f.NArg() != 2 {
+			t.Errorf("%s: %q and %q, %v", test.args, got, f.Args(), err)
+		}
+	}
+}
+
 func TestRsyncRate(t *testing.T) {
 	for text, want := range map[string]int64{"1000": 1024000, "1.5m": 3 << 19, "10MB": 10e6,
 		"10MiB": 10 << 20, "10KiB": 10 << 10, "10kb": 10e3, "2Gb": 2e9, "2gib": 2 << 30,

@@ -85,8 +85,8 @@ func (r *remover) remove(names []string) {
 			return false
 		}
 		// As in GNU's rm: with -f, a file with a slash after its name counts as missing, which is not a
-		// failure. A link to a directory does not, unless -r is given.
-		if !r.o.Force || !r.o.Recursive && r.leadsToDirectory(e) {
+		// failure. A link to a directory does not, as what it leads to stays.
+		if !r.o.Force || r.leadsToDirectory(e) {
 			r.fail("remove", e.name+"/", errNotDirectory)
 		}
 		return true
