@@ -258,7 +258,7 @@ func (l *login) banner(text string) error {
 	if l.replay != nil {
 		return nil
 	}
-	if f := l.d.config.Banner; f != nil && !l.s.quiet {
+	if f := l.d.config.Banner; f != nil {
 		f(l.s.alias, text)
 	} else {
 		l.d.log.Info("banner: "+printable([]byte(text)), "host", l.s.alias)

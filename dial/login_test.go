@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -347,34 +346,6 @@ func TestBanner(t *testing.T) {
 	dialTwice(t, d)
 	if !slices.Equal(banners, []string{"h: welcome\n"}) {
 		t.Errorf("the banners of two logins were %q", banners)
-	}
-}
-
-// TestLogLevel: with the levels below INFO, banners and added keys are not worth a line, as with ssh.
-func TestLogLevel(t *testing.T) {
-	srv := newTestServer(t)
-	srv.NoClientAuth = true
-	srv.BannerCallback = func(ssh.ConnMetadata) string { return "welcome\n" }
-	for level, want := range map[string]bool{"": true, "INFO": true, "VERBOSE": true,
-		"ERROR": false, "quiet": false, "FATAL": false, "SILENT": false} {
-		var warnings, banners strings.Builder
-		c := &Config{Options: []string{"StrictHostKeyChecking=no",
-			"UserKnownHostsFile=" + filepath.Join(t.TempDir(), "known")},
-			Banner: func(_, text string) { banners.WriteString(text) },
-			Logger: slog.New(slog.NewTextHandler(&warnings,
-				&slog.HandlerOptions{Level: slog.LevelWarn}))}
-		if level != "" {
-			c.Options = append(c.Options, "LogLevel="+level)
-		}
-		conn, err := srv.dialer(t, c).Dial(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Close()
-		if told := strings.Contains(warnings.String(), "Permanently added"); told != want ||
-			(banners.String() == "welcome\n") != want {
-			t.Errorf("%q: it said %q and %q", level, &warnings, &banners)
-		}
 	}
 }
 

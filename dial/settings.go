@@ -123,7 +123,6 @@ type settings struct {
 	userKnown, globalKnown []string
 	strict                 string // "yes", "accept-new", "no" or "ask"
 	hashKnownHosts         bool
-	quiet                  bool // LogLevel is below INFO
 	trustLoopback          bool // NoHostAuthenticationForLocalhost
 	batch                  bool
 	identities             []identityFile
@@ -203,8 +202,6 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 		tcpKeepAlive:   w.yes("tcpkeepalive", true),
 		hostKeyAlias:   w.get("hostkeyalias"),
 		hashKnownHosts: w.yes("hashknownhosts", false),
-		quiet: slices.Contains([]string{"silent", "quiet", "fatal", "error"}, // ssh -G prints SILENT
-			strings.ToLower(w.get("loglevel"))),
 		trustLoopback:  w.yes("nohostauthenticationforlocalhost", false),
 		batch:          w.yes("batchmode", false),
 		compress:       w.yes("compression", false),
