@@ -207,15 +207,7 @@ func TestAnotherKeysPassphrase(t *testing.T) {
 		"phrase")
 	os.Remove(hidden + ".pub")
 	public := writeKey(t, filepath.Join(dir, "good"), "")
-	srv.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
-		return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{
-			PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-				if !sameKey(key, public) {
-					return nil, errors.New("another key")
-				}
-				return nil, nil
-			}}}
-	}
+	wantsPasswordFirst(srv, public)
 	p := &script{answers: []string{"secret", ""}}
 	dialTwice(t, srv.dialer(t, &Config{Prompter: p,
 		Identities: []string{hidden, filepath.Join(dir, "good")}}))

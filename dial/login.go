@@ -340,6 +340,7 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	l.resume()
 	if len(partial) > len(l.done) {
 		l.done = append(l.done, l.current)
+		l.again()
 	}
 	l.d.log.Debug("the server wants more", "host", l.s.alias, "takes",
 		strings.Join(listed(allowed), ","))
@@ -401,6 +402,19 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 	l.failure = l.refusal(allowed, cmp.Or(l.interactError,
 		errors.New("what worked for an earlier login failed this time")))
 	return nil, l.failure
+}
+
+// again lets keys that were refused be offered once more, as ssh does after each step that succeeds:
+// the server may have wanted that step first. Nobody is asked again for a passphrase.
+func (l *login) again() {
+	left := l.credentials
+	l.credentials = slices.DeleteFunc(slices.Clone(l.all), func(c *credential) bool {
+		if c.public == nil {
+			return !slices.Contains(left, c)
+		}
+		return slices.ContainsFunc(l.done,
+			func(s step) bool { return string(s.key) == string(c.public.Marshal()) })
+	})
 }
 
 func (l *login) startMethod(method string, s step) {
@@ -606,7 +620,7 @@ func (l *login) keysOffered() (keys []string) {
 	for _, c := range l.offered {
 		keys = append(keys, c.String())
 	}
-	return keys
+	return unique(keys)
 }
 
 // worked returns the steps of a login that succeeded.
