@@ -77,6 +77,7 @@ type login struct {
 	done          []step
 	offered       []*credential
 	tried         []string
+	bannered      bool // the server has sent a message to show
 	hostKeyErr    error
 	hostKey       ssh.PublicKey // the first key accepted
 	failure       error         // why the callback gave up
@@ -128,10 +129,12 @@ func (l *login) knownHosts() (*hostKeyChecker, error) {
 
 // resume lets the clock run again. ConnectTimeout limits each wait for the server as long as no
 // person can be involved at the other end: the server's reply to a password or an answer may wait
-// for somebody to approve it on a telephone, as ssh would wait.
+// for somebody to approve it on a telephone, and a banner may say where to approve the login, as
+// ssh would wait.
 func (l *login) resume() {
 	limit := cmp.Or(l.s.connectTimeout, loginStall)
-	if l.current.method == "password" || l.current.method == "keyboard-interactive" {
+	if l.bannered || l.current.method == "password" ||
+		l.current.method == "keyboard-interactive" {
 		limit = loginStall
 	}
 	l.watch.resume(limit, "logging in")
@@ -255,6 +258,10 @@ func (a *attempt) xcrypto() ssh.AuthMethod {
 // banner shows the server's message, unless an earlier login of the Dialer has shown it: a copy may
 // open eight connections.
 func (l *login) banner(text string) error {
+	if !l.bannered {
+		l.bannered = true
+		l.resume()
+	}
 	if l.replay != nil {
 		return nil
 	}
