@@ -105,7 +105,7 @@ type keyFile struct {
 	identityFile
 	public  ssh.PublicKey // nil if a passphrase hides it
 	private *credential   // nil if only a public key was found
-	err     error         // why an existing private key could not be read
+	err     error         // why an existing private key is not used
 }
 
 // credentials lists the keys in the order in which to offer them, the likeliest first: each refused
@@ -165,7 +165,7 @@ func (k *keyring) credentials() []*credential {
 		case c != nil:
 			defaults, inFiles = append(defaults, c), append(inFiles, c)
 		case f.err != nil:
-			k.noteUnread(f.path, f.err)
+			k.note("%v", f.err)
 		case f.explicit:
 			k.note("%s is a public key, and no agent holds its private half", f.path)
 		}
@@ -309,12 +309,12 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 	if err != nil {
 		if f.public, _ = readPublic(id.path + ".pub"); f.public != nil {
 			if !missing(err) {
-				f.err = err
+				f.err = unread(id.path, err)
 			}
 			return f, true
 		}
 		if id.explicit || !missing(err) {
-			k.noteUnread(id.path, err)
+			k.note("%v", unread(id.path, err))
 		}
 		return f, false
 	}
@@ -322,28 +322,31 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 		f.public = key
 		return f, true
 	}
-	if tooOpen(fi) {
-		k.note("%s is ignored: others can read it (mode %04o)", id.path, fi.Mode().Perm())
-		return f, false
-	}
 	key, err := keyfile.Parse(text)
-	if err != nil {
-		f.public, _ = readPublic(id.path + ".pub") // an agent may hold the private half
-		k.note("the key %s cannot be used: %v; an agent may hold it instead (ssh-add)", id.path, err)
-		return f, f.public != nil
+	if err == nil {
+		f.public = key.Public
 	}
-	if f.public = key.Public; f.public == nil {
+	if f.public == nil {
 		f.public, _ = readPublic(id.path + ".pub")
 	}
-	f.private = k.credential(f, key)
+	switch { // an agent may hold what is no use here
+	case err != nil:
+		f.err = fmt.Errorf("the key %s cannot be used: %w; an agent may hold it instead (ssh-add)",
+			id.path, err)
+	case tooOpen(fi):
+		f.err = fmt.Errorf("%s is ignored: others can read it (mode %04o)", id.path, fi.Mode().Perm())
+	default:
+		f.private = k.credential(f, key)
+	}
 	return f, true
 }
 
-func (k *keyring) noteUnread(name string, err error) {
+// unread says that a key's file cannot be read.
+func unread(name string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
-	k.note("the key %s cannot be read: %v", name, err)
+	return fmt.Errorf("the key %s cannot be read: %w", name, err)
 }
 
 // credential makes a credential that asks for the passphrase at the first signature.

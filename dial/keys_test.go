@@ -126,12 +126,19 @@ func TestAgent(t *testing.T) {
 	if n := strings.Count(srv.Log(), "Failed publickey"); n != 0 {
 		t.Errorf("%d failed publickey", n)
 	}
-	// IdentitiesOnly lets the agent serve just what is named, if only by its public half.
-	os.Remove(rsa)
+	// IdentitiesOnly lets the agent serve just what is named, if only by its public half, or by a
+	// private one that is not used because others can read it.
+	exposed := filepath.Join(dir, "exposed")
+	if err := os.Rename(rsa, exposed); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(exposed, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		identity string
 		ok       bool
-	}{{rsa, true}, {rsa + ".pub", true}, {other, false}} {
+	}{{rsa, true}, {rsa + ".pub", true}, {exposed, true}, {other, false}} {
 		d, err := New(testContext(t), Target{Host: "x"},
 			&Config{ConfigFile: conf, Identities: []string{rsa + ".pub"},
 				Options: []string{"IdentitiesOnly=yes"}})
