@@ -241,8 +241,8 @@ func TestProxyCommand(t *testing.T) {
 	none(t)
 }
 
-// TestProxyCommandSpeaks: what the command says is shown, as it may be for a person, but once and not
-// for each connection.
+// TestProxyCommandSpeaks: what the command says is shown, since it may be for a person, but not for
+// each connection.
 func TestProxyCommandSpeaks(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{})
 	var shown bytes.Buffer

@@ -6,6 +6,7 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -228,7 +229,11 @@ func (h *hostKeyChecker) store(ctx context.Context, name string, key ssh.PublicK
 	}
 	err = appendKnownHost(h.s.userKnown[0], name, key, h.s.hashKnownHosts)
 	if err == nil { // as ssh says it (sshconnect.c)
-		h.asker.log.Warn(fmt.Sprintf(
+		level := slog.LevelWarn
+		if h.s.quiet {
+			level = slog.LevelInfo
+		}
+		h.asker.log.Log(ctx, level, fmt.Sprintf(
 			"Warning: Permanently added '%s' (%s) to the list of known hosts.", name, keyTypeName(key)))
 	}
 	return err

@@ -265,7 +265,7 @@ func (l *login) banner(text string) error {
 	if l.replay != nil {
 		return nil
 	}
-	if f := l.d.config.Banner; f != nil {
+	if f := l.d.config.Banner; f != nil && !l.s.quiet {
 		f(l.s.alias, text)
 	} else {
 		l.d.log.Info("banner: "+printable([]byte(text)), "host", l.s.alias)
@@ -411,8 +411,8 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 	return nil, l.failure
 }
 
-// again lets keys that were refused be offered once more, as ssh does after each step that succeeds:
-// the server may have wanted that step first. Nobody is asked again for a passphrase.
+// again lets keys that were refused be offered once more, as ssh does after each step that
+// succeeds: the server may have wanted that step first. Nobody is asked again for a passphrase.
 func (l *login) again() {
 	left := l.credentials
 	l.credentials = slices.DeleteFunc(slices.Clone(l.all), func(c *credential) bool {

@@ -125,6 +125,7 @@ type settings struct {
 	hashKnownHosts         bool
 	trustLoopback          bool // NoHostAuthenticationForLocalhost
 	batch                  bool
+	quiet                  bool // LogLevel leaves out what is not an error
 	identities             []identityFile
 	certificates           []string
 	identitiesOnly         bool
@@ -194,6 +195,9 @@ func localUser(c *Config) string {
 	return c.getenv("USER")
 }
 
+// quietLevels are the values of LogLevel that hide what is no error. `ssh -G` prints QUIET as SILENT.
+var quietLevels = []string{"SILENT", "QUIET", "FATAL", "ERROR"}
+
 // readSettings turns keywords into settings.
 func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	s := &settings{
@@ -204,6 +208,7 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 		hashKnownHosts: w.yes("hashknownhosts", false),
 		trustLoopback:  w.yes("nohostauthenticationforlocalhost", false),
 		batch:          w.yes("batchmode", false),
+		quiet:          slices.Contains(quietLevels, strings.ToUpper(w.get("loglevel"))),
 		compress:       w.yes("compression", false),
 		identitiesOnly: w.yes("identitiesonly", false),
 		pubkey:         w.yes("pubkeyauthentication", true),

@@ -61,7 +61,7 @@ var honoured = []string{
 	"ciphers", "compression",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
 	"hashknownhosts", "hostkeyalgorithms", "hostkeyalias", "hostname", "identitiesonly",
-	"identityagent", "identityfile", "kbdinteractiveauthentication", "kexalgorithms", "macs",
+	"identityagent", "identityfile", "kbdinteractiveauthentication", "kexalgorithms", "loglevel", "macs",
 	"nohostauthenticationforlocalhost", "numberofpasswordprompts", "passwordauthentication",
 	"pkcs11provider", "port", "preferredauthentications", "proxycommand", "proxyjump",
 	"pubkeyacceptedalgorithms", "pubkeyauthentication", "rekeylimit", "requiredrsasize",
