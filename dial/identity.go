@@ -88,6 +88,22 @@ func openKeyring(ctx context.Context, s *settings, a *asker) *keyring {
 	return k
 }
 
+// bind tells the agent which session its signatures are for (PROTOCOL.agent, session-bind). It may
+// hold keys for some hosts only (ssh-add -h), which it does not use for a session that it does not
+// know. Agents that do not understand this refuse it.
+func (k *keyring) bind(conn *own.Conn) {
+	extended, ok := k.agent.(agent.ExtendedAgent)
+	if !ok {
+		return
+	}
+	key, proof := conn.HostProof()
+	_, err := extended.Extension("session-bind@openssh.com", ssh.Marshal(struct {
+		Key, Session, Signature []byte
+		Forwarded               bool
+	}{key.Marshal(), conn.SessionID(), proof, false}))
+	k.asker.log.Debug("the agent was told of the session", "host", k.s.alias, "error", err)
+}
+
 func (k *keyring) close() {
 	if k.conn != nil {
 		k.conn.Close()

@@ -165,6 +165,34 @@ func TestAgent(t *testing.T) {
 	none(t)
 }
 
+// TestAgentKeyForOneHost: a key that the agent holds for some hosts only (ssh-add -h) is used there,
+// and not elsewhere.
+func TestAgentKeyForOneHost(t *testing.T) {
+	here, there := opensshd.Start(t, opensshd.Options{}), opensshd.Start(t, opensshd.Options{})
+	key, socket := opensshd.Keygen(t, filepath.Join(t.TempDir(), "key")), startAgent(t)
+	add := exec.Command(opensshd.Find(t, "ssh-add"), "-q", "-H", here.KnownHosts, "-h",
+		fmt.Sprintf("[%s]:%d", here.Host, here.Port), key)
+	add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)
+	if out, err := add.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, srv := range []*opensshd.Server{here, there} {
+		allow(t, srv, key+".pub", "")
+		d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+			Options: []string{"IdentityAgent=" + socket, "IdentityFile=" + key + ".pub"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.s.identities = d.s.identities[:1]
+		if srv == here {
+			dialTwice(t, d)
+		} else if _, err := d.Dial(testContext(t)); !strings.Contains(fmt.Sprint(err),
+			"no agent holds its private half") {
+			t.Errorf("elsewhere: %v", err)
+		}
+	}
+}
+
 func TestUserCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

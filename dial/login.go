@@ -151,7 +151,9 @@ func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKe
 		l.hostKey = key
 		l.d.log.Debug("the host's key is accepted", "host", l.s.alias, "type", keyTypeName(key),
 			"fingerprint", ssh.FingerprintSHA256(key))
-		l.expectSuccess()
+		if l.s.xcrypto {
+			l.expectSuccess()
+		}
 	}
 	return l.hostKeyErr
 }
