@@ -26,11 +26,11 @@
 // that the native transport does not implement, fails with an [*UnsupportedError]. One that merely
 // has no effect is logged.
 //
-// The native transport honours AddressFamily, BatchMode, BindAddress, CASignatureAlgorithms,
-// CertificateFile, Ciphers, Compression, ConnectionAttempts, ConnectTimeout, ControlMaster (not to
-// be one), ControlPath, GlobalKnownHostsFile, HashKnownHosts, Host, HostKeyAlgorithms,
-// HostKeyAlias, HostName, IdentitiesOnly, IdentityAgent, IdentityFile, Include,
-// KbdInteractiveAuthentication, KexAlgorithms, LogLevel, MACs, Match,
+// The native transport honours AddKeysToAgent (but not "ask"), AddressFamily, BatchMode,
+// BindAddress, CASignatureAlgorithms, CertificateFile, Ciphers, Compression, ConnectionAttempts,
+// ConnectTimeout, ControlMaster (not to be one), ControlPath, GlobalKnownHostsFile, HashKnownHosts,
+// Host, HostKeyAlgorithms, HostKeyAlias, HostName, IdentitiesOnly, IdentityAgent, IdentityFile,
+// Include, KbdInteractiveAuthentication, KexAlgorithms, LogLevel, MACs, Match,
 // NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts, PasswordAuthentication, Port,
 // PreferredAuthentications, ProxyCommand, ProxyJump, PubkeyAcceptedAlgorithms,
 // PubkeyAuthentication, RefuseConnection, RekeyLimit, RequiredRSASize, SecurityKeyProvider,

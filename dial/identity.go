@@ -388,12 +388,16 @@ func (k *keyring) open(c *credential) (p *keyfile.Private, err error) {
 	if !c.key.Locked {
 		return c.key.Open(nil)
 	}
+	typed := k.asker.kept(c.name) == nil
 	err = k.asker.passphrase(k.ctx, k.s, c.name, func(passphrase []byte) (err error) {
 		p, err = c.key.Open(passphrase)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the key %s needs its passphrase: %w", c.name, err)
+	}
+	if typed {
+		k.keep(c, p)
 	}
 	return p, nil
 }

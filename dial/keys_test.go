@@ -193,6 +193,32 @@ func TestAgentKeyForOneHost(t *testing.T) {
 	}
 }
 
+// TestAddKeysToAgent: with it a passphrase is asked for once, and not by each program.
+func TestAddKeysToAgent(t *testing.T) {
+	srv, socket := opensshd.Start(t, opensshd.Options{}), startAgent(t)
+	key := opensshd.Keygen(t, filepath.Join(t.TempDir(), "key"), "-N", "phrase", "-a", "1")
+	allow(t, srv, key+".pub", "")
+	for add, questions := range map[string][]int{"ask": {1, 1}, "yes": {1, 0}} {
+		for run, want := range questions {
+			p := &script{answers: []string{"phrase"}}
+			d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+				Prompter: p, Options: []string{"IdentityAgent=" + socket, "IdentityFile=" + key,
+					"AddKeysToAgent=" + add}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.s.identities = d.s.identities[:1]
+			dialTwice(t, d)
+			if len(p.asked) != want {
+				t.Errorf("AddKeysToAgent %s, run %d: asked %+v", add, run, p.asked)
+			}
+		}
+		if out, err := exec.Command("env", "SSH_AUTH_SOCK="+socket, "ssh-add", "-D").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+}
+
 func TestUserCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -132,6 +132,7 @@ type settings struct {
 	agent                  string // path, "" for none
 	pkcs11                 string // a module, "" for none
 	tokenProvider          string // SecurityKeyProvider
+	addKeys                addKeys
 	pubkey, password, kbd  bool
 	prompts                int
 	preferred              []string
@@ -261,6 +262,8 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	s.strict, err = strictness(w.get("stricthostkeychecking"))
 	errs = append(errs, err)
 	s.rekeyBytes, s.rekeyAfter, err = rekeyLimit(w.get("rekeylimit"))
+	errs = append(errs, err)
+	s.addKeys, err = readAddKeys(w.get("addkeystoagent"))
 	errs = append(errs, err)
 	if w.set("proxycommand") {
 		s.proxyCommand = w.get("proxycommand")

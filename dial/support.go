@@ -43,7 +43,6 @@ var ignored = []struct {
 	keyword  string
 	harmless []string // values that -v does not mention
 }{
-	{"AddKeysToAgent", []string{"no", "false"}},
 	{"CheckHostIP", []string{"no"}},
 	{"FingerprintHash", []string{"SHA256", "sha256"}},
 	{"GSSAPIAuthentication", []string{"no"}},
@@ -57,7 +56,7 @@ var ignored = []struct {
 
 // honoured are the keywords that readSettings acts on.
 var honoured = []string{
-	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
+	"addkeystoagent", "addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
 	"ciphers", "compression",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
 	"hashknownhosts", "hostkeyalgorithms", "hostkeyalias", "hostname", "identitiesonly",
