@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type hostKeyChecker struct {
 	// portless has the keys known under the plain name, where the port is not 22: OpenSSH falls
 	// back to them to accept, never to call a key changed.
 	portless *knownSet
+	ordering knownSet // what KnownHostsCommand knows before the host has shown its key
 }
 
 func newHostKeyChecker(ctx context.Context, s *settings, a *asker) (*hostKeyChecker, error) {
@@ -40,7 +42,7 @@ func newHostKeyChecker(ctx context.Context, s *settings, a *asker) (*hostKeyChec
 			return nil, err
 		}
 	}
-	return h, nil
+	return h, h.runCommand(ctx, &h.ordering, s.knownAs(), "ORDER", nil)
 }
 
 // algorithms orders the host key algorithms to ask for: the types of the known keys come first, and
@@ -51,10 +53,12 @@ func (h *hostKeyChecker) algorithms() []string {
 		return h.s.hostKeyAlgos
 	}
 	known := h.set.types()
+	maps.Copy(known, h.ordering.types())
 	if len(known) == 0 {
 		known = h.portless.types()
 	}
-	authorities := len(h.set.authorities)+len(h.portless.authorities) > 0
+	authorities := len(h.set.authorities)+len(h.ordering.authorities)+
+		len(h.portless.authorities) > 0
 	var first, then []string
 	for _, algo := range h.s.hostKeyAlgos {
 		switch {
@@ -75,6 +79,13 @@ func (h *hostKeyChecker) algorithms() []string {
 func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
 	plain := own.PlainKey(key)
 	cert, isCert := key.(*ssh.Certificate)
+	err := h.runCommand(ctx, h.set, h.s.knownAs(), "HOSTNAME", key)
+	if err == nil && h.s.knownAs() != h.s.principal() && len(h.set.keys) == 0 {
+		err = h.runCommand(ctx, h.portless, h.s.principal(), "HOSTNAME", key)
+	}
+	if err != nil {
+		return err
+	}
 	if err := h.revoked(plain, cert); err != nil {
 		return err
 	}

@@ -121,6 +121,7 @@ type settings struct {
 	rekeyAfter             time.Duration // 0 for never
 	hostKeyAlias           string
 	userKnown, globalKnown []string
+	knownHostsCommand      string // "" for none
 	strict                 string // "yes", "accept-new", "no" or "ask"
 	hashKnownHosts         bool
 	trustLoopback          bool // NoHostAuthenticationForLocalhost
@@ -352,6 +353,9 @@ func (s *settings) readFiles(w keywords) {
 	}
 	s.userKnown = x.files(w["userknownhostsfile"])
 	s.globalKnown = x.systemFiles(w["globalknownhostsfile"])
+	if w.set("knownhostscommand") {
+		s.knownHostsCommand = w.get("knownhostscommand")
+	}
 	s.agent = x.agent(w.get("identityagent"))
 	if w.set("pkcs11provider") {
 		s.pkcs11 = w.get("pkcs11provider")

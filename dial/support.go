@@ -33,9 +33,7 @@ var unsupported = []struct {
 	{"ProxyUseFdpass", func(w keywords) bool {
 		return w.yes("proxyusefdpass", false) && w.set("proxycommand")
 	}},
-	{"KnownHostsCommand", func(w keywords) bool { return w.set("knownhostscommand") }},
 	{"RevokedHostKeys", func(w keywords) bool { return w.set("revokedhostkeys") }},
-	{"VerifyHostKeyDNS", func(w keywords) bool { return w.yes("verifyhostkeydns", false) }},
 }
 
 // ignored are the keywords that have no effect here, harmlessly. If one is set, -v says so.
@@ -51,6 +49,7 @@ var ignored = []struct {
 	{"SendEnv", nil},
 	{"SetEnv", nil},
 	{"Tunnel", []string{"no", "false"}},
+	{"VerifyHostKeyDNS", []string{"no", "false"}}, // without it, more keys are asked about
 	{"VisualHostKey", []string{"no"}},
 }
 
@@ -60,7 +59,7 @@ var honoured = []string{
 	"ciphers", "compression",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
 	"hashknownhosts", "hostkeyalgorithms", "hostkeyalias", "hostname", "identitiesonly",
-	"identityagent", "identityfile", "kbdinteractiveauthentication", "kexalgorithms", "loglevel", "macs",
+	"identityagent", "identityfile", "kbdinteractiveauthentication", "kexalgorithms", "knownhostscommand", "loglevel", "macs",
 	"nohostauthenticationforlocalhost", "numberofpasswordprompts", "passwordauthentication",
 	"pkcs11provider", "port", "preferredauthentications", "proxycommand", "proxyjump",
 	"pubkeyacceptedalgorithms", "pubkeyauthentication", "rekeylimit", "requiredrsasize",
