@@ -454,7 +454,7 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 		nd.LocalAddr = &net.TCPAddr{IP: local[fit].IP, Zone: local[fit].Zone}
 	}
 	for attempt := 1; ; attempt++ {
-		conn, err := nd.DialContext(ctx, d.s.network, address)
+		conn, err := d.dialName(ctx, nd, address)
 		if err == nil || attempt >= d.s.attempts || ctx.Err() != nil {
 			return conn, err
 		}
