@@ -3,6 +3,7 @@
 package dial
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -238,6 +239,24 @@ func TestProxyCommand(t *testing.T) {
 		t.Errorf("a stubborn command: %v after %v", err, time.Since(began))
 	}
 	none(t)
+}
+
+// TestProxyCommandSpeaks: what the command says is shown, since it may be for a person, but not for
+// each connection.
+func TestProxyCommandSpeaks(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{})
+	var shown bytes.Buffer
+	d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+		Options: []string{fmt.Sprintf("ProxyCommand=sh -c 'echo visit %%n >&2; exec %s -F %s -W %%h:%%p %s'",
+			opensshd.Find(t, "ssh"), srv.ConfigFile, srv.Alias)},
+		Logger: slog.New(slog.NewTextHandler(&shown, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialTwice(t, d)
+	if n := strings.Count(shown.String(), "ProxyCommand: visit "+srv.Alias); n != 1 {
+		t.Errorf("it was shown %d times in %q", n, shown.String())
+	}
 }
 
 // TestProxyCommandWithoutInterrupts: where they are to be ignored, the command of a jump host

@@ -325,7 +325,7 @@ func (d *Dialer) tryLogIn(l *login, sniff *sniffer) (*Conn, error) {
 	l.watch = &watchdog{limit: cmp.Or(d.s.connectTimeout, loginStall), doing: "connecting"}
 	sniff.notSSH = func() { l.watch.shorten(notSSHWait) }
 	began := time.Now()
-	route, err := d.connect(l.ctx, l.alone, sniff)
+	route, err := d.connect(l, sniff)
 	if err != nil {
 		return nil, err
 	}
@@ -389,11 +389,12 @@ func (r *route) explain(err error) error {
 	return r.proxy.failure()
 }
 
-// connect makes a connection; alone is as for dial.
-func (d *Dialer) connect(ctx context.Context, alone bool, sniff *sniffer) (*route, error) {
+// connect makes a connection.
+func (d *Dialer) connect(l *login, sniff *sniffer) (*route, error) {
+	ctx := l.ctx
 	switch {
 	case d.hop != nil:
-		return d.connectJump(ctx, alone, sniff)
+		return d.connectJump(ctx, l.alone, sniff)
 	case d.proxy != nil:
 		if d.s.proxyCommand != "" {
 			d.log.Info("the ProxyCommand is not used, since a proxy was named", "host", d.s.alias)
@@ -404,7 +405,7 @@ func (d *Dialer) connect(ctx context.Context, alone bool, sniff *sniffer) (*rout
 		if err != nil {
 			return nil, err
 		}
-		p, err := startProxy(command, d.config)
+		p, err := startProxy(command, d.config, l.proxySays())
 		if err != nil {
 			return nil, err
 		}
@@ -415,6 +416,17 @@ func (d *Dialer) connect(ctx context.Context, alone bool, sniff *sniffer) (*rout
 		return nil, err
 	}
 	return &route{conn: newSocket(conn, sniff)}, nil
+}
+
+// proxySays returns a function that shows a line of the ProxyCommand's standard error, as ssh does:
+// it may tell a person to log in with a browser, or to touch a token. Further connections would say
+// the same again.
+func (l *login) proxySays() func(line string) {
+	level := slog.LevelInfo
+	if l.first != nil {
+		level = slog.LevelWarn
+	}
+	return func(line string) { l.d.log.Log(context.Background(), level, "ProxyCommand: "+line) }
 }
 
 func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
@@ -442,7 +454,7 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 		nd.LocalAddr = &net.TCPAddr{IP: local[fit].IP, Zone: local[fit].Zone}
 	}
 	for attempt := 1; ; attempt++ {
-		conn, err := nd.DialContext(ctx, d.s.network, address)
+		conn, err := d.dialName(ctx, nd, address)
 		if err == nil || attempt >= d.s.attempts || ctx.Err() != nil {
 			return conn, err
 		}

@@ -181,7 +181,8 @@ type HostKeyError struct {
 	KeyType     string
 	Fingerprint string // "SHA256:..."
 	// File and Line locate the old key of a changed one, or the @revoked line. File is "" if the
-	// old key was accepted by this process and could not be stored.
+	// old key was accepted by this process and could not be stored, and "KnownHostsCommand" if that
+	// printed the line.
 	File string
 	Line int
 	Note string // why nobody was asked, or a person's answer
@@ -193,6 +194,9 @@ func (e *HostKeyError) Error() string {
 	case HostKeyChanged:
 		if e.File == "" {
 			return fmt.Sprintf("the host key of %s has changed: it shows the %s, and another was accepted earlier; somebody may be listening in", e.Name, key)
+		}
+		if e.File == fromCommand {
+			return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s knows another; somebody may be listening in", e.Name, key, e.File)
 		}
 		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in; if the host was reinstalled, `ssh-keygen -f %s -R '%s'` forgets the old key", e.Name, key, e.File, e.Line, e.File, e.Name)
 	case HostKeyRevoked:

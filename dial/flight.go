@@ -31,6 +31,8 @@ type flight struct {
 // startFlight decides, once the host's key is accepted, whether to log in with one flight.
 func (l *login) startFlight(conn *own.Conn) *own.Flight {
 	l.logConn(conn)
+	l.ring.bind(conn)
+	l.expectSuccess()
 	f := &l.flight
 	if f.never {
 		return nil

@@ -6,6 +6,8 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -25,6 +27,7 @@ type hostKeyChecker struct {
 	// portless has the keys known under the plain name, where the port is not 22: OpenSSH falls
 	// back to them to accept, never to call a key changed.
 	portless *knownSet
+	ordering knownSet // what KnownHostsCommand knows before the host has shown its key
 }
 
 func newHostKeyChecker(ctx context.Context, s *settings, a *asker) (*hostKeyChecker, error) {
@@ -39,7 +42,7 @@ func newHostKeyChecker(ctx context.Context, s *settings, a *asker) (*hostKeyChec
 			return nil, err
 		}
 	}
-	return h, nil
+	return h, h.runCommand(ctx, &h.ordering, s.knownAs(), "ORDER", nil)
 }
 
 // algorithms orders the host key algorithms to ask for: the types of the known keys come first, and
@@ -50,10 +53,12 @@ func (h *hostKeyChecker) algorithms() []string {
 		return h.s.hostKeyAlgos
 	}
 	known := h.set.types()
+	maps.Copy(known, h.ordering.types())
 	if len(known) == 0 {
 		known = h.portless.types()
 	}
-	authorities := len(h.set.authorities)+len(h.portless.authorities) > 0
+	authorities := len(h.set.authorities)+len(h.ordering.authorities)+
+		len(h.portless.authorities) > 0
 	var first, then []string
 	for _, algo := range h.s.hostKeyAlgos {
 		switch {
@@ -74,6 +79,13 @@ func (h *hostKeyChecker) algorithms() []string {
 func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
 	plain := own.PlainKey(key)
 	cert, isCert := key.(*ssh.Certificate)
+	err := h.runCommand(ctx, h.set, h.s.knownAs(), "HOSTNAME", key)
+	if err == nil && h.s.knownAs() != h.s.principal() && len(h.set.keys) == 0 {
+		err = h.runCommand(ctx, h.portless, h.s.principal(), "HOSTNAME", key)
+	}
+	if err != nil {
+		return err
+	}
 	if err := h.revoked(plain, cert); err != nil {
 		return err
 	}
@@ -228,7 +240,11 @@ func (h *hostKeyChecker) store(ctx context.Context, name string, key ssh.PublicK
 	}
 	err = appendKnownHost(h.s.userKnown[0], name, key, h.s.hashKnownHosts)
 	if err == nil { // as ssh says it (sshconnect.c)
-		h.asker.log.Warn(fmt.Sprintf(
+		level := slog.LevelWarn
+		if h.s.quiet {
+			level = slog.LevelInfo
+		}
+		h.asker.log.Log(ctx, level, fmt.Sprintf(
 			"Warning: Permanently added '%s' (%s) to the list of known hosts.", name, keyTypeName(key)))
 	}
 	return err

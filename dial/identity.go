@@ -88,6 +88,22 @@ func openKeyring(ctx context.Context, s *settings, a *asker) *keyring {
 	return k
 }
 
+// bind tells the agent which session its signatures are for (PROTOCOL.agent, session-bind). It may
+// hold keys for some hosts only (ssh-add -h), which it does not use for a session that it does not
+// know. Agents that do not understand this refuse it.
+func (k *keyring) bind(conn *own.Conn) {
+	extended, ok := k.agent.(agent.ExtendedAgent)
+	if !ok {
+		return
+	}
+	key, proof := conn.HostProof()
+	_, err := extended.Extension("session-bind@openssh.com", ssh.Marshal(struct {
+		Key, Session, Signature []byte
+		Forwarded               bool
+	}{key.Marshal(), conn.SessionID(), proof, false}))
+	k.asker.log.Debug("the agent was told of the session", "host", k.s.alias, "error", err)
+}
+
 func (k *keyring) close() {
 	if k.conn != nil {
 		k.conn.Close()
@@ -105,7 +121,7 @@ type keyFile struct {
 	identityFile
 	public  ssh.PublicKey // nil if a passphrase hides it
 	private *credential   // nil if only a public key was found
-	err     error         // why an existing private key could not be read
+	err     error         // why an existing private key is not used
 }
 
 // credentials lists the keys in the order in which to offer them, the likeliest first: each refused
@@ -165,7 +181,7 @@ func (k *keyring) credentials() []*credential {
 		case c != nil:
 			defaults, inFiles = append(defaults, c), append(inFiles, c)
 		case f.err != nil:
-			k.noteUnread(f.path, f.err)
+			k.note("%v", f.err)
 		case f.explicit:
 			k.note("%s is a public key, and no agent holds its private half", f.path)
 		}
@@ -309,12 +325,12 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 	if err != nil {
 		if f.public, _ = readPublic(id.path + ".pub"); f.public != nil {
 			if !missing(err) {
-				f.err = err
+				f.err = unread(id.path, err)
 			}
 			return f, true
 		}
 		if id.explicit || !missing(err) {
-			k.noteUnread(id.path, err)
+			k.note("%v", unread(id.path, err))
 		}
 		return f, false
 	}
@@ -322,28 +338,31 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 		f.public = key
 		return f, true
 	}
-	if tooOpen(fi) {
-		k.note("%s is ignored: others can read it (mode %04o)", id.path, fi.Mode().Perm())
-		return f, false
-	}
 	key, err := keyfile.Parse(text)
-	if err != nil {
-		f.public, _ = readPublic(id.path + ".pub") // an agent may hold the private half
-		k.note("the key %s cannot be used: %v; an agent may hold it instead (ssh-add)", id.path, err)
-		return f, f.public != nil
+	if err == nil {
+		f.public = key.Public
 	}
-	if f.public = key.Public; f.public == nil {
+	if f.public == nil {
 		f.public, _ = readPublic(id.path + ".pub")
 	}
-	f.private = k.credential(f, key)
+	switch { // an agent may hold what is no use here
+	case err != nil:
+		f.err = fmt.Errorf("the key %s cannot be used: %w; an agent may hold it instead (ssh-add)",
+			id.path, err)
+	case tooOpen(fi):
+		f.err = fmt.Errorf("%s is ignored: others can read it (mode %04o)", id.path, fi.Mode().Perm())
+	default:
+		f.private = k.credential(f, key)
+	}
 	return f, true
 }
 
-func (k *keyring) noteUnread(name string, err error) {
+// unread says that a key's file cannot be read.
+func unread(name string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
-	k.note("the key %s cannot be read: %v", name, err)
+	return fmt.Errorf("the key %s cannot be read: %w", name, err)
 }
 
 // credential makes a credential that asks for the passphrase at the first signature.
@@ -369,12 +388,16 @@ func (k *keyring) open(c *credential) (p *keyfile.Private, err error) {
 	if !c.key.Locked {
 		return c.key.Open(nil)
 	}
+	typed := k.asker.kept(c.name) == nil
 	err = k.asker.passphrase(k.ctx, k.s, c.name, func(passphrase []byte) (err error) {
 		p, err = c.key.Open(passphrase)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the key %s needs its passphrase: %w", c.name, err)
+	}
+	if typed {
+		k.keep(c, p)
 	}
 	return p, nil
 }

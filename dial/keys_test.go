@@ -126,12 +126,19 @@ func TestAgent(t *testing.T) {
 	if n := strings.Count(srv.Log(), "Failed publickey"); n != 0 {
 		t.Errorf("%d failed publickey", n)
 	}
-	// IdentitiesOnly lets the agent serve just what is named, if only by its public half.
-	os.Remove(rsa)
+	// IdentitiesOnly lets the agent serve just what is named, if only by its public half, or by a
+	// private one that is not used because others can read it.
+	exposed := filepath.Join(dir, "exposed")
+	if err := os.Rename(rsa, exposed); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(exposed, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		identity string
 		ok       bool
-	}{{rsa, true}, {rsa + ".pub", true}, {other, false}} {
+	}{{rsa, true}, {rsa + ".pub", true}, {exposed, true}, {other, false}} {
 		d, err := New(testContext(t), Target{Host: "x"},
 			&Config{ConfigFile: conf, Identities: []string{rsa + ".pub"},
 				Options: []string{"IdentitiesOnly=yes"}})
@@ -156,6 +163,60 @@ func TestAgent(t *testing.T) {
 		t.Errorf("without agent and keys: %v", err)
 	}
 	none(t)
+}
+
+// TestAgentKeyForOneHost: a key that the agent holds for some hosts only (ssh-add -h) is used there,
+// and not elsewhere.
+func TestAgentKeyForOneHost(t *testing.T) {
+	here, there := opensshd.Start(t, opensshd.Options{}), opensshd.Start(t, opensshd.Options{})
+	key, socket := opensshd.Keygen(t, filepath.Join(t.TempDir(), "key")), startAgent(t)
+	add := exec.Command(opensshd.Find(t, "ssh-add"), "-q", "-H", here.KnownHosts, "-h",
+		fmt.Sprintf("[%s]:%d", here.Host, here.Port), key)
+	add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)
+	if out, err := add.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, srv := range []*opensshd.Server{here, there} {
+		allow(t, srv, key+".pub", "")
+		d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+			Options: []string{"IdentityAgent=" + socket, "IdentityFile=" + key + ".pub"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.s.identities = d.s.identities[:1]
+		if srv == here {
+			dialTwice(t, d)
+		} else if _, err := d.Dial(testContext(t)); !strings.Contains(fmt.Sprint(err),
+			"no agent holds its private half") {
+			t.Errorf("elsewhere: %v", err)
+		}
+	}
+}
+
+// TestAddKeysToAgent: with it a passphrase is asked for once, and not by each program.
+func TestAddKeysToAgent(t *testing.T) {
+	srv, socket := opensshd.Start(t, opensshd.Options{}), startAgent(t)
+	key := opensshd.Keygen(t, filepath.Join(t.TempDir(), "key"), "-N", "phrase", "-a", "1")
+	allow(t, srv, key+".pub", "")
+	for add, questions := range map[string][]int{"ask": {1, 1}, "yes": {1, 0}} {
+		for run, want := range questions {
+			p := &script{answers: []string{"phrase"}}
+			d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,
+				Prompter: p, Options: []string{"IdentityAgent=" + socket, "IdentityFile=" + key,
+					"AddKeysToAgent=" + add}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.s.identities = d.s.identities[:1]
+			dialTwice(t, d)
+			if len(p.asked) != want {
+				t.Errorf("AddKeysToAgent %s, run %d: asked %+v", add, run, p.asked)
+			}
+		}
+		if out, err := exec.Command("env", "SSH_AUTH_SOCK="+socket, "ssh-add", "-D").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
 }
 
 func TestUserCertificate(t *testing.T) {
@@ -207,15 +268,7 @@ func TestAnotherKeysPassphrase(t *testing.T) {
 		"phrase")
 	os.Remove(hidden + ".pub")
 	public := writeKey(t, filepath.Join(dir, "good"), "")
-	srv.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
-		return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{
-			PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-				if !sameKey(key, public) {
-					return nil, errors.New("another key")
-				}
-				return nil, nil
-			}}}
-	}
+	wantsPasswordFirst(srv, public)
 	p := &script{answers: []string{"secret", ""}}
 	dialTwice(t, srv.dialer(t, &Config{Prompter: p,
 		Identities: []string{hidden, filepath.Join(dir, "good")}}))

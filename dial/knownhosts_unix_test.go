@@ -5,12 +5,16 @@ package dial
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
 // TestUnreadableKnownHosts: a file that may not be opened, such as an administrator's, keeps nobody
@@ -47,5 +51,54 @@ func TestUnreadableKnownHosts(t *testing.T) {
 	if warning := "known hosts: " + file + ": too many levels of symbolic links"; strings.Count(
 		log.String(), warning) != 1 {
 		t.Errorf("%s\nnot once: %s", log.String(), warning)
+	}
+}
+
+// TestKnownHostsCommand: it is run as ssh runs it, and what it prints is believed as a file is.
+func TestKnownHostsCommand(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{NoKnownHosts: true,
+		HostKeyTypes: []string{"ed25519", "ecdsa"}})
+	dir := t.TempDir()
+	public, err := os.ReadFile(srv.HostKeys[1] + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("[%s]:%d", srv.Host, srv.Port)
+	known, log := writeFile(t, dir+"/known", name+" "+string(public)), dir+"/log"
+	script := writeFile(t, dir+"/script", "#!/bin/sh\necho \"$@\" >> "+log+"\ncat "+known+"\n")
+	if err := os.Chmod(script, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := &Config{ConfigFile: srv.ConfigFile, Options: []string{"StrictHostKeyChecking=yes",
+		"KnownHostsCommand=" + script + " %I %H %t %f %K %u '%%a  b' %n"}}
+	connect(t, Target{Host: srv.Alias}, c).Close()
+	atKey := func() string {
+		text, _ := os.ReadFile(log)
+		_, found, _ := strings.Cut(string(text), "HOSTNAME")
+		return found
+	}
+	ours := atKey()
+	os.Remove(log)
+	if out, err := exec.Command(opensshd.Find(t, "ssh"), "-F", srv.ConfigFile, "-o", c.Options[0],
+		"-o", c.Options[1], "-o", "HostKeyAlgorithms=ecdsa-sha2-nistp256", srv.Alias, "true").CombinedOutput(); err != nil {
+		t.Fatalf("ssh: %v: %s", err, out)
+	}
+	if theirs := atKey(); ours != theirs || ours == "" {
+		t.Errorf("it was run with %q, and by ssh with %q", ours, theirs)
+	}
+	for text, want := range map[string]string{
+		"@revoked * " + string(public) + name + " " + string(public): "is revoked",
+		name + " " + authorizedLine(newSigner(t).PublicKey()):        "has changed",
+		"": "is not known",
+	} {
+		writeFile(t, known, text)
+		if err := dialError(t, Target{Host: srv.Alias}, c); !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want that it %s", err, want)
+		}
+	}
+	os.Remove(known)
+	if err := dialError(t, Target{Host: srv.Alias}, c); !strings.Contains(err.Error(),
+		"KnownHostsCommand "+script+" failed: exit status 1: cat: ") {
+		t.Errorf("a command that fails: %v", err)
 	}
 }

@@ -77,6 +77,7 @@ type login struct {
 	done          []step
 	offered       []*credential
 	tried         []string
+	bannered      bool // the server has sent a message to show
 	hostKeyErr    error
 	hostKey       ssh.PublicKey // the first key accepted
 	failure       error         // why the callback gave up
@@ -128,10 +129,12 @@ func (l *login) knownHosts() (*hostKeyChecker, error) {
 
 // resume lets the clock run again. ConnectTimeout limits each wait for the server as long as no
 // person can be involved at the other end: the server's reply to a password or an answer may wait
-// for somebody to approve it on a telephone, as ssh would wait.
+// for somebody to approve it on a telephone, and a banner may say where to approve the login, as
+// ssh would wait.
 func (l *login) resume() {
 	limit := cmp.Or(l.s.connectTimeout, loginStall)
-	if l.current.method == "password" || l.current.method == "keyboard-interactive" {
+	if l.bannered || l.current.method == "password" ||
+		l.current.method == "keyboard-interactive" {
 		limit = loginStall
 	}
 	l.watch.resume(limit, "logging in")
@@ -148,7 +151,9 @@ func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKe
 		l.hostKey = key
 		l.d.log.Debug("the host's key is accepted", "host", l.s.alias, "type", keyTypeName(key),
 			"fingerprint", ssh.FingerprintSHA256(key))
-		l.expectSuccess()
+		if l.s.xcrypto {
+			l.expectSuccess()
+		}
 	}
 	return l.hostKeyErr
 }
@@ -255,10 +260,14 @@ func (a *attempt) xcrypto() ssh.AuthMethod {
 // banner shows the server's message, unless an earlier login of the Dialer has shown it: a copy may
 // open eight connections.
 func (l *login) banner(text string) error {
+	if !l.bannered {
+		l.bannered = true
+		l.resume()
+	}
 	if l.replay != nil {
 		return nil
 	}
-	if f := l.d.config.Banner; f != nil {
+	if f := l.d.config.Banner; f != nil && !l.s.quiet {
 		f(l.s.alias, text)
 	} else {
 		l.d.log.Info("banner: "+printable([]byte(text)), "host", l.s.alias)
@@ -340,6 +349,7 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	l.resume()
 	if len(partial) > len(l.done) {
 		l.done = append(l.done, l.current)
+		l.again()
 	}
 	l.d.log.Debug("the server wants more", "host", l.s.alias, "takes",
 		strings.Join(listed(allowed), ","))
@@ -401,6 +411,19 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 	l.failure = l.refusal(allowed, cmp.Or(l.interactError,
 		errors.New("what worked for an earlier login failed this time")))
 	return nil, l.failure
+}
+
+// again lets keys that were refused be offered once more, as ssh does after each step that
+// succeeds: the server may have wanted that step first. Nobody is asked again for a passphrase.
+func (l *login) again() {
+	left := l.credentials
+	l.credentials = slices.DeleteFunc(slices.Clone(l.all), func(c *credential) bool {
+		if c.public == nil {
+			return !slices.Contains(left, c)
+		}
+		return slices.ContainsFunc(l.done,
+			func(s step) bool { return string(s.key) == string(c.public.Marshal()) })
+	})
 }
 
 func (l *login) startMethod(method string, s step) {
@@ -606,7 +629,7 @@ func (l *login) keysOffered() (keys []string) {
 	for _, c := range l.offered {
 		keys = append(keys, c.String())
 	}
-	return keys
+	return unique(keys)
 }
 
 // worked returns the steps of a login that succeeded.

@@ -529,3 +529,29 @@ func TestConcurrentDials(t *testing.T) {
 		t.Errorf("asked %d times", len(p.asked))
 	}
 }
+
+// wantsPasswordFirst makes a server that takes any password, and then one key.
+func wantsPasswordFirst(srv *testServer, public ssh.PublicKey) {
+	srv.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
+		return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{
+			PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+				if !sameKey(key, public) {
+					return nil, errors.New("another key")
+				}
+				return nil, nil
+			}}}
+	}
+}
+
+// TestPasswordBeforeTheKey: a key that was refused because it was not its turn yet is offered again
+// once a password has made it so.
+func TestPasswordBeforeTheKey(t *testing.T) {
+	srv, dir := newTestServer(t), t.TempDir()
+	public := writeKey(t, filepath.Join(dir, "id"), "")
+	wantsPasswordFirst(srv, public)
+	p := &script{answers: []string{"secret"}}
+	dialTwice(t, srv.dialer(t, &Config{Prompter: p, Identities: []string{filepath.Join(dir, "id")}}))
+	if len(p.asked) != 1 {
+		t.Errorf("asked %+v", p.asked)
+	}
+}

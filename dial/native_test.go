@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -307,6 +308,27 @@ func TestAcceptNewOnTheWire(t *testing.T) {
 		"StrictHostKeyChecking=yes", srv.Alias, "true")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("ssh: %v: %s", err, out)
+	}
+}
+
+// TestLogLevel: with LogLevel ERROR nothing but errors is shown, so that what runs by itself prints
+// nothing.
+func TestLogLevel(t *testing.T) {
+	banner := writeFile(t, filepath.Join(t.TempDir(), "banner"), "welcome\n")
+	srv := opensshd.Start(t, opensshd.Options{NoKnownHosts: true,
+		Config: []string{"Banner " + banner}})
+	for level, want := range map[string]int{"INFO": 2, "ERROR": 0, "quiet": 0} {
+		var said strings.Builder
+		log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Logger: log,
+			Banner:  func(_, text string) { said.WriteString(text) },
+			Options: []string{"LogLevel=" + level, "StrictHostKeyChecking=no"}}).Close()
+		if strings.Count(said.String(), "\n") != want {
+			t.Errorf("with LogLevel %s: %q", level, said.String())
+		}
+		if err := os.Truncate(srv.KnownHosts, 0); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -141,9 +141,8 @@ type proxyConn struct{ *process }
 // SyscallConn makes large reads possible.
 func (p *proxyConn) SyscallConn() (syscall.RawConn, error) { return p.out.SyscallConn() }
 
-func startProxy(command string, c *Config) (*proxyConn, error) {
-	p, err := startProcess(c.shell(command),
-		func(line string) { c.logger().Info("ProxyCommand: " + line) })
+func startProxy(command string, c *Config, onLine func(string)) (*proxyConn, error) {
+	p, err := startProcess(c.shell(command), onLine)
 	if err != nil {
 		return nil, startError("the ProxyCommand", err)
 	}

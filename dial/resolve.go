@@ -80,17 +80,19 @@ func literal(values []string) (quoted []string) {
 	return quoted
 }
 
-// findSSH looks for ssh along the PATH of the Config's environment.
-func findSSH(c *Config) string {
+func findSSH(c *Config) string { return c.find("ssh") }
+
+// find looks for a program along the PATH of the Config's environment.
+func (c *Config) find(name string) string {
 	if c.Env == nil || runtime.GOOS == "windows" {
-		path, err := exec.LookPath("ssh")
+		path, err := exec.LookPath(name)
 		if err != nil {
 			return ""
 		}
 		return path
 	}
 	for _, dir := range filepath.SplitList(c.getenv("PATH")) {
-		path := filepath.Join(dir, "ssh")
+		path := filepath.Join(dir, name)
 		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 &&
 			filepath.IsAbs(path) {
 			return path

@@ -110,6 +110,11 @@ func TestParity(t *testing.T) {
 			config: Config{Options: []string{"ProxyCommand=nc"}}},
 		{name: "command", text: "ProxyCommand nc  -x 'a b' %h %p\n"},
 		{name: "methods", text: "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPreferredAuthentications password,publickey\nNumberOfPasswordPrompts 1\n"},
+		{name: "keys for the agent", text: "AddKeysToAgent yes\n"},
+		{name: "keys for the agent to ask for", text: "AddKeysToAgent confirm 1h\n"},
+		{name: "keys for the agent for some time", text: "AddKeysToAgent 1h30\n"},
+		{name: "keys for the agent if one says so", text: "AddKeysToAgent ask\n"},
+		{name: "command for known hosts", text: "KnownHostsCommand /bin/c %H x\n"},
 		{name: "no keys", text: "PubkeyAuthentication no\n"},
 		{name: "ciphers", text: "Ciphers aes256-ctr,aes128-gcm@openssh.com\nMACs hmac-sha2-256\nKexAlgorithms curve25519-sha256\nHostKeyAlgorithms ssh-ed25519,rsa-sha2-256\nPubkeyAcceptedAlgorithms ssh-ed25519\nCASignatureAlgorithms ssh-ed25519\n"},
 		{name: "more host keys", text: "HostKeyAlgorithms +ssh-rsa\n"},
@@ -197,9 +202,7 @@ func TestRefusedWords(t *testing.T) {
 	cases := map[string]string{
 		"BindInterface":            "BindInterface lo\n",
 		"ProxyUseFdpass":           "ProxyUseFdpass yes\nProxyCommand x\n",
-		"KnownHostsCommand":        "KnownHostsCommand /bin/echo\n",
 		"RevokedHostKeys":          "RevokedHostKeys /etc/revoked\n",
-		"VerifyHostKeyDNS":         "VerifyHostKeyDNS ask\n",
 		"PreferredAuthentications": "PreferredAuthentications gssapi-with-mic,hostbased\n",
 		"GSSAPIAuthentication":     "GSSAPIAuthentication yes\nPubkeyAuthentication no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",
 		"HostbasedAuthentication":  "HostbasedAuthentication yes\nPubkeyAuthentication no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",
@@ -232,7 +235,7 @@ func TestRefusedWords(t *testing.T) {
 	}
 	for _, harmless := range []string{
 		"BindInterface none\n", "ProxyUseFdpass yes\n", "ControlPath /x\nControlMaster auto\n",
-		"VerifyHostKeyDNS no\n",
+		"VerifyHostKeyDNS yes\n", "KnownHostsCommand none\n",
 		"Tunnel yes\n", "RemoteCommand ls\n", "LocalForward 1 a:2\n", "ForwardAgent yes\n",
 		"Compression yes\n", "CheckHostIP yes\n",
 		"GSSAPIAuthentication yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",

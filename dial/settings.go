@@ -121,16 +121,19 @@ type settings struct {
 	rekeyAfter             time.Duration // 0 for never
 	hostKeyAlias           string
 	userKnown, globalKnown []string
+	knownHostsCommand      string // "" for none
 	strict                 string // "yes", "accept-new", "no" or "ask"
 	hashKnownHosts         bool
 	trustLoopback          bool // NoHostAuthenticationForLocalhost
 	batch                  bool
+	quiet                  bool // LogLevel leaves out what is not an error
 	identities             []identityFile
 	certificates           []string
 	identitiesOnly         bool
 	agent                  string // path, "" for none
 	pkcs11                 string // a module, "" for none
 	tokenProvider          string // SecurityKeyProvider
+	addKeys                addKeys
 	pubkey, password, kbd  bool
 	prompts                int
 	preferred              []string
@@ -194,6 +197,9 @@ func localUser(c *Config) string {
 	return c.getenv("USER")
 }
 
+// quietLevels are the values of LogLevel that hide what is no error. `ssh -G` prints QUIET as SILENT.
+var quietLevels = []string{"SILENT", "QUIET", "FATAL", "ERROR"}
+
 // readSettings turns keywords into settings.
 func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	s := &settings{
@@ -204,6 +210,7 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 		hashKnownHosts: w.yes("hashknownhosts", false),
 		trustLoopback:  w.yes("nohostauthenticationforlocalhost", false),
 		batch:          w.yes("batchmode", false),
+		quiet:          slices.Contains(quietLevels, strings.ToUpper(w.get("loglevel"))),
 		compress:       w.yes("compression", false),
 		identitiesOnly: w.yes("identitiesonly", false),
 		pubkey:         w.yes("pubkeyauthentication", true),
@@ -256,6 +263,8 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	s.strict, err = strictness(w.get("stricthostkeychecking"))
 	errs = append(errs, err)
 	s.rekeyBytes, s.rekeyAfter, err = rekeyLimit(w.get("rekeylimit"))
+	errs = append(errs, err)
+	s.addKeys, err = readAddKeys(w.get("addkeystoagent"))
 	errs = append(errs, err)
 	if w.set("proxycommand") {
 		s.proxyCommand = w.get("proxycommand")
@@ -344,6 +353,9 @@ func (s *settings) readFiles(w keywords) {
 	}
 	s.userKnown = x.files(w["userknownhostsfile"])
 	s.globalKnown = x.systemFiles(w["globalknownhostsfile"])
+	if w.set("knownhostscommand") {
+		s.knownHostsCommand = w.get("knownhostscommand")
+	}
 	s.agent = x.agent(w.get("identityagent"))
 	if w.set("pkcs11provider") {
 		s.pkcs11 = w.get("pkcs11provider")

@@ -33,9 +33,7 @@ var unsupported = []struct {
 	{"ProxyUseFdpass", func(w keywords) bool {
 		return w.yes("proxyusefdpass", false) && w.set("proxycommand")
 	}},
-	{"KnownHostsCommand", func(w keywords) bool { return w.set("knownhostscommand") }},
 	{"RevokedHostKeys", func(w keywords) bool { return w.set("revokedhostkeys") }},
-	{"VerifyHostKeyDNS", func(w keywords) bool { return w.yes("verifyhostkeydns", false) }},
 }
 
 // ignored are the keywords that have no effect here, harmlessly. If one is set, -v says so.
@@ -43,7 +41,6 @@ var ignored = []struct {
 	keyword  string
 	harmless []string // values that -v does not mention
 }{
-	{"AddKeysToAgent", []string{"no", "false"}},
 	{"CheckHostIP", []string{"no"}},
 	{"FingerprintHash", []string{"SHA256", "sha256"}},
 	{"GSSAPIAuthentication", []string{"no"}},
@@ -52,16 +49,17 @@ var ignored = []struct {
 	{"SendEnv", nil},
 	{"SetEnv", nil},
 	{"Tunnel", []string{"no", "false"}},
+	{"VerifyHostKeyDNS", []string{"no", "false"}}, // without it, more keys are asked about
 	{"VisualHostKey", []string{"no"}},
 }
 
 // honoured are the keywords that readSettings acts on.
 var honoured = []string{
-	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
+	"addkeystoagent", "addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
 	"ciphers", "compression",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
 	"hashknownhosts", "hostkeyalgorithms", "hostkeyalias", "hostname", "identitiesonly",
-	"identityagent", "identityfile", "kbdinteractiveauthentication", "kexalgorithms", "macs",
+	"identityagent", "identityfile", "kbdinteractiveauthentication", "kexalgorithms", "knownhostscommand", "loglevel", "macs",
 	"nohostauthenticationforlocalhost", "numberofpasswordprompts", "passwordauthentication",
 	"pkcs11provider", "port", "preferredauthentications", "proxycommand", "proxyjump",
 	"pubkeyacceptedalgorithms", "pubkeyauthentication", "rekeylimit", "requiredrsasize",

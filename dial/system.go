@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"strings"
 )
@@ -81,8 +82,13 @@ func (s *systemSSH) open(c *Conn, run program) (*Stream, error) {
 		return nil, &SubsystemError{Reason: "a server without SSH runs no command", ExitStatus: -1}
 	}
 	cmd := s.config.program(s.command[0], s.args(run)...)
+	level := slog.LevelInfo
+	if !s.batch { // a banner may ask a person to do something, or ssh to touch a token
+		level = slog.LevelWarn
+	}
 	log := s.config.logger()
-	p, err := startProcess(cmd, func(line string) { log.Info(s.name() + ": " + line) })
+	p, err := startProcess(cmd,
+		func(line string) { log.Log(context.Background(), level, s.name()+": "+line) })
 	if err != nil {
 		return nil, startError(s.command[0], err)
 	}

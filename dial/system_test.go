@@ -3,8 +3,10 @@
 package dial
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -42,6 +44,26 @@ func TestSystem(t *testing.T) {
 		t.Errorf("Open after Close: %v", err)
 	}
 	none(t)
+}
+
+// TestSystemSpeaks: what ssh says to a person is shown if there is one.
+func TestSystemSpeaks(t *testing.T) {
+	banner := writeFile(t, t.TempDir()+"/banner", "approve it at https://h/\n")
+	srv := opensshd.Start(t, opensshd.Options{Config: []string{"Banner " + banner}})
+	for _, person := range []bool{false, true} {
+		var shown bytes.Buffer
+		c := &Config{ConfigFile: srv.ConfigFile, SSH: "ssh", Logger: slog.New(slog.NewTextHandler(
+			&shown, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+		if person {
+			c.Prompter = new(script)
+		}
+		conn := connect(t, Target{Host: srv.Alias}, c)
+		open(t, conn)
+		conn.Close()
+		if strings.Contains(shown.String(), "approve it at https://h/") != person {
+			t.Errorf("to a person, %v: %q", person, shown.String())
+		}
+	}
 }
 
 func TestSystemFails(t *testing.T) {

@@ -212,16 +212,19 @@ func TestCancelledLogin(t *testing.T) {
 func TestSilenceAfterTheKeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		options []string
+		banner  string
 		within  time.Duration
 	}{
-		"a key":                         {nil, 7 * time.Second},
-		"a password":                    {[]string{"PubkeyAuthentication=no"}, loginStall},
-		"a key, without ConnectTimeout": {[]string{"ConnectTimeout=none"}, loginStall},
+		"a key":                         {nil, "", 7 * time.Second},
+		"a key, after a banner":         {nil, "allow this login at https://h/", loginStall},
+		"a password":                    {[]string{"PubkeyAuthentication=no"}, "", loginStall},
+		"a key, without ConnectTimeout": {[]string{"ConnectTimeout=none"}, "", loginStall},
 	} {
 		key := filepath.Join(t.TempDir(), "key")
 		writeKey(t, key, "")
 		synctest.Test(t, func(t *testing.T) {
 			srv := newTestServer(t)
+			srv.BannerCallback = func(ssh.ConnMetadata) string { return test.banner }
 			stuck := make(chan struct{})
 			srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions,
 				error) {

@@ -28,9 +28,10 @@ type Key struct {
 	open   func(passphrase []byte) (*Private, error)
 }
 
-// A Private is a key that can sign. One of the fields is set.
+// A Private is a key that can sign. Signer and Key are set, or Token.
 type Private struct {
 	Signer ssh.AlgorithmSigner
+	Key    any // the standard library's type
 	Token  *Token
 }
 
@@ -150,5 +151,5 @@ func signing(key any) (*Private, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Private{Signer: signer.(ssh.AlgorithmSigner)}, nil
+	return &Private{Signer: signer.(ssh.AlgorithmSigner), Key: key}, nil
 }

@@ -46,6 +46,9 @@ func (c *Conn) User() string {
 // SessionID returns the first exchange's hash: RFC 4253, section 7.2.
 func (c *Conn) SessionID() []byte { return c.t.session }
 
+// HostProof returns the key that a server has shown, and its signature of the session's id.
+func (c *Conn) HostProof() (key xssh.PublicKey, signature []byte) { return c.t.hostKey, c.t.hostProof }
+
 func (c *Conn) versions() (client, server []byte) {
 	if c.t.client {
 		return c.t.ours, c.t.theirs

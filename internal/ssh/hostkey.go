@@ -158,7 +158,7 @@ func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string
 	if err := t.acceptHostKey(key, algo); err != nil {
 		return err
 	}
-	t.hostKey = key
+	t.hostKey, t.hostProof = key, bytes.Clone(reply.signature)
 	return nil
 }
 

@@ -38,6 +38,7 @@ type transport struct {
 	strict        bool
 	session       []byte // the session's id: the first H
 	hostKey       xssh.PublicKey
+	hostProof     []byte // a client's: the server's signature of the first H
 	negotiated    Negotiated
 	exchanges     int
 	serverSigAlgs []string // from EXT_INFO: RFC 8308, section 3.1; nil if the server sent none

@@ -1,0 +1,62 @@
+package dial
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// fromCommand stands for the file's name in what KnownHostsCommand has printed.
+const fromCommand = "KnownHostsCommand"
+
+// runCommand adds to set what KnownHostsCommand, if there is one, knows about name. As ssh does, it
+// is run before the key exchange with the reason ORDER, for the types of the host's keys, and with
+// HOSTNAME when the host has shown its key. If it fails, so does the login: it may know that a key
+// is revoked.
+func (h *hostKeyChecker) runCommand(ctx context.Context, set *knownSet, name, reason string,
+	key ssh.PublicKey) error {
+	if h.s.knownHostsCommand == "" {
+		return nil
+	}
+	x := h.s.tokens()
+	maps.Copy(x.tokens, map[byte]string{'H': name, 'I': reason, 'K': "NONE", 'f': "NONE",
+		't': "NONE"})
+	if key != nil {
+		maps.Copy(x.tokens, map[byte]string{'f': ssh.FingerprintSHA256(key), 't': key.Type(),
+			'K': base64.StdEncoding.EncodeToString(key.Marshal())})
+	}
+	words, err := splitCommand(h.s.knownHostsCommand)
+	for i := range words {
+		if err == nil {
+			words[i], err = x.expand(words[i])
+		}
+	}
+	if err == nil && !filepath.IsAbs(words[0]) {
+		err = fmt.Errorf("%s is not an absolute path", words[0])
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", fromCommand, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Env, cmd.WaitDelay = h.s.environ, time.Second
+	stdout, stderr := limitedBuffer{limit: maxConfig}, limitedBuffer{limit: 64 << 10}
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err = cmd.Run(); err == nil && stdout.full {
+		err = fmt.Errorf("it printed more than %d bytes", maxConfig)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s failed: %w: %s", fromCommand, words[0],
+			cmp.Or(context.Cause(ctx), err), complaint(stderr.Bytes()))
+	}
+	return set.read(bytes.NewReader(stdout.Bytes()), fromCommand, name, h.asker.log)
+}

@@ -1,0 +1,59 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// systemAddresses asks Linux's C library, by getent, for the addresses of a name that Go did not
+// find. A program built without cgo knows files and DNS, and nothing else that nsswitch.conf names,
+// such as multicast DNS for board.local, or a directory service. ssh asks the C library.
+func (c *Config) systemAddresses(ctx context.Context, network, host string) (found []netip.Addr) {
+	program := c.find("getent")
+	if runtime.GOOS != "linux" || program == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	database := map[string]string{"tcp": "ahosts", "tcp4": "ahostsv4", "tcp6": "ahostsv6"}[network]
+	cmd := exec.CommandContext(ctx, program, database, host)
+	cmd.Env, cmd.WaitDelay = c.environ(), time.Second
+	out := limitedBuffer{limit: 64 << 10}
+	cmd.Stdout = &out
+	if cmd.Run() != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(out.Bytes())) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[1] != "STREAM" {
+			continue
+		}
+		if a, err := netip.ParseAddr(fields[0]); err == nil {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// dialName connects to an address whose host may be a name.
+func (d *Dialer) dialName(ctx context.Context, nd *net.Dialer, address string) (net.Conn, error) {
+	conn, err := nd.DialContext(ctx, d.s.network, address)
+	dns, unknown := errors.AsType[*net.DNSError](err)
+	host, port, split := net.SplitHostPort(address)
+	if !unknown || dns.Name != host || split != nil || ctx.Err() != nil {
+		return conn, err
+	}
+	for _, a := range d.config.systemAddresses(ctx, d.s.network, host) {
+		conn, err = nd.DialContext(ctx, d.s.network, net.JoinHostPort(a.String(), port))
+		if err == nil {
+			break
+		}
+	}
+	return conn, err
+}
