@@ -211,8 +211,7 @@ func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.P
 		return err
 	}
 	if err != nil {
-		h.asker.log.Warn(fmt.Sprintf("Failed to add the host '%s' to the list of known hosts: %v",
-			name, err))
+		h.note(ctx, "Failed to add the host '%s' to the list of known hosts: %v", name, err)
 	}
 	return nil
 }
@@ -240,14 +239,19 @@ func (h *hostKeyChecker) store(ctx context.Context, name string, key ssh.PublicK
 	}
 	err = appendKnownHost(h.s.userKnown[0], name, key, h.s.hashKnownHosts)
 	if err == nil { // as ssh says it (sshconnect.c)
-		level := slog.LevelWarn
-		if h.s.quiet {
-			level = slog.LevelInfo
-		}
-		h.asker.log.Log(ctx, level, fmt.Sprintf(
-			"Warning: Permanently added '%s' (%s) to the list of known hosts.", name, keyTypeName(key)))
+		h.note(ctx, "Warning: Permanently added '%s' (%s) to the list of known hosts.", name,
+			keyTypeName(key))
 	}
 	return err
+}
+
+// note says what ssh says with the LogLevel INFO, its default.
+func (h *hostKeyChecker) note(ctx context.Context, format string, args ...any) {
+	level := slog.LevelWarn
+	if h.s.quiet {
+		level = slog.LevelInfo
+	}
+	h.asker.log.Log(ctx, level, fmt.Sprintf(format, args...))
 }
 
 // changed returns the error for a key where the files have others.
