@@ -1,6 +1,7 @@
 package clients_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,21 +9,23 @@ import (
 	"testing"
 )
 
-// TestRekeying has clients exchange keys after each MiB while they put and get 64 MiB.
+// TestRekeying has clients exchange keys again and again while they put and get a file.
 func TestRekeying(t *testing.T) {
-	const size = 64 << 20
+	rekey(t, 1<<20, map[string]*client{"OpenSSH scp": rekeyingSCP("-s"),
+		"OpenSSH scp -O": rekeyingSCP("-O"), "asyncssh": python("asyncssh")})
+	// The others do not exchange keys before what is in flight has arrived.
+	rekey(t, 256<<10, map[string]*client{"paramiko": python("paramiko")})
+}
+
+// rekey has clients exchange keys after each so many bytes, of 64 times as many.
+func rekey(t *testing.T, each int, clients map[string]*client) {
 	rekeying := func(t *testing.T) *site {
 		s := newSite(t)
-		s.env = []string{"REKEY_BYTES=1048576"} // for the programs in testdata
+		s.env = []string{fmt.Sprint("REKEY_BYTES=", each)} // for the programs in testdata
 		return s
 	}
-	withClients(t, map[string]*client{
-		"OpenSSH scp":    rekeyingSCP("-s"),
-		"OpenSSH scp -O": rekeyingSCP("-O"),
-		"paramiko":       python("paramiko"),
-		"asyncssh":       python("asyncssh"),
-	}, rekeying, func(t *testing.T, c *client, s *site) {
-		data := s.random(filepath.Join(s.local, "file"), size)
+	withClients(t, clients, rekeying, func(t *testing.T, c *client, s *site) {
+		data := s.random(filepath.Join(s.local, "file"), 64*each)
 		c.put(s, filepath.Join(s.local, "file"), "file")
 		s.expect(filepath.Join(s.served, "file"), data)
 		if err := os.Remove(filepath.Join(s.local, "file")); err != nil {

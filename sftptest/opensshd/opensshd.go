@@ -90,6 +90,9 @@ func Keygen(t testing.TB, file string, args ...string) string {
 	if len(args) == 0 {
 		args = []string{"-t", "ed25519"}
 	}
+	if slices.Contains(args, "rsa") && !slices.Contains(args, "-b") {
+		args = append(args, "-b", "2048") // 3072 bits, the default, take a second or several to find
+	}
 	args = append([]string{"-q", "-f", file, "-C", filepath.Base(file)}, args...)
 	if !slices.Contains(args, "-N") {
 		args = append(args, "-N", "")
