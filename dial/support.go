@@ -55,17 +55,17 @@ var ignored = []struct {
 
 // honoured are the keywords that readSettings acts on.
 var honoured = []string{
-	"addkeystoagent", "addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
-	"ciphers", "compression",
-	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
-	"hashknownhosts", "hostkeyalgorithms", "hostkeyalias", "hostname", "identitiesonly",
-	"identityagent", "identityfile", "kbdinteractiveauthentication", "kexalgorithms", "knownhostscommand", "loglevel", "macs",
-	"nohostauthenticationforlocalhost", "numberofpasswordprompts", "passwordauthentication",
-	"pkcs11provider", "port", "preferredauthentications", "proxycommand", "proxyjump",
-	"pubkeyacceptedalgorithms", "pubkeyauthentication", "rekeylimit", "requiredrsasize",
-	"securitykeyprovider", "serveralivecountmax", "serveraliveinterval", "stricthostkeychecking",
-	"tcpkeepalive", "user", "userknownhostsfile",
-	"canonicalizehostname", "refuseconnection",
+	"addkeystoagent", "addressfamily", "batchmode", "bindaddress", "canonicalizehostname",
+	"casignaturealgorithms", "certificatefile", "ciphers", "compression", "connectionattempts",
+	"connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile", "hashknownhosts",
+	"hostkeyalgorithms", "hostkeyalias", "hostname", "identitiesonly", "identityagent",
+	"identityfile", "kbdinteractiveauthentication", "kexalgorithms", "knownhostscommand",
+	"loglevel", "macs", "nohostauthenticationforlocalhost", "numberofpasswordprompts",
+	"passwordauthentication", "pkcs11provider", "port", "preferredauthentications",
+	"proxycommand", "proxyjump", "pubkeyacceptedalgorithms", "pubkeyauthentication",
+	"refuseconnection", "rekeylimit", "requiredrsasize", "securitykeyprovider",
+	"serveralivecountmax", "serveraliveinterval", "stricthostkeychecking", "tcpkeepalive", "user",
+	"userknownhostsfile",
 }
 
 // knownKeywords returns all keywords that mean something here, in lower case.
