@@ -3,15 +3,11 @@
 package transfer_test
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"slices"
 	"testing"
 
 	"github.com/usftp/usftp/internal/buffer"
@@ -27,16 +23,6 @@ import (
 func TestMemoryOfFilesInFlight(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		testenv.Unavailable(t, "its file functions need more stack")
-	}
-	// Goroutines start with as much stack as those had in use that the last collection saw, of
-	// whichever tests came before.
-	if fixed := "GODEBUG=adaptivestackstart=0"; !slices.Contains(os.Environ(), fixed) {
-		alone := exec.Command(os.Args[0], "-test.run=^TestMemoryOfFilesInFlight$", "-test.v")
-		alone.Env = append(os.Environ(), fixed)
-		if out, err := alone.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS")) {
-			t.Errorf("%v: %s", err, out)
-		}
-		return
 	}
 	const files, size, kept = 1000, 4000, buffer.Small
 	// a collection would shrink stacks that have grown
