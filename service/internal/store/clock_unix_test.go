@@ -4,6 +4,8 @@ package store
 
 import (
 	"fmt"
+	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +45,30 @@ func testClockForward(t *testing.T, name string) {
 		must(t, other.do(t.Context(), other.bury))
 		return alive.gone(t)
 	})
+}
+
+// testClocksApart: who runs a node whose clock is wrong reads it in one line, and in one more when it
+// is right.
+func testClocksApart(t *testing.T, name string) {
+	var log strings.Builder
+	times := quick
+	times.tick, times.beat, times.patience = time.Hour, time.Hour, time.Minute
+	s, err := open(t.Context(), name, slog.New(slog.NewTextHandler(&log, nil)), times)
+	must(t, err)
+	defer s.Close()
+	for _, by := range []time.Duration{0, -time.Hour, time.Hour, 48 * time.Hour, -48 * time.Hour} {
+		s.jump(by)
+		for range 2 {
+			must(t, s.do(t.Context(), s.bury))
+		}
+	}
+	said := regexp.MustCompile(`machine's clock .*`).FindAllString(log.String(), -1)
+	for i, want := range []string{"is ahead of the database's: set it\" by=1h0m", "no longer differs",
+		"is behind the database's: set it\" by=4[78]h", "no longer differs"} {
+		if len(said) != 4 || !regexp.MustCompile(want).MatchString(said[i]) {
+			t.Fatalf("the log says %q", said)
+		}
+	}
 }
 
 // testClockForwardAndAge: nothing is removed for its age while the database's clock may be wrong,

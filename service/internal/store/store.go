@@ -308,8 +308,12 @@ func (s *Store) bury(t tx) error {
 	var now int64
 	if err := t.each(`SELECT node, @now FROM nodes WHERE node = $1 OR abs(abs(seen) - @now) > $2`,
 		[]any{s.node, s.times.dead.Milliseconds()}, []any{&node, &now},
-		func() { silent = append(silent, node) }); err != nil || s.jumps.lately(now, s.times.dead) {
+		func() { silent = append(silent, node) }); err != nil {
 		return err
+	}
+	s.compareClocks(now)
+	if s.jumps.lately(now, s.times.dead) {
+		return nil
 	}
 	for _, node := range silent {
 		if node == s.node {
@@ -355,6 +359,7 @@ type jumps struct {
 	began time.Time
 	ahead time.Duration // the database's clock, of the time since began
 	quiet time.Time     // until then, the other nodes may not have given a sign since a jump
+	apart bool          // it is known that this machine's clock differs
 }
 
 // lately reports whether the database's clock has jumped in the last while, or this machine was
@@ -372,6 +377,29 @@ func (c *jumps) lately(now int64, while time.Duration) bool {
 	}
 	c.ahead = ahead
 	return time.Now().Before(c.quiet)
+}
+
+// mostApart is by how much the clocks of this machine and of the database may differ without a word.
+const mostApart = time.Minute
+
+// compareClocks tells who runs this node if its clock is wrong: by it users, keys and certificates
+// expire, and by the database's all else.
+func (s *Store) compareClocks(now int64) {
+	s.jumps.mu.Lock()
+	defer s.jumps.mu.Unlock()
+	ahead := time.Since(time.UnixMilli(now)).Round(time.Second)
+	apart := ahead.Abs() > mostApart
+	switch {
+	case now == 0, apart == s.jumps.apart:
+		return
+	case ahead > 0 && apart:
+		s.log.Warn("this machine's clock is ahead of the database's: set it", "by", ahead.String())
+	case apart:
+		s.log.Warn("this machine's clock is behind the database's: set it", "by", (-ahead).String())
+	default:
+		s.log.Info("this machine's clock no longer differs from the database's")
+	}
+	s.jumps.apart = apart
 }
 
 // recallStrays gives a row to nodes that hold something and have none, so that they are buried once

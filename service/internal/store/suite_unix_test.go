@@ -98,6 +98,7 @@ var suite = map[string]func(t *testing.T, name string){
 	"clock forward, and age":   testClockForwardAndAge,
 	"days add up":              testDaysAddUp,
 	"clock back":               testClockBack,
+	"clocks apart":             testClocksApart,
 	"clock back, and failures": testClockBackAndFailures,
 	"clock back, and messages": testClockBackAndMessages,
 	"clock back, and work":     testClockBackAndWork,
