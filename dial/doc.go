@@ -33,10 +33,10 @@
 // Include, KbdInteractiveAuthentication, KexAlgorithms, KnownHostsCommand, LogLevel, MACs, Match,
 // NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts, PasswordAuthentication, Port,
 // PreferredAuthentications, ProxyCommand, ProxyJump, PubkeyAcceptedAlgorithms,
-// PubkeyAuthentication, RefuseConnection, RekeyLimit, RequiredRSASize, SecurityKeyProvider,
-// ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a changed key is refused
-// even with "no"), TCPKeepAlive, User and UserKnownHostsFile. It refuses BindInterface,
-// ProxyUseFdpass and RevokedHostKeys if they differ from their defaults, and lists of algorithms or
+// PubkeyAuthentication, RefuseConnection, RekeyLimit, RequiredRSASize, RevokedHostKeys,
+// SecurityKeyProvider, ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a
+// changed key is refused even with "no"), TCPKeepAlive, User and UserKnownHostsFile. It refuses
+// BindInterface and ProxyUseFdpass if they differ from their defaults, and lists of algorithms or
 // login methods of which it implements none. CanonicalizeHostname needs OpenSSH to be installed.
 //
 // # OpenSSH masters

@@ -122,6 +122,7 @@ type settings struct {
 	hostKeyAlias           string
 	userKnown, globalKnown []string
 	knownHostsCommand      string // "" for none
+	revokedHostKeys        string // a file, "" for none
 	strict                 string // "yes", "accept-new", "no" or "ask"
 	hashKnownHosts         bool
 	trustLoopback          bool // NoHostAuthenticationForLocalhost
@@ -139,6 +140,7 @@ type settings struct {
 	preferred              []string
 	env                    func(string) (string, bool)
 	environ                []string // for programs; nil for our own
+	find                   func(program string) string
 	home                   string
 }
 
@@ -218,6 +220,7 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 		kbd:            w.yes("kbdinteractiveauthentication", true),
 		env:            c.lookupEnv,
 		environ:        c.Env,
+		find:           c.find,
 		home:           homeDir(c),
 	}
 	switch stack := c.getenv(stackEnv); stack {
@@ -279,7 +282,9 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s.readFiles(w)
+	if err := s.readFiles(w); err != nil {
+		return nil, err
+	}
 	s.addNamed(c.Identities)
 	return s, s.readAlgorithms(w)
 }
@@ -334,7 +339,7 @@ func rekeyLimit(v string) (uint64, time.Duration, error) {
 }
 
 // readFiles expands file names. Like ssh it leaves out a name that needs an unset variable.
-func (s *settings) readFiles(w keywords) {
+func (s *settings) readFiles(w keywords) (err error) {
 	x := s.tokens()
 	for _, f := range w["identityfile"] {
 		if strings.EqualFold(f, "none") {
@@ -353,6 +358,11 @@ func (s *settings) readFiles(w keywords) {
 	}
 	s.userKnown = x.files(w["userknownhostsfile"])
 	s.globalKnown = x.systemFiles(w["globalknownhostsfile"])
+	if w.set("revokedhostkeys") {
+		if s.revokedHostKeys, err = x.file(literal(w["revokedhostkeys"])[0]); err != nil {
+			return err
+		}
+	}
 	if w.set("knownhostscommand") {
 		s.knownHostsCommand = w.get("knownhostscommand")
 	}
@@ -365,6 +375,7 @@ func (s *settings) readFiles(w keywords) {
 		s.tokenProvider, _ = s.env(name)
 	}
 	s.controlPath = x.controlPath(w)
+	return nil
 }
 
 // addNamed puts back keys that ssh -G drops: those named with -i that do not exist. Dropping them

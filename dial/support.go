@@ -33,7 +33,6 @@ var unsupported = []struct {
 	{"ProxyUseFdpass", func(w keywords) bool {
 		return w.yes("proxyusefdpass", false) && w.set("proxycommand")
 	}},
-	{"RevokedHostKeys", func(w keywords) bool { return w.set("revokedhostkeys") }},
 }
 
 // ignored are the keywords that have no effect here, harmlessly. If one is set, -v says so.
@@ -63,6 +62,7 @@ var honoured = []string{
 	"nohostauthenticationforlocalhost", "numberofpasswordprompts", "passwordauthentication",
 	"pkcs11provider", "port", "preferredauthentications", "proxycommand", "proxyjump",
 	"pubkeyacceptedalgorithms", "pubkeyauthentication", "rekeylimit", "requiredrsasize",
+	"revokedhostkeys",
 	"securitykeyprovider", "serveralivecountmax", "serveraliveinterval", "stricthostkeychecking",
 	"tcpkeepalive", "user", "userknownhostsfile",
 	"canonicalizehostname", "refuseconnection",
