@@ -170,7 +170,7 @@ type HostKeyProblem int
 const (
 	HostKeyUnknown HostKeyProblem = iota + 1 // nothing is known about this host
 	HostKeyChanged                           // another key is known for it
-	HostKeyRevoked                           // a @revoked line or RevokedHostKeys has it, or its signer
+	HostKeyRevoked                           // RevokedHostKeys or a @revoked line has it, or its CA
 	HostKeyWeak                              // an RSA key smaller than RequiredRSASize
 )
 

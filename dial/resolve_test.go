@@ -121,7 +121,7 @@ func TestParity(t *testing.T) {
 		{name: "more host keys", text: "HostKeyAlgorithms +ssh-rsa\n"},
 		{name: "fewer host keys", text: "HostKeyAlgorithms -ecdsa-*\n"},
 		{name: "host keys in another order", text: "HostKeyAlgorithms ^rsa-sha2-256\n"},
-		{name: "family", text: "AddressFamily inet6\nBindAddress ::1\nTCPKeepAlive no\nRekeyLimit 1G\n"},
+		{name: "family", text: "AddressFamily inet6\nBindAddress ::1\nBindInterface lo\nTCPKeepAlive no\nRekeyLimit 1G\n"},
 		{name: "batch", text: "BatchMode yes\nServerAliveInterval 0\nNoHostAuthenticationForLocalhost yes\n"},
 		{name: "include", text: "Include " + dir + "/more.* # c\nPort 1\n",
 			target: Target{Host: "inner"}},
@@ -201,7 +201,6 @@ func TestStockConfigurations(t *testing.T) {
 // connect must be refused by name, whoever resolved it.
 func TestRefusedWords(t *testing.T) {
 	cases := map[string]string{
-		"BindInterface":            "BindInterface lo\n",
 		"ProxyUseFdpass":           "ProxyUseFdpass yes\nProxyCommand x\n",
 		"PreferredAuthentications": "PreferredAuthentications gssapi-with-mic,hostbased\n",
 		"GSSAPIAuthentication":     "GSSAPIAuthentication yes\nPubkeyAuthentication no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",

@@ -102,6 +102,7 @@ type settings struct {
 	port              int
 	network           string // "tcp", "tcp4" or "tcp6"
 	bindAddress       string
+	bindInterface     string
 	attempts          int
 	tcpKeepAlive      bool
 	connectTimeout    time.Duration
@@ -199,7 +200,8 @@ func localUser(c *Config) string {
 	return c.getenv("USER")
 }
 
-// quietLevels are the values of LogLevel that hide what is no error. `ssh -G` prints QUIET as SILENT.
+// quietLevels are the values of LogLevel that hide what is no error. `ssh -G` prints QUIET as
+// SILENT.
 var quietLevels = []string{"SILENT", "QUIET", "FATAL", "ERROR"}
 
 // readSettings turns keywords into settings.
@@ -269,6 +271,9 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	errs = append(errs, err)
 	s.addKeys, err = readAddKeys(w.get("addkeystoagent"))
 	errs = append(errs, err)
+	if w.set("bindinterface") {
+		s.bindInterface = w.get("bindinterface")
+	}
 	if w.set("proxycommand") {
 		s.proxyCommand = w.get("proxycommand")
 	}

@@ -29,7 +29,6 @@ var unsupported = []struct {
 	keyword string
 	differ  func(keywords) bool
 }{
-	{"BindInterface", func(w keywords) bool { return w.set("bindinterface") }},
 	{"ProxyUseFdpass", func(w keywords) bool {
 		return w.yes("proxyusefdpass", false) && w.set("proxycommand")
 	}},
@@ -54,7 +53,7 @@ var ignored = []struct {
 
 // honoured are the keywords that readSettings acts on.
 var honoured = []string{
-	"addkeystoagent", "addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile",
+	"addkeystoagent", "addressfamily", "batchmode", "bindaddress", "bindinterface", "casignaturealgorithms", "certificatefile",
 	"ciphers", "compression",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile",
 	"hashknownhosts", "hostkeyalgorithms", "hostkeyalias", "hostname", "identitiesonly",
