@@ -140,7 +140,7 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 		ConfigFile: d.config.ConfigFile, Jump: before, Prompter: d.config.Prompter,
 		Banner: d.config.Banner, Logger: d.config.Logger, Env: d.config.Env,
 		StateDir: d.config.StateDir, Proxy: d.config.Proxy,
-		IgnoreInterrupts: d.config.IgnoreInterrupts,
+		IgnoreInterrupts: d.config.IgnoreInterrupts, hop: true,
 	}
 	hop, err := newDialer(ctx, t, c, d.asker, depth)
 	if err != nil {

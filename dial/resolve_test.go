@@ -422,7 +422,7 @@ func TestLongOutputOfSSH(t *testing.T) {
 	if err := os.Chmod(file, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err := sshG(testContext(t), file, nil, "h", &Config{})
+	_, err := sshG(testContext(t), file, &Config{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "printed more than") {
 		t.Error(err)
 	}
