@@ -78,6 +78,8 @@ type Config struct {
 	// SIGINT ignored: for a caller that survives Ctrl-C on a terminal, which reaches them too. It
 	// has no effect on Windows.
 	IgnoreInterrupts bool
+
+	hop bool // only a way to another host
 }
 
 // A PromptKind is the subject of a question.

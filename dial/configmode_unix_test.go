@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // TestConfigOthersMayWrite: as with ssh, the user's configuration and what a configuration includes
@@ -47,6 +49,26 @@ func TestConfigOthersMayWrite(t *testing.T) {
 		}
 		if err := os.Chmod(test.file, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestKindOfSession: Match may be about what is to run, and ssh takes nothing to run beside a
+// RemoteCommand.
+func TestKindOfSession(t *testing.T) {
+	dir := t.TempDir()
+	testenv.OpenSSH10(t, dir)("/usr/bin/ssh")
+	conf := writeFile(t, filepath.Join(dir, "conf"), "Host fixed\n RemoteCommand ls\n User fixed\n"+
+		"Match sessiontype subsystem command sftp\n User subsystem\n"+
+		"Match sessiontype exec command \"/s -x\"\n User command\n"+
+		"Match sessiontype none\n User tunnel\n")
+	env := append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	for want, c := range map[string]Config{"subsystem": {}, "command": {SFTPServer: "/s -x"},
+		"tunnel": {hop: true}, "fixed": {}} {
+		c.ConfigFile, c.Env = conf, env
+		s, err := settingsOf(t, Target{Host: want}, &c)
+		if err != nil || s.user != want {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 }

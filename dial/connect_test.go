@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -497,5 +498,48 @@ func TestBindAddress(t *testing.T) {
 	cancel()
 	if _, err := d.connectTo(ctx, listening.String()); !errors.Is(err, context.Canceled) {
 		t.Errorf("a name, when nobody waits any more: %v", err)
+	}
+}
+
+// TestBindInterface: the connection leaves from an address of the interface.
+func TestBindInterface(t *testing.T) {
+	listening := testenv.Listen(t, func(net.Conn) {})
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, i := range interfaces {
+		addresses, err := i.Addrs()
+		has := func(is func(net.IP) bool) bool {
+			return slices.ContainsFunc(addresses, func(a net.Addr) bool {
+				n, ok := a.(*net.IPNet)
+				return ok && is(n.IP)
+			})
+		}
+		loopback := i.Flags&net.FlagLoopback != 0 // only Linux goes there from another interface
+		if err != nil || i.Flags&net.FlagUp == 0 || !loopback && runtime.GOOS != "linux" ||
+			!has(func(ip net.IP) bool { return ip.To4() != nil }) {
+			continue
+		}
+		tried++
+		d := &Dialer{s: &settings{network: "tcp4", bindInterface: i.Name, bindAddress: "127.0.0.3"},
+			log: new(Config).logger()}
+		conn, err := d.connectTo(t.Context(), listening.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from := conn.LocalAddr().(*net.TCPAddr).IP; !has(from.Equal) {
+			t.Errorf("by %s the connection comes from %s", i.Name, from)
+		}
+		conn.Close()
+	}
+	if tried == 0 {
+		t.Error("no interface has an address")
+	}
+	d := &Dialer{s: &settings{network: "tcp", bindInterface: "nosuch"}, log: new(Config).logger()}
+	if _, err := d.connectTo(t.Context(), listening.String()); err == nil ||
+		!strings.Contains(err.Error(), "BindInterface nosuch: ") {
+		t.Errorf("an interface that is not there: %v", err)
 	}
 }

@@ -140,7 +140,7 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 		ConfigFile: d.config.ConfigFile, Jump: before, Prompter: d.config.Prompter,
 		Banner: d.config.Banner, Logger: d.config.Logger, Env: d.config.Env,
 		StateDir: d.config.StateDir, Proxy: d.config.Proxy,
-		IgnoreInterrupts: d.config.IgnoreInterrupts,
+		IgnoreInterrupts: d.config.IgnoreInterrupts, hop: true,
 	}
 	hop, err := newDialer(ctx, t, c, d.asker, depth)
 	if err != nil {
@@ -442,11 +442,11 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 	if !d.s.tcpKeepAlive {
 		nd.KeepAlive = -1
 	}
-	if d.s.bindAddress != "" {
-		local, err := net.DefaultResolver.LookupIPAddr(ctx, d.s.bindAddress)
-		if err != nil {
-			return nil, fmt.Errorf("BindAddress: %w", err)
-		}
+	local, err := d.s.localAddresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(local) > 0 {
 		// IPv4 is preferred, as for the host.
 		fit := max(0, slices.IndexFunc(local, func(a net.IPAddr) bool {
 			return (a.IP.To4() == nil) == (d.s.network == "tcp6")
@@ -464,6 +464,46 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 		case <-ctx.Done():
 		}
 	}
+}
+
+// localAddresses returns the addresses from which to connect, none if it does not matter. As in ssh,
+// BindInterface comes first, and on it the addresses that lead farthest.
+func (s *settings) localAddresses(ctx context.Context) ([]net.IPAddr, error) {
+	switch {
+	case s.bindInterface != "":
+	case s.bindAddress == "":
+		return nil, nil
+	default:
+		local, err := net.DefaultResolver.LookupIPAddr(ctx, s.bindAddress)
+		if err != nil {
+			return nil, fmt.Errorf("BindAddress: %w", err)
+		}
+		return local, nil
+	}
+	var has []net.Addr
+	i, err := net.InterfaceByName(s.bindInterface)
+	if err == nil {
+		has, err = i.Addrs()
+	}
+	if err == nil && len(has) == 0 {
+		err = errors.New("it has no address")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("BindInterface %s: %w", s.bindInterface, err)
+	}
+	var far, near []net.IPAddr
+	for _, a := range has {
+		switch n, ok := a.(*net.IPNet); {
+		case !ok:
+		case n.IP.IsGlobalUnicast():
+			far = append(far, net.IPAddr{IP: n.IP})
+		case n.IP.IsLinkLocalUnicast():
+			near = append(near, net.IPAddr{IP: n.IP, Zone: i.Name})
+		default:
+			near = append(near, net.IPAddr{IP: n.IP})
+		}
+	}
+	return append(far, near...), nil
 }
 
 // jumpStall is how long a jump host may take to connect to the next host if there is no

@@ -27,17 +27,17 @@
 // has no effect is logged.
 //
 // The native transport honours AddKeysToAgent (but not "ask"), AddressFamily, BatchMode,
-// BindAddress, CASignatureAlgorithms, CertificateFile, Ciphers, Compression, ConnectionAttempts,
-// ConnectTimeout, ControlMaster (not to be one), ControlPath, GlobalKnownHostsFile, HashKnownHosts,
-// Host, HostKeyAlgorithms, HostKeyAlias, HostName, IdentitiesOnly, IdentityAgent, IdentityFile,
-// Include, KbdInteractiveAuthentication, KexAlgorithms, KnownHostsCommand, LogLevel, MACs, Match,
-// NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts, PasswordAuthentication, Port,
-// PreferredAuthentications, ProxyCommand, ProxyJump, PubkeyAcceptedAlgorithms,
-// PubkeyAuthentication, RefuseConnection, RekeyLimit, RequiredRSASize, SecurityKeyProvider,
-// ServerAliveCountMax, ServerAliveInterval, StrictHostKeyChecking (but a changed key is refused
-// even with "no"), TCPKeepAlive, User and UserKnownHostsFile. It refuses BindInterface,
-// ProxyUseFdpass and RevokedHostKeys if they differ from their defaults, and lists of algorithms or
-// login methods of which it implements none. CanonicalizeHostname needs OpenSSH to be installed.
+// BindAddress, BindInterface, CASignatureAlgorithms, CertificateFile, Ciphers, Compression,
+// ConnectionAttempts, ConnectTimeout, ControlMaster (not to be one), ControlPath,
+// GlobalKnownHostsFile, HashKnownHosts, Host, HostKeyAlgorithms, HostKeyAlias, HostName,
+// IdentitiesOnly, IdentityAgent, IdentityFile, Include, KbdInteractiveAuthentication,
+// KexAlgorithms, KnownHostsCommand, LogLevel, MACs, Match, NoHostAuthenticationForLocalhost,
+// NumberOfPasswordPrompts, PasswordAuthentication, Port, PreferredAuthentications, ProxyCommand,
+// ProxyJump, PubkeyAcceptedAlgorithms, PubkeyAuthentication, RefuseConnection, RekeyLimit,
+// RequiredRSASize, RevokedHostKeys, SecurityKeyProvider, ServerAliveCountMax, ServerAliveInterval,
+// StrictHostKeyChecking (but a changed key is refused even with "no"), TCPKeepAlive, User and
+// UserKnownHostsFile. It refuses ProxyUseFdpass, and lists of algorithms or login methods of which
+// it implements none. CanonicalizeHostname needs OpenSSH to be installed.
 //
 // # OpenSSH masters
 //

@@ -170,7 +170,7 @@ type HostKeyProblem int
 const (
 	HostKeyUnknown HostKeyProblem = iota + 1 // nothing is known about this host
 	HostKeyChanged                           // another key is known for it
-	HostKeyRevoked                           // a @revoked line names the key, or its signer
+	HostKeyRevoked                           // RevokedHostKeys or a @revoked line has it, or its CA
 	HostKeyWeak                              // an RSA key smaller than RequiredRSASize
 )
 
@@ -182,7 +182,7 @@ type HostKeyError struct {
 	Fingerprint string // "SHA256:..."
 	// File and Line locate the old key of a changed one, or the @revoked line. File is "" if the
 	// old key was accepted by this process and could not be stored, and "KnownHostsCommand" if that
-	// printed the line.
+	// printed the line. Line is 0 if File is a key revocation list.
 	File string
 	Line int
 	Note string // why nobody was asked, or a person's answer
@@ -200,8 +200,11 @@ func (e *HostKeyError) Error() string {
 		}
 		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in; if the host was reinstalled, `ssh-keygen -f %s -R '%s'` forgets the old key", e.Name, key, e.File, e.Line, e.File, e.Name)
 	case HostKeyRevoked:
-		return fmt.Sprintf("the host key of %s is revoked: %s:%d names its %s", e.Name, e.File,
-			e.Line, key)
+		place := e.File
+		if e.Line > 0 {
+			place += fmt.Sprint(":", e.Line)
+		}
+		return fmt.Sprintf("the host key of %s is revoked: %s names its %s", e.Name, place, key)
 	case HostKeyWeak:
 		return fmt.Sprintf("the host key of %s is too small: its %s has %s", e.Name, key, e.Note)
 	}

@@ -86,7 +86,7 @@ func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.Pub
 	if err != nil {
 		return err
 	}
-	if err := h.revoked(plain, cert); err != nil {
+	if err := h.revoked(ctx, plain, cert); err != nil {
 		return err
 	}
 	if bits := rsaBits(plain); bits > 0 && bits < h.s.minRSABits {
@@ -119,10 +119,11 @@ func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.Pub
 	return h.unknown(ctx, remote, plain)
 }
 
-func (h *hostKeyChecker) revoked(plain ssh.PublicKey, cert *ssh.Certificate) error {
-	keys := []ssh.PublicKey{plain}
+func (h *hostKeyChecker) revoked(ctx context.Context, plain ssh.PublicKey,
+	cert *ssh.Certificate) error {
+	keys, shown := []ssh.PublicKey{plain}, plain
 	if cert != nil {
-		keys = append(keys, cert, cert.SignatureKey)
+		keys, shown = append(keys, cert, cert.SignatureKey), cert
 	}
 	for _, key := range keys {
 		for _, set := range []*knownSet{h.set, h.portless} {
@@ -133,7 +134,7 @@ func (h *hostKeyChecker) revoked(plain ssh.PublicKey, cert *ssh.Certificate) err
 			}
 		}
 	}
-	return nil
+	return h.revokedByFile(ctx, shown, keys)
 }
 
 func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {

@@ -165,8 +165,8 @@ func TestAgent(t *testing.T) {
 	none(t)
 }
 
-// TestAgentKeyForOneHost: a key that the agent holds for some hosts only (ssh-add -h) is used there,
-// and not elsewhere.
+// TestAgentKeyForOneHost: a key that the agent holds for some hosts only (ssh-add -h) is used
+// there, and not elsewhere.
 func TestAgentKeyForOneHost(t *testing.T) {
 	here, there := opensshd.Start(t, opensshd.Options{}), opensshd.Start(t, opensshd.Options{})
 	key, socket := opensshd.Keygen(t, filepath.Join(t.TempDir(), "key")), startAgent(t)

@@ -102,3 +102,59 @@ func TestKnownHostsCommand(t *testing.T) {
 		t.Errorf("a command that fails: %v", err)
 	}
 }
+
+// TestRevokedHostKeys: no host is let through whose key is in the file, in either of its forms, nor
+// any if the file cannot be read.
+func TestRevokedHostKeys(t *testing.T) {
+	dir := t.TempDir()
+	keygen := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command(opensshd.Find(t, "ssh-keygen"), args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	ca, other := opensshd.Keygen(t, dir+"/ca")+".pub", opensshd.Keygen(t, dir+"/other")+".pub"
+	plain := opensshd.Start(t, opensshd.Options{})
+	keygen("-q", "-s", dir+"/ca", "-I", "it", "-h", "-n", "127.0.0.1", "-z", "7", plain.HostKeys[0]+".pub")
+	certified := opensshd.Start(t, opensshd.Options{Config: []string{"HostKey " + plain.HostKeys[0],
+		"HostCertificate " + plain.HostKeys[0] + "-cert.pub"}})
+	authority, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, certified.KnownHosts, "@cert-authority * "+string(authority))
+	serial := writeFile(t, dir+"/serial", "serial: 7\n")
+	for list, args := range map[string][]string{"krl": {plain.HostKeys[0] + ".pub"}, "others": {other},
+		"serials": {"-s", ca, serial}} {
+		keygen(append([]string{"-k", "-f", dir + "/" + list}, args...)...)
+	}
+	for _, c := range []struct {
+		srv  *opensshd.Server
+		file string
+		says string // "" if the host is let through
+	}{
+		{plain, plain.HostKeys[0] + ".pub", ".pub:1 names its ED25519 key"},
+		{plain, other, ""},
+		{plain, dir + "/krl", dir + "/krl names its ED25519 key"},
+		{plain, dir + "/others", ""},
+		{plain, dir + "/missing", "RevokedHostKeys: open "},
+		{plain, serial, "line 1 holds no key"},
+		{certified, ca, "ca.pub:1 names its ED25519 key"},
+		{certified, dir + "/serials", "serials names its ED25519 key"},
+		{certified, dir + "/krl", "krl names its ED25519 key"},
+		{certified, dir + "/others", ""},
+	} {
+		config := &Config{ConfigFile: c.srv.ConfigFile, Options: []string{"RevokedHostKeys=" + c.file}}
+		ssh := exec.Command(opensshd.Find(t, "ssh"), "-F", c.srv.ConfigFile, "-o", config.Options[0],
+			c.srv.Alias, "true")
+		if out, err := ssh.CombinedOutput(); (err == nil) != (c.says == "") {
+			t.Errorf("%s: ssh: %v: %s", c.file, err, out)
+		}
+		if c.says == "" {
+			connect(t, Target{Host: c.srv.Alias}, config).Close()
+		} else if err := dialError(t, Target{Host: c.srv.Alias}, config); !strings.Contains(err.Error(),
+			c.says) {
+			t.Errorf("%s: %v", c.file, err)
+		}
+	}
+}

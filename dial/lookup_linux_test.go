@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// TestNameOfTheSystem: a name is found that only the C library knows, as it knows those of multicast
-// DNS.
+// TestNameOfTheSystem: a name is found that only the C library knows, as it knows those of
+// multicast DNS.
 func TestNameOfTheSystem(t *testing.T) {
 	srv, dir := opensshd.Start(t, opensshd.Options{}), t.TempDir()
 	hosts := writeFile(t, dir+"/hosts", "::1 board.invalid\n127.0.0.1 board.invalid\n")

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,8 +45,8 @@ func resolve(ctx context.Context, t Target, c *Config) (w keywords, exact bool, 
 	var defaults keywords
 	var defaultsErr error
 	var asking sync.WaitGroup
-	asking.Go(func() { defaults, defaultsErr = sshG(ctx, path, probe, "localhost", c) })
-	w, err = sshG(ctx, path, c.sshArgs(t), t.Host, c)
+	asking.Go(func() { defaults, defaultsErr = sshG(ctx, path, c, append(probe, "--", "localhost")) })
+	w, err = askSSH(ctx, path, t, c)
 	other := err != nil && !isOpenSSH(ctx, path, c)
 	if err != nil {
 		cancel()
@@ -65,6 +66,25 @@ func resolve(ctx context.Context, t Target, c *Config) (w keywords, exact bool, 
 		}
 	}
 	return w, true, nil
+}
+
+// askSSH asks `ssh -G` for what it would do for a session like ours, since Match may ask for its
+// kind and command (OpenSSH 10). ssh takes no command beside a RemoteCommand, which then is not ours.
+func askSSH(ctx context.Context, path string, t Target, c *Config) (keywords, error) {
+	args, host := c.sshArgs(t), []string{"--", t.Host}
+	if c.hop {
+		return sshG(ctx, path, c, slices.Concat(args, []string{"-N"}, host))
+	}
+	run := c.sftp()
+	session := append(slices.Clone(host), run.name)
+	if run.request == "subsystem" {
+		session = append([]string{"-s"}, session...)
+	}
+	w, err := sshG(ctx, path, c, slices.Concat(args, session))
+	if err != nil && ctx.Err() == nil {
+		w, err = sshG(ctx, path, c, slices.Concat(args, host))
+	}
+	return w, err
 }
 
 // expanded are the keywords in which `ssh -G` replaces the tokens: most versions in all of them,
@@ -114,11 +134,9 @@ func isOpenSSH(ctx context.Context, path string, c *Config) bool {
 }
 
 // sshG runs `ssh -G`.
-func sshG(ctx context.Context, path string, args []string, host string, c *Config) (keywords,
-	error) {
+func sshG(ctx context.Context, path string, c *Config, args []string) (keywords, error) {
 	// -T suppresses the warning that there is no terminal.
-	cmd := exec.CommandContext(ctx, path,
-		append(append([]string{"-G", "-T"}, args...), "--", host)...)
+	cmd := exec.CommandContext(ctx, path, append([]string{"-G", "-T"}, args...)...)
 	cmd.Env = c.environ()
 	cmd.WaitDelay = time.Second
 	var stdout, stderr limitedBuffer

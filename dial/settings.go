@@ -102,6 +102,7 @@ type settings struct {
 	port              int
 	network           string // "tcp", "tcp4" or "tcp6"
 	bindAddress       string
+	bindInterface     string
 	attempts          int
 	tcpKeepAlive      bool
 	connectTimeout    time.Duration
@@ -122,6 +123,7 @@ type settings struct {
 	hostKeyAlias           string
 	userKnown, globalKnown []string
 	knownHostsCommand      string // "" for none
+	revokedHostKeys        string // a file, "" for none
 	strict                 string // "yes", "accept-new", "no" or "ask"
 	hashKnownHosts         bool
 	trustLoopback          bool // NoHostAuthenticationForLocalhost
@@ -139,6 +141,7 @@ type settings struct {
 	preferred              []string
 	env                    func(string) (string, bool)
 	environ                []string // for programs; nil for our own
+	find                   func(program string) string
 	home                   string
 }
 
@@ -197,7 +200,8 @@ func localUser(c *Config) string {
 	return c.getenv("USER")
 }
 
-// quietLevels are the values of LogLevel that hide what is no error. `ssh -G` prints QUIET as SILENT.
+// quietLevels are the values of LogLevel that hide what is no error. `ssh -G` prints QUIET as
+// SILENT.
 var quietLevels = []string{"SILENT", "QUIET", "FATAL", "ERROR"}
 
 // readSettings turns keywords into settings.
@@ -218,6 +222,7 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 		kbd:            w.yes("kbdinteractiveauthentication", true),
 		env:            c.lookupEnv,
 		environ:        c.Env,
+		find:           c.find,
 		home:           homeDir(c),
 	}
 	switch stack := c.getenv(stackEnv); stack {
@@ -266,6 +271,9 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	errs = append(errs, err)
 	s.addKeys, err = readAddKeys(w.get("addkeystoagent"))
 	errs = append(errs, err)
+	if w.set("bindinterface") {
+		s.bindInterface = w.get("bindinterface")
+	}
 	if w.set("proxycommand") {
 		s.proxyCommand = w.get("proxycommand")
 	}
@@ -279,7 +287,9 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s.readFiles(w)
+	if err := s.readFiles(w); err != nil {
+		return nil, err
+	}
 	s.addNamed(c.Identities)
 	return s, s.readAlgorithms(w)
 }
@@ -334,7 +344,7 @@ func rekeyLimit(v string) (uint64, time.Duration, error) {
 }
 
 // readFiles expands file names. Like ssh it leaves out a name that needs an unset variable.
-func (s *settings) readFiles(w keywords) {
+func (s *settings) readFiles(w keywords) (err error) {
 	x := s.tokens()
 	for _, f := range w["identityfile"] {
 		if strings.EqualFold(f, "none") {
@@ -353,6 +363,11 @@ func (s *settings) readFiles(w keywords) {
 	}
 	s.userKnown = x.files(w["userknownhostsfile"])
 	s.globalKnown = x.systemFiles(w["globalknownhostsfile"])
+	if w.set("revokedhostkeys") {
+		if s.revokedHostKeys, err = x.file(literal(w["revokedhostkeys"])[0]); err != nil {
+			return err
+		}
+	}
 	if w.set("knownhostscommand") {
 		s.knownHostsCommand = w.get("knownhostscommand")
 	}
@@ -365,6 +380,7 @@ func (s *settings) readFiles(w keywords) {
 		s.tokenProvider, _ = s.env(name)
 	}
 	s.controlPath = x.controlPath(w)
+	return nil
 }
 
 // addNamed puts back keys that ssh -G drops: those named with -i that do not exist. Dropping them

@@ -29,11 +29,9 @@ var unsupported = []struct {
 	keyword string
 	differ  func(keywords) bool
 }{
-	{"BindInterface", func(w keywords) bool { return w.set("bindinterface") }},
 	{"ProxyUseFdpass", func(w keywords) bool {
 		return w.yes("proxyusefdpass", false) && w.set("proxycommand")
 	}},
-	{"RevokedHostKeys", func(w keywords) bool { return w.set("revokedhostkeys") }},
 }
 
 // ignored are the keywords that have no effect here, harmlessly. If one is set, -v says so.
@@ -55,17 +53,17 @@ var ignored = []struct {
 
 // honoured are the keywords that readSettings acts on.
 var honoured = []string{
-	"addkeystoagent", "addressfamily", "batchmode", "bindaddress", "canonicalizehostname",
-	"casignaturealgorithms", "certificatefile", "ciphers", "compression", "connectionattempts",
-	"connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile", "hashknownhosts",
-	"hostkeyalgorithms", "hostkeyalias", "hostname", "identitiesonly", "identityagent",
-	"identityfile", "kbdinteractiveauthentication", "kexalgorithms", "knownhostscommand",
-	"loglevel", "macs", "nohostauthenticationforlocalhost", "numberofpasswordprompts",
-	"passwordauthentication", "pkcs11provider", "port", "preferredauthentications",
-	"proxycommand", "proxyjump", "pubkeyacceptedalgorithms", "pubkeyauthentication",
-	"refuseconnection", "rekeylimit", "requiredrsasize", "securitykeyprovider",
-	"serveralivecountmax", "serveraliveinterval", "stricthostkeychecking", "tcpkeepalive", "user",
-	"userknownhostsfile",
+	"addkeystoagent", "addressfamily", "batchmode", "bindaddress", "bindinterface",
+	"canonicalizehostname", "casignaturealgorithms", "certificatefile", "ciphers", "compression",
+	"connectionattempts", "connecttimeout", "controlmaster", "controlpath",
+	"globalknownhostsfile", "hashknownhosts", "hostkeyalgorithms", "hostkeyalias", "hostname",
+	"identitiesonly", "identityagent", "identityfile", "kbdinteractiveauthentication",
+	"kexalgorithms", "knownhostscommand", "loglevel", "macs", "nohostauthenticationforlocalhost",
+	"numberofpasswordprompts", "passwordauthentication", "pkcs11provider", "port",
+	"preferredauthentications", "proxycommand", "proxyjump", "pubkeyacceptedalgorithms",
+	"pubkeyauthentication", "refuseconnection", "rekeylimit", "requiredrsasize",
+	"revokedhostkeys", "securitykeyprovider", "serveralivecountmax", "serveraliveinterval",
+	"stricthostkeychecking", "tcpkeepalive", "user", "userknownhostsfile",
 }
 
 // knownKeywords returns all keywords that mean something here, in lower case.

@@ -1,0 +1,96 @@
+package dial
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// krlMagic begins a key revocation list (PROTOCOL.krl).
+const krlMagic = "SSHKRL\n\x00"
+
+// revokedByFile looks for a host's key in RevokedHostKeys: a list of public keys, of hosts or of
+// authorities, or a key revocation list, which ssh-keygen reads. As in ssh, what cannot be read
+// lets no key through.
+func (h *hostKeyChecker) revokedByFile(ctx context.Context, key ssh.PublicKey,
+	names []ssh.PublicKey) error {
+	file := h.s.revokedHostKeys
+	if file == "" {
+		return nil
+	}
+	problem := h.problem(HostKeyRevoked, key)
+	problem.File = file
+	fail := func(err error) error { return fmt.Errorf("RevokedHostKeys: %s: %w", file, err) }
+	text, _, err := readSmall(file, maxKnownHosts)
+	if err != nil {
+		return fmt.Errorf("RevokedHostKeys: %w", err)
+	}
+	if len(text) == maxKnownHosts {
+		return fail(errors.New("too large"))
+	}
+	if bytes.HasPrefix(text, []byte(krlMagic)) {
+		listed, err := h.listed(ctx, file, key)
+		if listed {
+			return problem
+		}
+		if err != nil {
+			return fail(err)
+		}
+		return nil
+	}
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		revoked, _, _, _, err := ssh.ParseAuthorizedKey(line)
+		if err != nil {
+			return fail(fmt.Errorf("line %d holds no key", n))
+		}
+		for _, k := range names {
+			if sameKey(k, revoked) {
+				problem.Line = n
+				return problem
+			}
+		}
+	}
+	return nil
+}
+
+// listed asks ssh-keygen whether a key revocation list has a key.
+func (h *hostKeyChecker) listed(ctx context.Context, list string, key ssh.PublicKey) (bool, error) {
+	program := h.s.find("ssh-keygen")
+	if program == "" {
+		return false, errors.New("a key revocation list takes ssh-keygen, which is not installed")
+	}
+	f, err := os.CreateTemp("", "usftp-hostkey-")
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(ssh.MarshalAuthorizedKey(key))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "-Q", "-f", list, f.Name())
+	cmd.Env, cmd.WaitDelay = h.s.environ, time.Second
+	out := limitedBuffer{limit: 64 << 10}
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	if bytes.HasSuffix(bytes.TrimSpace(out.Bytes()), []byte(": REVOKED")) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%w: %s", err, complaint(out.Bytes()))
+	}
+	return false, nil
+}
