@@ -94,6 +94,12 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+func TestMissingBatch(t *testing.T) {
+	t.Parallel()
+	run(t, t.TempDir(), "shell", "-b", "none", "h").says(t, ui.ExitFailed,
+		"cannot read the batch none: .*")
+}
+
 // TestOtherToolsCommands: a command of another tool is what is wrong, and not the flags after it.
 func TestOtherToolsCommands(t *testing.T) {
 	t.Parallel()
