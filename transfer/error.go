@@ -167,7 +167,7 @@ func (e *Error) plain(err error) string {
 	case e.op == opCheck || !errors.Is(err, endpoint.ErrNotDirectory):
 		return endpoint.Plain(err)
 	case e.ofSource:
-		return "the source is not a directory"
+		return "the source is not a directory (transfer.Copy copies files)"
 	}
 	return "the target is not a directory"
 }

@@ -94,6 +94,21 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// TestSyncOfAFile: rsync copies one file as well.
+func TestSyncOfAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "f"), []byte("x"))
+	run(t, dir, "sync", "f", "d").says(t, ui.ExitFailed,
+		"cannot copy f to d: the source is not a directory \\(`usftp cp` copies files\\)")
+}
+
+func TestMissingBatch(t *testing.T) {
+	t.Parallel()
+	run(t, t.TempDir(), "shell", "-b", "none", "h").says(t, ui.ExitFailed,
+		"cannot read the batch none: .*")
+}
+
 // TestOtherToolsCommands: a command of another tool is what is wrong, and not the flags after it.
 func TestOtherToolsCommands(t *testing.T) {
 	t.Parallel()

@@ -23,5 +23,6 @@ var advice = []string{
 	"(pool.ConnectConfig.Connections and Streams of 1)", "(--connections=1 --streams=1)",
 	"system's ssh (dial.Config.SSH)", "system's ssh (--ssh)",
 	"(dial.Config.SSH) may have one", "(--ssh) may have one",
+	"(transfer.Copy copies files)", "(`usftp cp` copies files)",
 	"`scp -O` copies without SFTP", "`usftp cp -O` copies without SFTP",
 }

@@ -4,6 +4,7 @@ package shell
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -130,7 +131,7 @@ func (s *shell) source(ctx context.Context) (source, error) {
 	case s.flags.batch != "" && s.flags.batch != "-":
 		f, err := endpoint.Local{}.Open(ctx, s.flags.batch, 0)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cannot read the batch %s: %s", s.flags.batch, ui.ReasonOf(err))
 		}
 		s.quoting, s.stdin = sftpQuoting, true
 		return &batch{file: f, in: f, aborts: true}, nil

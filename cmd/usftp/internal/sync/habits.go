@@ -142,9 +142,12 @@ func (m misreading) hint() string {
 }
 
 // missingOperand returns the error for a command line without SRC and DST, which a letter may have
-// taken.
+// taken, or with more.
 func missingOperand(f *pflag.FlagSet) error {
 	text := "sync needs two directories: SRC and DST"
+	if f.NArg() > 2 {
+		text += "; `usftp cp -p` copies files"
+	}
 	for _, m := range misreadings {
 		if f.Lookup(m.flag).Changed {
 			text += m.hint()

@@ -141,6 +141,30 @@ func TestRsyncHints(t *testing.T) {
 	}
 }
 
+// host::module is of rsync's daemon: it must not become a directory ":module". It is scp's way to
+// write such a name, so cp takes it.
+func TestRsyncDaemon(t *testing.T) {
+	for args, want := range map[string]bool{"h::mod b": false, "a u@h::mod/x": false,
+		"[::1]::mod b": false, "a h:./:mod": true, "a [::1]:mod": true, "a h:a::b": true,
+		"./a::b h:": true} {
+		if _, _, err := parsePlaces(strings.Fields(args)); (err == nil) != want {
+			t.Errorf("sync %s: %v", args, err)
+		}
+	}
+}
+
+// Of several sources, the answer is not how to write two.
+func TestSeveralSources(t *testing.T) {
+	f := pflag.NewFlagSet("sync", pflag.ContinueOnError)
+	new(flags).register(f)
+	if err := f.Parse([]string{"-a", "x", "y", "h:"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := missingOperand(f); !strings.Contains(err.Error(), "`usftp cp -p` copies files") {
+		t.Error(err)
+	}
+}
+
 // The program of -e makes the connection. ssh alone is what sync does without it.
 func TestRemoteShell(t *testing.T) {
 	for _, test := range []struct{ args, want string }{

@@ -4,6 +4,8 @@ package sync
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -73,6 +75,12 @@ func parsePlaces(args []string) (src, dst connect.Place, err error) {
 	}
 	if err == nil && (src.Stream || dst.Stream) {
 		err = errors.New("sync needs directories, not -")
+	}
+	for _, p := range []connect.Place{src, dst} {
+		if err == nil && p.Remote && strings.HasPrefix(p.Target.Path, ":") {
+			err = fmt.Errorf("%s: rsync's daemon is not supported; host:path is a path on a host, and host:./:x one that begins with a colon",
+				p.Typed)
+		}
 	}
 	return src, dst, err
 }
