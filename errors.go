@@ -49,7 +49,7 @@ func (e *LostError) Unwrap() []error { return (*conn.LostError)(e).Unwrap() }
 type StallError struct {
 	After   time.Duration
 	Data    bool   // bytes of a READ or WRITE were owed, and not the answer to a keepalive
-	Request string // `LSTAT "/file"` if the server lives but has not answered that; otherwise ""
+	Request string // `LSTAT "/f"` or "READ at 0" if the server lives but has not answered that, or ""
 }
 
 // Error says what was owed, and for how long.

@@ -63,7 +63,7 @@ type Conn struct {
 	since    time.Time     // when the first of the attempts began
 	gaveUp   error
 	files    map[*pools.Progress]func() int64 // large files in progress
-	silent   map[string]<-chan struct{}       // see givesUp
+	silent   map[string]silence               // by question
 	slow     slowStart
 	rate     float64
 }
@@ -188,9 +188,9 @@ func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) 
 
 // Renew reports whether an operation that failed with err on client should be tried again: whether
 // the connection was lost and has been replaced. What the host left without an answer on two
-// connections is not tried again; it may not answer because of a single file. If several goroutines
-// call it, the one that reconnects calls tell before each attempt, and when one has succeeded. tell
-// must not be nil.
+// connections, or a file's data on as many as may be tried without progress, is not tried again: all
+// else may be answered. If several goroutines call it, the one that reconnects calls tell before
+// each attempt, and when one has succeeded. tell must not be nil.
 func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	if !Lost(client) || c.givesUp(client, err) {
 		return false
@@ -215,28 +215,40 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	}
 }
 
-// givesUp reports whether err says that the same question was left without an answer on an earlier
-// connection, too. That the question need not be asked again is progress.
+// silence is a question that has had no answer, or a file whose data has not come.
+type silence struct {
+	connections int
+	last        <-chan struct{} // closed when the last of them had ended
+}
+
+// givesUp reports whether err says that a question was left without an answer on two connections, or
+// a file's data did not come on as many as may be tried without progress.
 func (c *Conn) givesUp(client *usftp.Client, err error) bool {
 	if _, own := errors.AsType[conn.Unanswered](err); !own {
 		return false
 	}
-	stall, ok := errors.AsType[*usftp.StallError](err)
-	if !ok {
+	var stall *usftp.StallError
+	var file *fs.PathError
+	errors.As(err, &stall)
+	errors.As(err, &file)
+	if stall == nil || stall.Data && file == nil {
 		return false
+	}
+	question, most := stall.Request, 2
+	if stall.Data { // if some of it has come since, it is not the same question
+		question, most = file.Path+" "+question, max(2, c.retry.Retries)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, asked := c.silent[stall.Request]
-	if asked && before != client.Done() {
-		c.progress()
-		return true
-	}
 	if c.silent == nil {
-		c.silent = make(map[string]<-chan struct{})
+		c.silent = make(map[string]silence)
 	}
-	c.silent[stall.Request] = client.Done()
-	return false
+	s := c.silent[question]
+	if s.last != client.Done() {
+		s = silence{s.connections + 1, client.Done()}
+		c.silent[question] = s
+	}
+	return s.connections >= most
 }
 
 // reconnect replaces the connection for everyone who waits.
@@ -270,7 +282,7 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	}
 	why := host.Client.Wait() // returns at once, since the connection has ended
 	what := "connection lost"
-	if stall, ok := errors.AsType[*usftp.StallError](why); ok && stall.Request != "" {
+	if stall, ok := errors.AsType[*usftp.StallError](why); ok && !stall.Data && stall.Request != "" {
 		what = fmt.Sprintf("no reply to %s for %v", stall.Request, stall.After)
 		c.since = time.Now() // the host was there meanwhile
 	}

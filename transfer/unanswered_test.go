@@ -21,19 +21,21 @@ import (
 )
 
 // TestUnansweredLookup: a host that lives, but never answers a question about one directory, is asked
-// again over a second connection. Then the directory has failed, and all others are copied, also if
-// the host answers nothing after the question.
+// again over a second connection, and for the data of one file as often as usftp reconnects. Then
+// the directory or file has failed, and all others are copied, also if the host answers nothing
+// after the question.
 func TestUnansweredLookup(t *testing.T) {
 	for _, verb := range []string{"cp", "sync"} {
 		for _, direction := range []way{upload, download} {
-			for kind, took := range map[wire.Type]time.Duration{ // by the two connections together
+			for kind, took := range map[wire.Type]time.Duration{ // by all connections together
+				wire.TypeRead:    5 * time.Minute,
 				wire.TypeLstat:   20 * time.Minute,
 				wire.TypeOpendir: 2 * time.Hour,
 				wire.TypeReaddir: 2 * time.Hour,
 			} {
 				for _, stops := range []bool{false, true} {
-					if verb == "cp" && direction == upload {
-						continue // it asks nothing about directories
+					if direction == upload && (verb == "cp" || kind == wire.TypeRead) {
+						continue // it asks nothing about directories, and reads nothing
 					}
 					u := unanswered{verb, direction, kind, stops}
 					t.Run(fmt.Sprintf("%v %v %v %v", u.verb, u.way, u.kind, u.stops), func(t *testing.T) {
@@ -54,11 +56,20 @@ type unanswered struct {
 	stops bool // nothing after the question is answered
 }
 
+// asks reports whether a request is the one that is never answered.
+func (u unanswered) asks(r sftptest.Request) bool {
+	name := r.Path
+	if u.kind == wire.TypeRead {
+		name = path.Dir(name)
+	}
+	return r.Type == u.kind && path.Base(name) == "dead"
+}
+
 func (u unanswered) run(t *testing.T, dir string, least time.Duration) {
 	var stuck atomic.Bool
 	server := sftptest.NewServer(t, sftptest.Script{
 		Intercept: func(r sftptest.Request) []sftptest.Action {
-			dead := r.Type == u.kind && path.Base(r.Path) == "dead"
+			dead := u.asks(r)
 			if dead && u.stops {
 				stuck.Store(true)
 			}
@@ -122,12 +133,16 @@ func (u unanswered) run(t *testing.T, dir string, least time.Duration) {
 	took := time.Since(began)
 	var stall *usftp.StallError
 	where := path.Join(map[way]string{upload: "/to", download: "/from"}[u.way], "dead")
-	request := fmt.Sprintf("no reply to %v %q for %v", u.kind, where, least/2)
-	if !errors.As(err, &stall) || !strings.Contains(err.Error(), request) || dials > 4 ||
+	request, logins := fmt.Sprintf("no reply to %v %q for %v", u.kind, where, least/2), 4
+	says := request
+	if u.kind == wire.TypeRead {
+		request, says, logins = where, "connection lost", 7
+	}
+	if !errors.As(err, &stall) || !strings.Contains(err.Error(), request) || dials > logins ||
 		took < least || took > least*3/2+time.Minute {
 		t.Errorf("%v after %v and %d logins; it said %q", err, took, dials, said)
 	}
-	if len(said) < 2 || !strings.HasPrefix(said[0], "h: "+request+"; reconnecting in ") {
+	if len(said) < 2 || !strings.HasPrefix(said[0], "h: "+says+"; reconnecting in ") {
 		t.Errorf("it said %q", said)
 	}
 	for _, name := range names {

@@ -70,7 +70,7 @@ func (e notEOF) As(target any) bool { return errors.As(e.error, target) }
 type StallError struct {
 	After   time.Duration
 	Data    bool   // bytes of a READ or WRITE were owed, and not the answer to a keepalive
-	Request string // `LSTAT "/file"` if the peer lives but has not answered that; otherwise ""
+	Request string // `LSTAT "/f"` or "READ at 0" if the peer lives but has not answered that, or ""
 }
 
 func (e *StallError) Error() string {

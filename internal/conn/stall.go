@@ -294,12 +294,30 @@ func (c *Conn) unanswered(now time.Time) *StallError {
 	if limit == 0 || now.Sub(s.first.at) < limit {
 		return nil
 	}
-	for _, other := range c.slots { // programs ask several things about a file at once
+	c.blame(call)
+	return &StallError{After: limit, Request: call.quoted()}
+}
+
+// unread returns the READ that is the oldest request without an answer, or "". The caller holds mu.
+func (c *Conn) unread() string {
+	call := c.find(c.stall.first.id)
+	var m wire.Read
+	if call == nil || call.kind != wire.TypeRead || call.Request == nil ||
+		m.Parse(call.Request[wire.HeaderSize:]) != nil {
+		return ""
+	}
+	c.blame(call)
+	return fmt.Sprintf("%v at %d", call.kind, m.Offset)
+}
+
+// blame notes that the connection ends for want of the reply to call. Programs ask several things
+// about a file at once, and each may be the one whose error they use.
+func (c *Conn) blame(call *Call) {
+	for _, other := range c.slots {
 		if other != nil && other.about(call) {
 			other.overdue = true
 		}
 	}
-	return &StallError{After: limit, Request: call.quoted()}
 }
 
 // checkStall checks the counts, and runs again while calls are in flight.
@@ -320,7 +338,11 @@ func (c *Conn) checkStall() {
 	asked := !s.askedAt.IsZero()
 	silent := owes && asked && quiet >= timeout && now.Sub(s.askedAt) >= timeout-c.askAfter()
 	overdue := s.data > 0 && now.Sub(s.movedAt) >= timeout
-	ask := owes && !asked && quiet >= c.askAfter() && c.config.Keepalive != nil
+	data := &StallError{After: timeout, Data: true}
+	if overdue && quiet < 2*c.askAfter() { // the peer lives
+		data.Request = c.unread()
+	}
+	ask := !asked && quiet >= c.askAfter() && c.config.Keepalive != nil
 	if ask {
 		s.asking, s.askedAt = true, now
 		c.idle.Add(1)
@@ -335,7 +357,7 @@ func (c *Conn) checkStall() {
 	c.mu.Unlock()
 	switch {
 	case overdue:
-		c.end(&StallError{After: timeout, Data: true})
+		c.end(data)
 	case silent:
 		c.end(&StallError{After: timeout})
 	case lookup != nil:

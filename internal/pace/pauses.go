@@ -108,7 +108,7 @@ func (p *Pauses) Attempt(a pool.Attempt) {
 		p.endStall()
 		p.since = now
 		if stall, ok := errors.AsType[*usftp.StallError](a.Err); ok &&
-			stall.Request == "" { // others may have been answered
+			(stall.Data || stall.Request == "") { // others may have been answered
 			p.since = later(now.Add(-stall.After), p.until)
 		}
 	}
