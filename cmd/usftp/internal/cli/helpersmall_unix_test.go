@@ -17,19 +17,19 @@ import (
 )
 
 // manyFiles is how many small files a tree has, enough for usftp to be started on the host.
-const manyFiles = 1500
+const manyFiles = 1000
 
 // writeMany makes a tree of many small files.
 func writeMany(t *testing.T, dir string) {
 	t.Helper()
 	for i := range manyFiles {
 		if i%100 == 0 {
-			if err := os.MkdirAll(filepath.Join(dir, fmt.Sprint("d", i/500, "/e", i/100)),
+			if err := os.MkdirAll(filepath.Join(dir, fmt.Sprint("d", i/400, "/e", i/100)),
 				0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		writeFile(t, filepath.Join(dir, fmt.Sprint("d", i/500, "/e", i/100, "/f", i)),
+		writeFile(t, filepath.Join(dir, fmt.Sprint("d", i/400, "/e", i/100, "/f", i)),
 			fmt.Append(nil, strings.Repeat("x", i%500), i))
 	}
 }
@@ -139,7 +139,7 @@ func TestSmallFilesByHelper(t *testing.T) {
 				}
 				args := append([]string{"cp", "-r", "-p", "-F", sshd.ConfigFile}, test.flags...)
 				if test.started { // before the copy is over, on a busy machine, too
-					args = append(args, "--limit", "250")
+					args = append(args, "--limit", "170")
 				}
 				helps := test.puts && direction == "upload" || test.gets && direction == "download"
 				tries := 1
