@@ -103,11 +103,11 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 		err = s.join(ctx)
 	}
 	if err != nil {
-		if db.postgres == "" && !isDisk(err) {
+		if db.postgres == "" && !db.isFull(err) {
 			db.Close()
 			return nil, fmt.Errorf("cannot use the store %s: %w", db.name, err)
 		}
-		err = advised(err)
+		err = db.advised(err)
 		log.Warn("the store does not answer; starting without it", "store", db.name, "error", err)
 		s.cause = err
 	}
@@ -125,11 +125,13 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 
 // join connects this node, and catches up on changes missed while the store was down.
 func (s *Store) join(ctx context.Context) error {
-	at := 0
-	err := s.db.do(ctx, func(t tx) (err error) {
-		at, err = version(t)
-		return err
-	})
+	at, err := 0, s.db.create()
+	if err == nil {
+		err = s.db.do(ctx, func(t tx) (err error) {
+			at, err = version(t)
+			return err
+		})
+	}
 	if err == nil && at < len(schema) {
 		err = s.db.doWithin(ctx, migrationPatience, migrate)
 	}
@@ -503,10 +505,10 @@ func (s *Store) Down() bool {
 }
 
 func (s *Store) fell(err error) {
+	err = s.db.advised(err) // before the lock: a disk may be slow
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down {
-		err = advised(err)
 		s.down, s.since, s.cause = true, time.Now(), err
 		s.log.Error("the store does not answer", "store", s.db.name, "error", err)
 	}
