@@ -384,20 +384,26 @@ func (c *jumps) lately(now int64, while time.Duration) bool {
 // mostApart is by how much the clocks of this machine and of the database may differ without a word.
 const mostApart = time.Minute
 
-// compareClocks tells who runs this node if its clock is wrong: by it users, keys and certificates
-// expire, and by the database's all else.
+// compareClocks tells who runs this node if its clock differs from the database's: by this one users,
+// keys and certificates expire, and by that one all else.
 func (s *Store) compareClocks(now int64) {
 	s.jumps.mu.Lock()
 	defer s.jumps.mu.Unlock()
 	ahead := time.Since(time.UnixMilli(now)).Round(time.Second)
-	apart := ahead.Abs() > mostApart
+	limit := mostApart
+	if s.jumps.apart { // so that a clock that drifts past the limit is not told of again and again
+		limit /= 2
+	}
+	apart := ahead.Abs() > limit
 	switch {
 	case now == 0, apart == s.jumps.apart:
 		return
 	case ahead > 0 && apart:
-		s.log.Warn("this machine's clock is ahead of the database's: set it", "by", ahead.String())
+		s.log.Warn("this machine's clock is ahead of the database's: set the wrong one", "by",
+			ahead.String())
 	case apart:
-		s.log.Warn("this machine's clock is behind the database's: set it", "by", (-ahead).String())
+		s.log.Warn("this machine's clock is behind the database's: set the wrong one", "by",
+			(-ahead).String())
 	default:
 		s.log.Info("this machine's clock no longer differs from the database's")
 	}
