@@ -158,11 +158,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 		Client: l.client, Method: by.method, Key: by.key, Since: time.Now()})
 	if err := l.open(); err != nil {
 		l.Report(server.Event{Kind: server.LoginRefused, User: secure.User(), Err: err})
-		said := errNoFiles
-		if errors.Is(err, ErrNotAdmitted) || errors.Is(err, errNoUser) {
-			said = ErrNotAdmitted
-		}
-		secure.Disconnect(transport.ReasonByApplication, said.Error())
+		secure.Disconnect(transport.ReasonByApplication, told(err))
 		return
 	}
 	l.Report(server.Event{Kind: server.LoggedIn, Client: l.client, Method: by.method, Key: by.key})
@@ -187,6 +183,14 @@ func (s *Server) survive(conn *connection) {
 }
 
 var errNoFiles = errors.New("your files cannot be served now; tell the server's operators")
+
+// told returns what the client learns of an error of open or admit.
+func told(err error) string {
+	if errors.Is(err, ErrNotAdmitted) || errors.Is(err, errNoUser) {
+		return ErrNotAdmitted.Error()
+	}
+	return errNoFiles.Error()
+}
 
 // open checks whether the user may still log in, and gets the user's files. Only now is the client
 // known to be the user, for whom a directory may be made.
@@ -277,7 +281,7 @@ func (l *login) serve(secure *transport.Conn, most int) {
 			defer l.server.survive(l.conn)
 			if err := l.admit(); err != nil {
 				l.Report(server.Event{Kind: server.SessionRefused, Err: err})
-				offered.Reject(ssh.Prohibited, ErrNotAdmitted.Error())
+				offered.Reject(ssh.Prohibited, told(err))
 				return
 			}
 			end, err := l.sessions.Begin(connected) // which may have to ask other servers

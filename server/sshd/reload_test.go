@@ -143,6 +143,35 @@ func TestNoSessionForTheDisabled(t *testing.T) {
 	}
 }
 
+// TestAdmissionIsUnknown: if it cannot be found out whether the user may still log in, no session
+// begins, but the client is not told that the user may not, nor why.
+func TestAdmissionIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		access := &Access{FS: memfs.New(0), Admit: func() error {
+			if away.Load() {
+				return errors.New("the database is away")
+			}
+			return nil
+		}}
+		s := newServer(t, Config{Password: func(ssh.ConnMetadata, string) (*Access, error) {
+			return access, nil
+		}})
+		client := mustConnect(t, s)
+		if _, err := sftp(client); err != nil {
+			t.Fatal(err)
+		}
+		away.Store(true)
+		if _, err := sftp(client); err == nil || !strings.Contains(err.Error(), errNoFiles.Error()) {
+			t.Errorf("a session begins, or the client is told otherwise: %v", err)
+		}
+		away.Store(false)
+		if _, err := sftp(client); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestDisabledMeanwhile: who is disabled, or removed, between the password and the second factor
 // does not get in, also if they come from outside.
 func TestDisabledMeanwhile(t *testing.T) {

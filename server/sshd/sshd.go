@@ -38,7 +38,8 @@ type Access struct {
 
 	// Admit, if not nil, is called when the login is complete, which may be long after the
 	// password: with a second factor, for example. Its error ends the connection. It is called
-	// again before each session, which its error refuses: a connection may last.
+	// again before each session, which its error refuses: a connection may last. Several may begin
+	// at once.
 	Admit func() error
 
 	// Bandwidth, if not nil, limits the bytes sent and received. Logins may share one.

@@ -16,11 +16,29 @@ func (c *Config) credentials() *credentials.Credentials {
 		return credentials.New(keys{
 			&credentials.FileAWSCredentials{Filename: c.Keys, Profile: c.Profile}, c.Keys})
 	}
-	return credentials.New(keys{&credentials.Chain{Providers: []credentials.Provider{
-		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
-		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}},
-	}}, ""})
+	var chain credentials.Chain
+	for _, one := range []credentials.Provider{&credentials.EnvAWS{},
+		&credentials.FileAWSCredentials{},
+		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}}} {
+		chain.Providers = append(chain.Providers, kept{credentials.New(one)})
+	}
+	return credentials.New(keys{&chain, ""})
 }
+
+// kept keeps a provider's keys until they expire. A chain by itself would also not look at the
+// providers before that one until then: a role's keys hold for hours.
+type kept struct{ *credentials.Credentials }
+
+// RetrieveWithCredContext implements [credentials.Provider].
+func (k kept) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	return k.GetWithContext(cc)
+}
+
+// Retrieve implements [credentials.Provider].
+func (k kept) Retrieve() (credentials.Value, error) { return k.GetWithContext(nil) }
+
+// IsExpired implements [credentials.Provider].
+func (kept) IsExpired() bool { return true }
 
 // keys are the keys that a provider has. A file of them is read for each request, also while
 // somebody replaces it.

@@ -1,11 +1,15 @@
 package s3bucket
 
 import (
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,5 +66,41 @@ func TestKeysAreReplaced(t *testing.T) {
 				t.Errorf("%q: the object is said to be absent: %v", half, err)
 			}
 		})
+	}
+}
+
+// TestRoleBehindKeys: the keys of the file are used whenever it has some, although the machine has a
+// role, too, whose keys hold for hours.
+func TestRoleBehindKeys(t *testing.T) {
+	var asked atomic.Int64
+	role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprintf(w, `{"AccessKeyId":"role","SecretAccessKey":"s","Token":"t","Expiration":%q}`,
+			time.Now().Add(6*time.Hour).UTC().Format(time.RFC3339))
+	}))
+	t.Cleanup(role.Close)
+	file := filepath.Join(t.TempDir(), "credentials")
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_ACCESS_KEY": "",
+		"AWS_SECRET_ACCESS_KEY": "", "AWS_SECRET_KEY": "", "AWS_CONFIG_FILE": file + ".none",
+		"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "",
+		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "", "AWS_CONTAINER_CREDENTIALS_FULL_URI": role.URL,
+	} {
+		t.Setenv(name, value)
+	}
+	got := new(Config).credentials()
+	for _, key := range []string{"one", "role", "role", "two", "role"} {
+		text := "[default]\naws_access_key_id = " + key + "\naws_secret_access_key = s\n"
+		if key == "role" { // somebody replaces the file
+			text = ""
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if value, err := got.GetWithContext(nil); err != nil || value.AccessKeyID != key {
+			t.Errorf("the key is %q, %v, want %q", value.AccessKeyID, err, key)
+		}
+	}
+	if asked.Load() != 1 {
+		t.Errorf("the role was asked for keys %d times, which hold for hours", asked.Load())
 	}
 }

@@ -15,11 +15,12 @@ import (
 )
 
 // answering returns a bucket of a storage that answers like this.
-func answering(t *testing.T, answer http.HandlerFunc) *Bucket {
+func answering(t *testing.T, region string, answer http.HandlerFunc) *Bucket {
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
 	impatient := config(server.URL)
 	impatient.Patience = time.Millisecond
+	impatient.Region = region
 	b, err := New("bucket", impatient)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func TestReasonsOfHead(t *testing.T) {
 		{http.StatusBadRequest, "AuthorizationHeaderMalformed",
 			"correct the endpoint and the region"},
 	} {
-		b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		b := answering(t, "us-east-1", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(one.status)
 			if r.Method != http.MethodHead {
 				fmt.Fprintf(w, "<Error><Code>%s</Code><Message>No.</Message></Error>", one.code)
@@ -55,7 +56,7 @@ func TestReasonsOfHead(t *testing.T) {
 			t.Errorf("%d, %s: %v", one.status, one.code, err)
 		}
 	}
-	denies := answering(t, func(w http.ResponseWriter, r *http.Request) {
+	denies := answering(t, "us-east-1", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
 			w.WriteHeader(http.StatusForbidden)
 		}
@@ -80,7 +81,7 @@ func TestEndlessAnswers(t *testing.T) {
 		t.Run(begins, func(t *testing.T) {
 			t.Parallel()
 			var sent atomic.Int64
-			b := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+			b := answering(t, "us-east-1", func(w http.ResponseWriter, _ *http.Request) {
 				io.WriteString(w, begins)
 				for some := strings.Repeat(goesOn, 10_000); sent.Load() < much; {
 					n, err := io.WriteString(w, some)
@@ -102,13 +103,42 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 }
 
+// TestRegionOfAPage: a page that does not end, or that a proxy sends in the storage's place, does not
+// say where the bucket is.
+func TestRegionOfAPage(t *testing.T) {
+	t.Parallel()
+	const much = 128 << 20
+	for what, length := range map[string]int64{"a page": 1000, "one without an end": much} {
+		var sent atomic.Int64
+		var asked atomic.Bool // for anything else
+		b := answering(t, "", func(w http.ResponseWriter, r *http.Request) {
+			if !r.URL.Query().Has("location") {
+				asked.Store(true)
+			}
+			io.WriteString(w, "<html>")
+			for some := strings.Repeat("it goes on and on ", 10_000); sent.Load() < length; {
+				n, err := io.WriteString(w, some)
+				if sent.Add(int64(n)); err != nil {
+					return
+				}
+			}
+			io.WriteString(w, "</html>")
+		})
+		if _, err := b.List(t.Context(), objectfs.Query{Prefix: "k", Max: 1}); err == nil ||
+			asked.Load() || sent.Load() >= much {
+			t.Errorf("%s: %v, taken for a region: %t; %d bytes came", what, err,
+				asked.Load(), sent.Load())
+		}
+	}
+}
+
 // TestAnotherETagIsSent: a range of another object, from a proxy's memory perhaps, is not taken for
 // one of the object that was asked for.
 func TestAnotherETagIsSent(t *testing.T) {
 	t.Parallel()
 	for etag, right := range map[string]bool{`"one"`: true, `one`: true, `W/"one"`: true,
 		`"another"`: false} {
-		b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		b := answering(t, "us-east-1", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("ETag", etag)
 			w.Header().Set("Content-Range", "bytes 0-3/4")
 			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))

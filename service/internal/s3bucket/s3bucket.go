@@ -393,7 +393,8 @@ func hasResult(r *http.Request) bool {
 	query := r.URL.Query()
 	return r.Method == http.MethodPost || r.Header.Get("X-Amz-Copy-Source") != "" ||
 		r.Method == http.MethodGet &&
-			(query.Has("list-type") || query.Has("uploads") || query.Has("uploadId"))
+			(query.Has("list-type") || query.Has("uploads") || query.Has("uploadId") ||
+				query.Has("location"))
 }
 
 // An answer that does not end must not take the memory. A page of a listing, of 1,000 names of up to
@@ -410,7 +411,7 @@ var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailabl
 
 // revealError gives an answer the status of a failure if its body is an error, or no result, such
 // as a proxy's page. The storage begins to answer before it has copied a long object, and minio-go
-// looks only at the status: it would take anything else for an empty listing.
+// looks only at the status: it would take anything else for an empty listing, or for a region.
 func revealError(answer *http.Response) {
 	var seen bytes.Buffer
 	decoder := xml.NewDecoder(io.TeeReader(io.LimitReader(answer.Body, longestPreface), &seen))
@@ -424,7 +425,7 @@ func revealError(answer *http.Response) {
 		if slices.Contains(passing, said.Code) {
 			answer.StatusCode = http.StatusInternalServerError
 		}
-	case !strings.HasSuffix(root.Name.Local, "Result"):
+	case !strings.HasSuffix(root.Name.Local, "Result") && root.Name.Local != "LocationConstraint":
 		answer.StatusCode = http.StatusBadGateway
 	}
 	if answer.StatusCode != http.StatusOK {

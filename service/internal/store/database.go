@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -99,14 +101,8 @@ func (d *database) usePassword(_ context.Context, config *pgx.ConnConfig) error 
 	return err
 }
 
-// openFile opens an SQLite file, or creates one that only its owner can read: it has password
-// hashes.
+// openFile opens an SQLite file, which create has to make.
 func openFile(name string) (*database, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the store: %w", err)
-	}
-	f.Close()
 	settings := url.Values{
 		"_pragma": {fmt.Sprintf("busy_timeout(%d)", filePatience.Milliseconds()),
 			"journal_mode(WAL)", "synchronous(NORMAL)"},
@@ -128,6 +124,19 @@ func openFile(name string) (*database, error) {
 	}, nil
 }
 
+// create creates the file of SQLite, if there is none, so that only its owner can read it: it has
+// password hashes.
+func (d *database) create() error {
+	if d.postgres != "" {
+		return nil
+	}
+	f, err := os.OpenFile(d.name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	return err
+}
+
 // whileBusy is the pause before another attempt to open a file that is busy.
 const whileBusy = 20 * time.Millisecond
 
@@ -138,17 +147,40 @@ func isBusy(err error) bool {
 	return ok && failed.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// isDisk reports whether SQLite could not use its disk, as one that is full for a while.
-func isDisk(err error) bool {
+// isFull reports whether the disk of the file had no room, of which there may be some later. SQLite
+// does not say so if it could not make another file, or if a quota is used up: then this tries.
+func (d *database) isFull(err error) bool {
+	if isNoRoom(err) {
+		return true
+	}
 	failed, ok := errors.AsType[*sqlite.Error](err)
-	return ok && slices.Contains([]int{sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR},
-		failed.Code()&0xff)
+	if !ok {
+		return false
+	}
+	switch failed.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return true
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		f, err := os.CreateTemp(filepath.Dir(d.name), ".usftpd-*")
+		if err != nil {
+			return isNoRoom(err)
+		}
+		defer os.Remove(f.Name())
+		defer f.Close()
+		_, err = f.Write(make([]byte, 64<<10)) // it needs half of that to open the file
+		return isNoRoom(err)
+	}
+	return false
+}
+
+func isNoRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // advised adds what to do to an error.
-func advised(err error) error {
-	if isDisk(err) {
-		return fmt.Errorf("%w: see to its disk, which may be full", err)
+func (d *database) advised(err error) error {
+	if d.isFull(err) {
+		return fmt.Errorf("its disk is full: make room: %w", err)
 	}
 	return err
 }

@@ -103,11 +103,11 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 		err = s.join(ctx)
 	}
 	if err != nil {
-		if db.postgres == "" && !isDisk(err) {
+		if db.postgres == "" && !db.isFull(err) {
 			db.Close()
 			return nil, fmt.Errorf("cannot use the store %s: %w", db.name, err)
 		}
-		err = advised(err)
+		err = db.advised(err)
 		log.Warn("the store does not answer; starting without it", "store", db.name, "error", err)
 		s.cause = err
 	}
@@ -125,11 +125,13 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 
 // join connects this node, and catches up on changes missed while the store was down.
 func (s *Store) join(ctx context.Context) error {
-	at := 0
-	err := s.db.do(ctx, func(t tx) (err error) {
-		at, err = version(t)
-		return err
-	})
+	at, err := 0, s.db.create()
+	if err == nil {
+		err = s.db.do(ctx, func(t tx) (err error) {
+			at, err = version(t)
+			return err
+		})
+	}
 	if err == nil && at < len(schema) {
 		err = s.db.doWithin(ctx, migrationPatience, migrate)
 	}
@@ -382,20 +384,26 @@ func (c *jumps) lately(now int64, while time.Duration) bool {
 // mostApart is by how much the clocks of this machine and of the database may differ without a word.
 const mostApart = time.Minute
 
-// compareClocks tells who runs this node if its clock is wrong: by it users, keys and certificates
-// expire, and by the database's all else.
+// compareClocks tells who runs this node if its clock differs from the database's: by this one users,
+// keys and certificates expire, and by that one all else.
 func (s *Store) compareClocks(now int64) {
 	s.jumps.mu.Lock()
 	defer s.jumps.mu.Unlock()
 	ahead := time.Since(time.UnixMilli(now)).Round(time.Second)
-	apart := ahead.Abs() > mostApart
+	limit := mostApart
+	if s.jumps.apart { // so that a clock that drifts past the limit is not told of again and again
+		limit /= 2
+	}
+	apart := ahead.Abs() > limit
 	switch {
 	case now == 0, apart == s.jumps.apart:
 		return
 	case ahead > 0 && apart:
-		s.log.Warn("this machine's clock is ahead of the database's: set it", "by", ahead.String())
+		s.log.Warn("this machine's clock is ahead of the database's: set the wrong one", "by",
+			ahead.String())
 	case apart:
-		s.log.Warn("this machine's clock is behind the database's: set it", "by", (-ahead).String())
+		s.log.Warn("this machine's clock is behind the database's: set the wrong one", "by",
+			(-ahead).String())
 	default:
 		s.log.Info("this machine's clock no longer differs from the database's")
 	}
@@ -503,10 +511,10 @@ func (s *Store) Down() bool {
 }
 
 func (s *Store) fell(err error) {
+	err = s.db.advised(err) // before the lock: a disk may be slow
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down {
-		err = advised(err)
 		s.down, s.since, s.cause = true, time.Now(), err
 		s.log.Error("the store does not answer", "store", s.db.name, "error", err)
 	}
