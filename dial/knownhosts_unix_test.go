@@ -60,7 +60,8 @@ func TestKnownHostsCommand(t *testing.T) {
 		HostKeyTypes: []string{"ed25519", "ecdsa"}})
 	dir := t.TempDir()
 	public, err := os.ReadFile(srv.HostKeys[1] + ".pub")
-	if err != nil {
+	first, err2 := os.ReadFile(srv.HostKeys[0] + ".pub")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("[%s]:%d", srv.Host, srv.Port)
@@ -87,6 +88,7 @@ func TestKnownHostsCommand(t *testing.T) {
 		t.Errorf("it was run with %q, and by ssh with %q", ours, theirs)
 	}
 	for text, want := range map[string]string{
+		srv.Host + " " + string(first):                               "is not known",
 		"@revoked * " + string(public) + name + " " + string(public): "is revoked",
 		name + " " + authorizedLine(newSigner(t).PublicKey()):        "has changed",
 		"": "is not known",
