@@ -39,5 +39,5 @@ func (k *keyring) keep(c *credential, p *keyfile.Private) {
 	}
 	err := k.agent.Add(agent.AddedKey{PrivateKey: p.Key, Comment: c.name,
 		LifetimeSecs: uint32(k.s.addKeys.life / time.Second), ConfirmBeforeUse: k.s.addKeys.confirm})
-	k.asker.log.Info("the key was given to the agent", "file", c.name, "error", err)
+	k.asker.log.Info("the key was offered to the agent", "file", c.name, "error", err)
 }

@@ -501,9 +501,14 @@ func TestBindAddress(t *testing.T) {
 	}
 }
 
-// TestBindInterface: the connection leaves from an address of the interface.
+// TestBindInterface: the connection leaves from an address of the interface, one of the host's kind.
 func TestBindInterface(t *testing.T) {
 	listening := testenv.Listen(t, func(net.Conn) {})
+	six, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Accept(t, six, func(net.Conn) {})
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
@@ -523,16 +528,21 @@ func TestBindInterface(t *testing.T) {
 			continue
 		}
 		tried++
-		d := &Dialer{s: &settings{network: "tcp4", bindInterface: i.Name, bindAddress: "127.0.0.3"},
+		d := &Dialer{s: &settings{network: "tcp", bindInterface: i.Name, bindAddress: "127.0.0.3"},
 			log: new(Config).logger()}
-		conn, err := d.connectTo(t.Context(), listening.String())
-		if err != nil {
-			t.Fatal(err)
+		for _, to := range []net.Addr{listening, six.Addr()} {
+			if to != listening && !has(func(ip net.IP) bool { return ip.To4() == nil }) {
+				continue
+			}
+			conn, err := d.connectTo(t.Context(), to.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if from := conn.LocalAddr().(*net.TCPAddr).IP; !has(from.Equal) {
+				t.Errorf("by %s the connection comes from %s", i.Name, from)
+			}
+			conn.Close()
 		}
-		if from := conn.LocalAddr().(*net.TCPAddr).IP; !has(from.Equal) {
-			t.Errorf("by %s the connection comes from %s", i.Name, from)
-		}
-		conn.Close()
 	}
 	if tried == 0 {
 		t.Error("no interface has an address")

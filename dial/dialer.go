@@ -446,15 +446,8 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	if len(local) > 0 {
-		// IPv4 is preferred, as for the host.
-		fit := max(0, slices.IndexFunc(local, func(a net.IPAddr) bool {
-			return (a.IP.To4() == nil) == (d.s.network == "tcp6")
-		}))
-		nd.LocalAddr = &net.TCPAddr{IP: local[fit].IP, Zone: local[fit].Zone}
-	}
 	for attempt := 1; ; attempt++ {
-		conn, err := d.dialName(ctx, nd, address)
+		conn, err := d.dialFrom(ctx, nd, local, address)
 		if err == nil || attempt >= d.s.attempts || ctx.Err() != nil {
 			return conn, err
 		}
@@ -464,6 +457,24 @@ func (d *Dialer) connectTo(ctx context.Context, address string) (net.Conn, error
 		case <-ctx.Done():
 		}
 	}
+}
+
+// dialFrom connects from one of several addresses, if any: the first of IPv4's or, if the host has
+// none such, the first of IPv6's.
+func (d *Dialer) dialFrom(ctx context.Context, nd *net.Dialer, local []net.IPAddr,
+	address string) (net.Conn, error) {
+	for _, six := range []bool{false, true} {
+		i := slices.IndexFunc(local, func(a net.IPAddr) bool { return (a.IP.To4() == nil) == six })
+		if i < 0 {
+			continue
+		}
+		nd.LocalAddr = &net.TCPAddr{IP: local[i].IP, Zone: local[i].Zone}
+		conn, err := d.dialName(ctx, nd, address)
+		if _, unfit := errors.AsType[*net.AddrError](err); !unfit {
+			return conn, err
+		}
+	}
+	return d.dialName(ctx, nd, address)
 }
 
 // localAddresses returns the addresses from which to connect, none if it does not matter. As in ssh,

@@ -42,7 +42,7 @@ func newHostKeyChecker(ctx context.Context, s *settings, a *asker) (*hostKeyChec
 			return nil, err
 		}
 	}
-	return h, h.runCommand(ctx, &h.ordering, s.knownAs(), "ORDER", nil)
+	return h, h.runCommand(ctx, &h.ordering, "ORDER", nil)
 }
 
 // algorithms orders the host key algorithms to ask for: the types of the known keys come first, and
@@ -79,11 +79,7 @@ func (h *hostKeyChecker) algorithms() []string {
 func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
 	plain := own.PlainKey(key)
 	cert, isCert := key.(*ssh.Certificate)
-	err := h.runCommand(ctx, h.set, h.s.knownAs(), "HOSTNAME", key)
-	if err == nil && h.s.knownAs() != h.s.principal() && len(h.set.keys) == 0 {
-		err = h.runCommand(ctx, h.portless, h.s.principal(), "HOSTNAME", key)
-	}
-	if err != nil {
+	if err := h.runCommand(ctx, h.set, "HOSTNAME", key); err != nil {
 		return err
 	}
 	if err := h.revoked(ctx, plain, cert); err != nil {

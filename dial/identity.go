@@ -142,7 +142,13 @@ func (k *keyring) credentials() []*credential {
 			files = append(files, f)
 		}
 	}
-	fromAgent := k.agentKeys()
+	// A key whose passphrase was typed needs no agent, which may ask about each signature.
+	fromAgent := slices.DeleteFunc(k.agentKeys(), func(c *credential) bool {
+		return slices.ContainsFunc(files, func(f keyFile) bool {
+			return f.private != nil && f.private.key.Locked && !f.private.locked &&
+				f.public != nil && sameKey(f.public, c.public)
+		})
+	})
 	signerFor := func(key ssh.PublicKey) *credential {
 		for _, c := range fromAgent {
 			if sameKey(c.public, key) {

@@ -198,7 +198,8 @@ func TestAddKeysToAgent(t *testing.T) {
 	srv, socket := opensshd.Start(t, opensshd.Options{}), startAgent(t)
 	key := opensshd.Keygen(t, filepath.Join(t.TempDir(), "key"), "-N", "phrase", "-a", "1")
 	allow(t, srv, key+".pub", "")
-	for add, questions := range map[string][]int{"ask": {1, 1}, "yes": {1, 0}} {
+	// An agent that asks before it signs cannot: what was typed serves each connection of a run.
+	for add, questions := range map[string][]int{"ask": {1, 1}, "yes": {1, 0}, "confirm": {1}} {
 		for run, want := range questions {
 			p := &script{answers: []string{"phrase"}}
 			d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile,

@@ -60,7 +60,8 @@ func TestKnownHostsCommand(t *testing.T) {
 		HostKeyTypes: []string{"ed25519", "ecdsa"}})
 	dir := t.TempDir()
 	public, err := os.ReadFile(srv.HostKeys[1] + ".pub")
-	if err != nil {
+	first, err2 := os.ReadFile(srv.HostKeys[0] + ".pub")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("[%s]:%d", srv.Host, srv.Port)
@@ -87,6 +88,7 @@ func TestKnownHostsCommand(t *testing.T) {
 		t.Errorf("it was run with %q, and by ssh with %q", ours, theirs)
 	}
 	for text, want := range map[string]string{
+		srv.Host + " " + string(first):                               "is not known",
 		"@revoked * " + string(public) + name + " " + string(public): "is revoked",
 		name + " " + authorizedLine(newSigner(t).PublicKey()):        "has changed",
 		"": "is not known",
@@ -134,7 +136,9 @@ func TestRevokedHostKeys(t *testing.T) {
 		says string // "" if the host is let through
 	}{
 		{plain, plain.HostKeys[0] + ".pub", ".pub:1 names its ED25519 key"},
+		{plain, plain.HostKeys[0] + "-cert.pub", "-cert.pub:1 names its ED25519 key"},
 		{plain, other, ""},
+		{plain, os.DevNull, ""},
 		{plain, dir + "/krl", dir + "/krl names its ED25519 key"},
 		{plain, dir + "/others", ""},
 		{plain, dir + "/missing", "RevokedHostKeys: open "},
@@ -156,5 +160,25 @@ func TestRevokedHostKeys(t *testing.T) {
 			c.says) {
 			t.Errorf("%s: %v", c.file, err)
 		}
+	}
+	pipe, written := dir+"/pipe", make(chan error)
+	text, err := os.ReadFile(plain.HostKeys[0] + ".pub")
+	if err == nil {
+		err = syscall.Mkfifo(pipe, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { written <- os.WriteFile(pipe, text, 0) }()
+	config := &Config{ConfigFile: plain.ConfigFile, Options: []string{"RevokedHostKeys=" + pipe},
+		KeyPipes: new(KeyPipes)}
+	for range 2 {
+		if err := dialError(t, Target{Host: plain.Alias}, config); !strings.Contains(err.Error(),
+			"pipe:1 names") {
+			t.Errorf("a pipe: %v", err)
+		}
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }

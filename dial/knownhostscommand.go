@@ -17,16 +17,16 @@ import (
 // fromCommand stands for the file's name in what KnownHostsCommand has printed.
 const fromCommand = "KnownHostsCommand"
 
-// runCommand adds to set what KnownHostsCommand, if there is one, knows about name. As ssh does, it
-// is run before the key exchange with the reason ORDER, for the types of the host's keys, and with
-// HOSTNAME when the host has shown its key. If it fails, so does the login: it may know that a key
-// is revoked.
-func (h *hostKeyChecker) runCommand(ctx context.Context, set *knownSet, name, reason string,
+// runCommand adds to set what KnownHostsCommand, if there is one, knows about the host. As ssh does,
+// it is run before the key exchange with the reason ORDER, for the types of the host's keys, and
+// with HOSTNAME when the host has shown its key; and never for a name without the port. If it
+// fails, so does the login: it may know that a key is revoked.
+func (h *hostKeyChecker) runCommand(ctx context.Context, set *knownSet, reason string,
 	key ssh.PublicKey) error {
 	if h.s.knownHostsCommand == "" {
 		return nil
 	}
-	x := h.s.tokens()
+	x, name := h.s.tokens(), h.s.knownAs()
 	maps.Copy(x.tokens, map[byte]string{'H': name, 'I': reason, 'K': "NONE", 'f': "NONE",
 		't': "NONE"})
 	if key != nil {
@@ -45,7 +45,8 @@ func (h *hostKeyChecker) runCommand(ctx context.Context, set *knownSet, name, re
 	if err != nil {
 		return fmt.Errorf("%s: %w", fromCommand, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, resolveTimeout,
+		&timeoutError{"running it", resolveTimeout})
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env, cmd.WaitDelay = h.s.environ, time.Second
@@ -55,8 +56,11 @@ func (h *hostKeyChecker) runCommand(ctx context.Context, set *knownSet, name, re
 		err = fmt.Errorf("it printed more than %d bytes", maxConfig)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s failed: %w: %s", fromCommand, words[0],
-			cmp.Or(context.Cause(ctx), err), complaint(stderr.Bytes()))
+		err = cmp.Or(context.Cause(ctx), err)
+		if text := complaint(stderr.Bytes()); text != "" {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+		return fmt.Errorf("%s %s failed: %w", fromCommand, words[0], err)
 	}
 	return set.read(bytes.NewReader(stdout.Bytes()), fromCommand, name, h.asker.log)
 }

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -14,16 +15,17 @@ import (
 // systemAddresses asks Linux's C library, by getent, for the addresses of a name that Go did not
 // find. A program built without cgo knows files and DNS, and nothing else that nsswitch.conf names,
 // such as multicast DNS for board.local, or a directory service. ssh asks the C library.
-func (c *Config) systemAddresses(ctx context.Context, network, host string) (found []netip.Addr) {
-	program := c.find("getent")
+func (d *Dialer) systemAddresses(ctx context.Context, host string) (found []netip.Addr) {
+	program := d.config.find("getent")
 	if runtime.GOOS != "linux" || program == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.s.connectTimeout, resolveTimeout))
 	defer cancel()
-	database := map[string]string{"tcp": "ahosts", "tcp4": "ahostsv4", "tcp6": "ahostsv6"}[network]
+	database := map[string]string{"tcp": "ahosts", "tcp4": "ahostsv4",
+		"tcp6": "ahostsv6"}[d.s.network]
 	cmd := exec.CommandContext(ctx, program, database, host)
-	cmd.Env, cmd.WaitDelay = c.environ(), time.Second
+	cmd.Env, cmd.WaitDelay = d.config.environ(), time.Second
 	out := limitedBuffer{limit: 64 << 10}
 	cmd.Stdout = &out
 	if cmd.Run() != nil {
@@ -49,7 +51,7 @@ func (d *Dialer) dialName(ctx context.Context, nd *net.Dialer, address string) (
 	if !unknown || dns.Name != host || split != nil || ctx.Err() != nil {
 		return conn, err
 	}
-	for _, a := range d.config.systemAddresses(ctx, d.s.network, host) {
+	for _, a := range d.systemAddresses(ctx, host) {
 		conn, err = nd.DialContext(ctx, d.s.network, net.JoinHostPort(a.String(), port))
 		if err == nil {
 			break

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -28,5 +29,20 @@ func TestNameOfTheSystem(t *testing.T) {
 	if err := dialError(t, Target{Host: srv.Alias}, c); !errors.Is(err, syscall.ECONNREFUSED) ||
 		!strings.Contains(err.Error(), "[::1]") {
 		t.Errorf("over IPv6: %v", err)
+	}
+}
+
+// TestNameThatTheSystemLooksUpForLong: ConnectTimeout limits this, too.
+func TestNameThatTheSystemLooksUpForLong(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(writeFile(t, dir+"/getent", "#!/bin/sh\nexec sleep 100\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	dialError(t, Target{Host: "board.invalid"}, &Config{ConfigFile: writeFile(t, dir+"/conf", ""),
+		Options: []string{"ConnectTimeout=1"}, Env: append(os.Environ(),
+			"PATH="+dir+":"+os.Getenv("PATH"))})
+	if took := time.Since(began); took > resolveTimeout/2 {
+		t.Errorf("it took %v", took)
 	}
 }

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // krlMagic begins a key revocation list (PROTOCOL.krl).
@@ -27,12 +30,17 @@ func (h *hostKeyChecker) revokedByFile(ctx context.Context, key ssh.PublicKey,
 	problem := h.problem(HostKeyRevoked, key)
 	problem.File = file
 	fail := func(err error) error { return fmt.Errorf("RevokedHostKeys: %s: %w", file, err) }
-	text, _, err := readSmall(file, maxKnownHosts)
+	f, err := openKnownHosts(ctx, file, h.asker.pipes)
 	if err != nil {
 		return fmt.Errorf("RevokedHostKeys: %w", err)
 	}
-	if len(text) == maxKnownHosts {
-		return fail(errors.New("too large"))
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKnownHosts))
+	if err == nil && len(text) == maxKnownHosts {
+		err = errors.New("too large")
+	}
+	if err != nil {
+		return fail(err)
 	}
 	if bytes.HasPrefix(text, []byte(krlMagic)) {
 		listed, err := h.listed(ctx, file, key)
@@ -55,7 +63,7 @@ func (h *hostKeyChecker) revokedByFile(ctx context.Context, key ssh.PublicKey,
 			return fail(fmt.Errorf("line %d holds no key", n))
 		}
 		for _, k := range names {
-			if sameKey(k, revoked) {
+			if sameKey(k, own.PlainKey(revoked)) { // a certificate stands for its key
 				problem.Line = n
 				return problem
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/internal/private/pools"
 )
@@ -21,7 +23,8 @@ import (
 type Retry struct {
 	// Retries is how many attempts in a row may fail to make progress, if the Host can redial. A
 	// file in progress continues after the contiguous part that has arrived; finished files of a
-	// tree are not copied again.
+	// tree are not copied again. A host whose key has changed is tried no more, except with
+	// math.MaxInt.
 	Retries int
 
 	// RetryFor limits the time without progress. 0 means 15 minutes.
@@ -334,6 +337,9 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 			return fresh, nil
 		}
 		err, why = dialErr, dialErr
+		if c.hasAnotherKey(dialErr) {
+			break
+		}
 		what = strings.TrimPrefix(err.Error(), host.Name+": ")
 	}
 	if c.ctx.Err() != nil {
@@ -341,6 +347,14 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	}
 	return host, &gaveUpError{lost: lost, last: err, attempts: c.attempts,
 		within: time.Since(c.since)}
+}
+
+// hasAnotherKey reports whether the host did not prove to be the same, which takes a person to mend.
+// Who tries for ever, as a mount does, finds out when that is done.
+func (c *Conn) hasAnotherKey(err error) bool {
+	key, ok := errors.AsType[*dial.HostKeyError](err)
+	return ok && (key.Problem == dial.HostKeyChanged || key.Problem == dial.HostKeyRevoked) &&
+		c.retry.Retries < math.MaxInt
 }
 
 func (c *Conn) backoff(attempt int) time.Duration {
@@ -381,6 +395,9 @@ func (e *gaveUpError) Error() string {
 	if e.last == e.lost {
 		return fmt.Sprintf("%v (gave up after %d new connections without progress)", lost,
 			e.attempts)
+	}
+	if e.attempts == 1 {
+		return fmt.Sprintf("%v; reconnecting failed: %v", lost, e.last)
 	}
 	return fmt.Sprintf("%v; %d attempts to reconnect failed within %v, the last one: %v", lost,
 		e.attempts, e.within.Round(time.Second), e.last)
