@@ -146,8 +146,9 @@ func TestLoginsThatFail(t *testing.T) {
 			`testhost: logging in as \S+ failed \(tried publickey with .*wrong.*; the server accepts publickey\)`},
 		{"unknown host", []string{"-o", "UserKnownHostsFile=" + noKnown, "a", "testhost:"},
 			`testhost: the host key of .* is not known: its ED25519 key SHA256:\S+ is in no known_hosts file, and there is nobody to ask; log in once with ssh .*`},
-		{"what only ssh does", []string{"-o", "BindInterface=lo", "a", "testhost:"},
-			`testhost: the ssh configuration says BindInterface lo, which is not supported here; use the system's ssh \(--ssh\)`},
+		{"what only ssh does", []string{"-o", "ProxyCommand=false", "-o", "ProxyUseFdpass=yes",
+			"a", "testhost:"},
+			`testhost: the ssh configuration says ProxyUseFdpass yes, which is not supported here; use the system's ssh \(--ssh\)`},
 		{"changed host key", []string{"-o", "UserKnownHostsFile=" + changed, "a", "testhost:"},
 			`testhost: the host key of .* has changed: .*` + regexp.QuoteMeta(changed) +
 				`:1 holds another; .*`},
