@@ -235,8 +235,11 @@ func (c *Conn) givesUp(client *usftp.Client, err error) bool {
 		return false
 	}
 	question, most := stall.Request, 2
+	if file != nil { // an extended request's name does not say what was asked
+		question = file.Path + " " + question
+	}
 	if stall.Data { // if some of it has come since, it is not the same question
-		question, most = file.Path+" "+question, max(2, c.retry.Retries)
+		most = max(2, c.retry.Retries)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
