@@ -66,7 +66,7 @@ type Conn struct {
 	since    time.Time     // when the first of the attempts began
 	gaveUp   error
 	files    map[*pools.Progress]func() int64 // large files in progress
-	silent   map[string]silence               // by question
+	silent   silences
 	slow     slowStart
 	rate     float64
 }
@@ -218,6 +218,13 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	}
 }
 
+// silences are the questions that have had no answer.
+type silences struct {
+	questions map[string]silence
+	failed    int64 // Conn.arrived, plus one, when one of them had last failed alone
+	again     bool  // one has, and attempts are counted anew
+}
+
 // silence is a question that has had no answer, or a file whose data has not come.
 type silence struct {
 	connections int
@@ -238,18 +245,25 @@ func (c *Conn) givesUp(client *usftp.Client, err error) bool {
 		return false
 	}
 	question, most := stall.Request, 2
+	if file != nil { // an extended request's name does not say what was asked
+		question = file.Path + " " + question
+	}
 	if stall.Data { // if some of it has come since, it is not the same question
-		question, most = file.Path+" "+question, max(2, c.retry.Retries)
+		most = max(2, c.retry.Retries)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.silent == nil {
-		c.silent = make(map[string]silence)
+	if c.silent.questions == nil {
+		c.silent.questions = make(map[string]silence)
 	}
-	s := c.silent[question]
+	s := c.silent.questions[question]
 	if s.last != client.Done() {
 		s = silence{s.connections + 1, client.Done()}
-		c.silent[question] = s
+		c.silent.questions[question] = s
+		// All else has all its retries, but not again and again on a host that answers nothing.
+		if s.connections == most && c.silent.failed != c.arrived+1 {
+			c.silent.failed, c.silent.again = c.arrived+1, true
+		}
 	}
 	return s.connections >= most
 }
@@ -278,7 +292,8 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	for p, position := range c.files {
 		c.count(p, position())
 	}
-	if c.arrived > c.reached || c.attempts == 0 {
+	if c.arrived > c.reached || c.attempts == 0 || c.silent.again {
+		c.silent.again = false
 		c.reached, c.attempts, c.since = c.arrived, 0, time.Now()
 	} else {
 		c.slow.width = 1

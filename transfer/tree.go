@@ -87,17 +87,17 @@ type Summary struct {
 // TreeError reports that part of a tree failed. It wraps First.
 type TreeError struct {
 	Failed int64 // files, directories and links
-	First  error // the first that failed
+	First  error // the first that failed, or why the whole copy ended before its time
 
 	// LeftBehind describes how many temporary files may be left, where, and how they are named; "" if
 	// there are none besides those that Failed events name. A Warning says the same.
 	LeftBehind string
 
-	what string // says how the entries failed
+	what string // says how the entries failed; "" if the whole copy ended
 }
 
 func (e *TreeError) Error() string {
-	if e.Failed <= 1 {
+	if e.Failed <= 1 || e.what == "" {
 		return e.First.Error()
 	}
 	return fmt.Sprintf("%d entries %s; the first: %v", e.Failed, e.what, e.First)

@@ -80,7 +80,8 @@ type treeReport struct {
 
 	mu          sync.Mutex
 	sums        Totals         // without the files in progress
-	first       error          // that was reported
+	first       error          // that was reported, or why the whole copy ended
+	ended       bool           // the connection was given up
 	active      []*activity    // oldest first
 	concludes   Phase          // "" until all files have been copied
 	bottlenecks bottleneck.Sum // of the files
@@ -129,7 +130,10 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 	s.Totals, s.Elapsed = r.totals(), time.Since(t.began)
 	s.Active = nil
 	r.mu.Lock()
-	first := r.first
+	first, what := r.first, t.rules.failed
+	if r.ended {
+		what = ""
+	}
 	r.mu.Unlock()
 	if first == nil && t.ctx.Err() != nil {
 		first = newError(t.job, t.route.Source, t.root.target, context.Cause(t.ctx))
@@ -145,8 +149,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 		if left != "" {
 			t.root.warn(left)
 		}
-		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left,
-			what: t.rules.failed}
+		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left, what: what}
 		e.Err, e.Message = err, err.Error()
 	}
 	r.tellTotals(e)
@@ -338,8 +341,11 @@ func (r *treeReport) ending(err error) bool {
 		return false
 	}
 	err = t.copies.Why(err)
-	failure := newError(t.job, t.route.Source, t.root.target, err)
-	r.failFirst(failure)
+	r.mu.Lock()
+	if !r.ended { // says more than what failed before: the rest is missing, too
+		r.ended, r.first = true, newError(t.job, t.route.Source, t.root.target, err)
+	}
+	r.mu.Unlock()
 	t.cancel(err)
 	return true
 }

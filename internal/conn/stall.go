@@ -335,6 +335,11 @@ func (c *Conn) checkStall() {
 	c.look(now)
 	lookup := c.unanswered(now)
 	quiet, owes := now.Sub(s.heardAt), c.active > s.data
+	if !owes { // what is asked next has its whole time, also if data on the line delays a keepalive
+		if s.askedAt = now; !s.asking {
+			s.askedAt = time.Time{}
+		}
+	}
 	asked := !s.askedAt.IsZero()
 	silent := owes && asked && quiet >= timeout && now.Sub(s.askedAt) >= timeout-c.askAfter()
 	overdue := s.data > 0 && now.Sub(s.movedAt) >= timeout

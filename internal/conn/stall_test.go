@@ -193,6 +193,35 @@ func TestSlowWritesAreNoStall(t *testing.T) {
 	})
 }
 
+// TestSlowWritesBeforeALookup: on a slow line the answer to a keepalive waits behind data that is
+// still being sent. What is asked then has its whole time.
+func TestSlowWritesBeforeALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{Buffer: 4000}, conn.Config{StallTimeout: patience,
+			Keepalive: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+		q := conn.NewQueue()
+		const calls, size = 6, 60_000 // 30 s each
+		for range calls {
+			start(t, c, q, write(c, 0, size))
+		}
+		piece := make([]byte, 2000)
+		for left := 3 * size; left > 0; {
+			time.Sleep(time.Second)
+			n, err := p.Read(piece[:min(left, len(piece))])
+			must(t, err)
+			left -= n
+		}
+		start(t, c, q, stat(c))
+		time.Sleep(patience / 2)
+		must(t, c.Err())
+		p.Close()
+		for range calls + 1 {
+			c.Recycle(take(t, q))
+		}
+		finish(t, c)
+	})
+}
+
 // TestSlowUplink has a stream whose buffers fill within the first request, on a line that takes
 // several stall timeouts for the rest of it.
 func TestSlowUplink(t *testing.T) {
