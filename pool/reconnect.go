@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -210,7 +209,7 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 		case c.renewing == nil:
 			c.renewing = make(chan struct{})
 			c.mu.Unlock()
-			return c.reconnect(err, tell)
+			return c.reconnect(tell)
 		}
 		renewing := c.renewing
 		c.mu.Unlock()
@@ -269,8 +268,8 @@ func (c *Conn) givesUp(client *usftp.Client, err error) bool {
 }
 
 // reconnect replaces the connection for everyone who waits.
-func (c *Conn) reconnect(err error, tell func(Attempt)) bool {
-	host, err := c.redial(err, tell)
+func (c *Conn) reconnect(tell func(Attempt)) bool {
+	host, err := c.redial(tell)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.renewing)
@@ -286,7 +285,7 @@ func (c *Conn) reconnect(err error, tell func(Attempt)) bool {
 
 // redial makes a new connection, with back-off. Attempts are counted since the last progress, so
 // that over a link that keeps breaking everything gets through in the end.
-func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
+func (c *Conn) redial(tell func(Attempt)) (Host, error) {
 	c.mu.Lock()
 	host := c.host
 	for p, position := range c.files {
@@ -298,7 +297,8 @@ func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	} else {
 		c.slow.width = 1
 	}
-	why := host.Client.Wait() // returns at once, since the connection has ended
+	lost := host.Client.Wait() // returns at once, since the connection has ended
+	why := lost
 	what := "connection lost"
 	if stall, ok := errors.AsType[*usftp.StallError](why); ok && !stall.Data && stall.Request != "" {
 		what = fmt.Sprintf("no reply to %s for %v", stall.Request, stall.After)
@@ -400,21 +400,14 @@ type gaveUpError struct {
 }
 
 func (e *gaveUpError) Error() string {
-	// the request that noticed first was about one of many files, but this error is for all
-	lost := e.lost
-	if path, ok := errors.AsType[*fs.PathError](lost); ok {
-		lost = path.Err
-	} else if link, ok := errors.AsType[*os.LinkError](lost); ok {
-		lost = link.Err
-	}
 	if e.last == e.lost {
-		return fmt.Sprintf("%v (gave up after %d new connections without progress)", lost,
+		return fmt.Sprintf("%v (gave up after %d new connections without progress)", e.lost,
 			e.attempts)
 	}
 	if e.attempts == 1 {
-		return fmt.Sprintf("%v; reconnecting failed: %v", lost, e.last)
+		return fmt.Sprintf("%v; reconnecting failed: %v", e.lost, e.last)
 	}
-	return fmt.Sprintf("%v; %d attempts to reconnect failed within %v, the last one: %v", lost,
+	return fmt.Sprintf("%v; %d attempts to reconnect failed within %v, the last one: %v", e.lost,
 		e.attempts, e.within.Round(time.Second), e.last)
 }
 

@@ -89,9 +89,10 @@ func (e *StallError) Temporary() bool { return false }
 
 // Unanswered is the error of the request whose missing reply ended the connection, and of those
 // about the same path or handle. It wraps the one that all others get.
-type Unanswered struct{ error }
+type Unanswered struct{ Err error }
 
-func (e Unanswered) Unwrap() error { return e.error }
+func (e Unanswered) Error() string { return e.Err.Error() }
+func (e Unanswered) Unwrap() error { return e.Err }
 
 // ProtocolError means that the peer broke the protocol: either in a way that ends the connection,
 // and then it matches [net.ErrClosed], or in one reply, which fails one operation.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/conn"
 )
 
 // The exit codes. ssh, scp and sftp exit with 255 if there is no connection, and scripts check for
@@ -83,6 +84,8 @@ func CodeOf(err error) int {
 		return signal.Code()
 	case ReaderGone(err):
 		return ExitOutputGone
+	case errors.As(err, new(conn.Unanswered)): // about one file; others may be answered
+		return ExitFailed
 	case errors.As(err, new(*dial.Error)), errors.Is(err, net.ErrClosed):
 		return ExitNoHost
 	}

@@ -2,10 +2,12 @@ package connect
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -21,6 +23,7 @@ func TestCheckAll(t *testing.T) {
 		failed, want error
 	}{
 		{errors.New("the source has changed"), nil},
+		{fmt.Errorf("cannot copy one file: %w", conn.Unanswered{Err: net.ErrClosed}), nil},
 		{net.ErrClosed, ErrHostLost},
 	} {
 		host := h.Get(t.Context(), target)
