@@ -144,9 +144,9 @@ func TestRsyncHints(t *testing.T) {
 // host::module is of rsync's daemon: it must not become a directory ":module". It is scp's way to
 // write such a name, so cp takes it.
 func TestRsyncDaemon(t *testing.T) {
-	for args, want := range map[string]bool{"h::mod b": false, "a u@h::mod/x": false,
-		"[::1]::mod b": false, "a h:./:mod": true, "a [::1]:mod": true, "a h:a::b": true,
-		"./a::b h:": true} {
+	for args, want := range map[string]bool{"hh::mod b": false, "a u@h::mod/x": false,
+		"[::1]::mod b": false, "a hh:./:mod": true, "a [::1]:mod": true, "a hh:a::b": true,
+		"./a::b hh:": true} {
 		if _, _, err := parsePlaces(strings.Fields(args)); (err == nil) != want {
 			t.Errorf("sync %s: %v", args, err)
 		}
