@@ -29,7 +29,7 @@ const maxConfig = 4 << 20
 // else reads ssh_config exactly, otherwise with a library. exact reports which. Lists of algorithms
 // are present only if they were configured.
 func resolve(ctx context.Context, t Target, c *Config) (w keywords, exact bool, err error) {
-	path := findSSH(c)
+	path := c.find("ssh")
 	if path == "" {
 		w, err = libraryKeywords(t, c)
 		return w, false, err
@@ -99,8 +99,6 @@ func literal(values []string) (quoted []string) {
 	}
 	return quoted
 }
-
-func findSSH(c *Config) string { return c.find("ssh") }
 
 // find looks for a program along the PATH of the Config's environment.
 func (c *Config) find(name string) string {

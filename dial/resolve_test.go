@@ -218,7 +218,7 @@ func TestRefusedWords(t *testing.T) {
 			switch {
 			case by == "library":
 				c.Env = withoutSSH(home)
-			case word == "CanonicalizeHostname" || findSSH(c) == "":
+			case word == "CanonicalizeHostname" || c.find("ssh") == "":
 				continue // ssh -G has done it
 			}
 			if word == "Ciphers" && os.Getenv(stackEnv) != "" { // x/crypto/ssh has 3des-cbc
@@ -290,7 +290,7 @@ func TestConfigurationErrors(t *testing.T) {
 		}
 	}
 	c := &Config{Options: []string{"NoSuchWord=1"}}
-	if findSSH(c) != "" {
+	if c.find("ssh") != "" {
 		if _, err := settingsOf(t, Target{Host: "h"}, c); err == nil ||
 			!strings.Contains(err.Error(), "NoSuchWord") &&
 				!strings.Contains(err.Error(), "nosuchword") {

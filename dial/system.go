@@ -33,7 +33,7 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 		return nil, fmt.Errorf("the command %q in place of ssh: %w", c.SSH, err)
 	}
 	if command[0] == "ssh" {
-		if path := findSSH(c); path != "" {
+		if path := c.find("ssh"); path != "" {
 			command[0] = path
 		}
 	}

@@ -221,7 +221,7 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 type silences struct {
 	questions map[string]silence
 	failed    int64 // Conn.arrived, plus one, when one of them had last failed alone
-	again     bool  // one has, and attempts are counted anew
+	again     bool  // one has failed alone, so the count of attempts starts again
 }
 
 // silence is a question that has had no answer, or a file whose data has not come.

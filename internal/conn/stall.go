@@ -188,11 +188,11 @@ const (
 	// never does.
 	lookupTimeouts = 10
 
-	// longTimeouts is the same for OPENDIR, READDIR and FSTAT. A server may read all of a directory
-	// before its first answer (paramiko's when it is opened), and each file's attributes with it: an
-	// hour is enough for the 20 million entries of the largest tree in object storage that lists a
-	// thousand in 150 ms. An FSTAT may have to wait for the file's data: a server on NFS sends there
-	// first what was written.
+	// longTimeouts is the same for OPENDIR, READDIR and FSTAT. A server may read all of a directory,
+	// with each file's attributes, before its first answer (paramiko's does so in OPENDIR). The
+	// largest tree has 20 million entries; object storage that lists a thousand in 150 ms needs less
+	// than an hour for them. An FSTAT may have to wait for the file's data, since a server on NFS
+	// writes it out first.
 	longTimeouts = 60
 
 	// tellAfter is how long a request must be the oldest without an answer for the logger to be
