@@ -518,7 +518,7 @@ func TestTreeStalled(t *testing.T) {
 			}
 			if len(stalled) == 0 || stalled[0] > 6*time.Second ||
 				stalled[len(stalled)-1] < 50*time.Second {
-				t.Errorf("%v: the stall was told %d times", direction, len(stalled))
+				t.Errorf("%v: the stall was told %d times: %v", direction, len(stalled), stalled)
 			}
 		})
 	}

@@ -31,6 +31,7 @@ type stall struct {
 	asking  bool      // Keepalive is running
 	askedAt time.Time // when it was called, since the last sign of life
 	data    int       // READs and WRITEs in flight
+	behind  bool      // a lookup must be answered before data is due, as look has seen it
 
 	movedSeen, heardSeen int64
 	movedAt, heardAt     time.Time
@@ -153,7 +154,7 @@ func (c *Conn) Overdue() (since, end time.Time) {
 // overdue implements Overdue. The caller holds Conn.mu and has called look.
 func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 	s, timeout := &c.stall, c.config.StallTimeout
-	if s.data > 0 {
+	if s.data > 0 && !s.behind {
 		return s.movedAt, s.movedAt.Add(timeout)
 	}
 	if s.askedAt.IsZero() || now.Sub(s.askedAt) < timeout/stallChecks {
@@ -173,9 +174,9 @@ func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 func (c *Conn) look(now time.Time) {
 	s := &c.stall
 	first := c.find(s.first.id)
-	lookup := first != nil && !s.first.at.IsZero() && first.missed() && first.patience(1) > 0 &&
+	s.behind = first != nil && !s.first.at.IsZero() && first.missed() && first.patience(1) > 0 &&
 		c.config.Keepalive != nil
-	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 || lookup {
+	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 || s.behind {
 		s.movedSeen, s.movedAt = moved, now
 	}
 	s.hears(now)
@@ -354,8 +355,11 @@ func (c *Conn) checkStall() {
 	}
 	s.armed = true
 	next := timeout / stallChecks
-	if _, end := c.overdue(now); end.After(now) {
-		next = min(next, end.Sub(now)) // it ends when Overdue says so
+	_, end := c.overdue(now)
+	for _, at := range []time.Time{end, s.heardAt.Add(c.askAfter())} {
+		if at.After(now) { // it asks in time, and ends when Overdue says so
+			next = min(next, at.Sub(now))
+		}
 	}
 	s.due = now.Add(next)
 	s.timer.Reset(next)

@@ -551,6 +551,42 @@ func TestDataBehindALookup(t *testing.T) {
 	}
 }
 
+// TestSilenceBeforeALookup: a peer that shows no sign of life is overdue, and ends in time, also
+// where a lookup excuses that no data comes.
+func TestSilenceBeforeALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		c, _ := connect(t, sftptest.LinkConfig{},
+			conn.Config{StallTimeout: patience, Keepalive: silent})
+		q := conn.NewQueue()
+		time.Sleep(time.Millisecond)
+		start(t, c, q, stat(c))
+		time.Sleep(time.Millisecond) // the checks' times and the silence's do not meet
+		start(t, c, q, read(c, 0, 100))
+		began := time.Now()
+		for c.Err() == nil && time.Since(began) < 2*patience {
+			time.Sleep(patience / 100)
+			silence := time.Since(began)
+			since, end := c.Overdue()
+			if c.Err() == nil && silence > patience/2 && (since.Sub(began).Abs() > time.Second ||
+				end.Sub(began.Add(patience)).Abs() > time.Second) {
+				t.Fatalf("after %v it is overdue since %v and ends at %v", silence,
+					since.Sub(began), end.Sub(began))
+			}
+		}
+		if took := time.Since(began); took > patience+time.Second {
+			t.Errorf("it ended after %v", took)
+		}
+		for range 2 {
+			c.Recycle(take(t, q))
+		}
+		finish(t, c)
+	})
+}
+
 // TestLookupBeforeAnOpen: programs ask for a file's attributes and open it in one go. What was
 // asked second does not excuse the first.
 func TestLookupBeforeAnOpen(t *testing.T) {
