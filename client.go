@@ -427,7 +427,7 @@ func isMINA(version string) bool     { return strings.Contains(version, "APACHE-
 func isMaverick(version string) bool { return strings.Contains(version, "Maverick") }
 
 // isErlang reports the same of Erlang/OTP's server. It knows only three of OPEN's flags (reading,
-// writing, appending), and empties a file that is only to be written, as file:open does.
+// writing, appending), and no mode, and empties a file that is only written, as file:open does.
 func isErlang(version string) bool { return strings.Contains(version, "Erlang") }
 
 // isOurs reports whether a server, by its SSH version line, is package server.

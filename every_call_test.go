@@ -359,6 +359,7 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
 	"private.Client.Overdue",
 	"private.Client.KnowsLinks", "private.Client.KeepsUploads", "private.Client.ResolvesLinks",
+	"private.Client.LinksFromLogin",
 	"private.Client.LinksTo", "private.Client.OneHandle", "private.Client.OpenHandles",
 	"private.Client.PutsFiles",
 	"private.Client.GetsFiles", "private.Client.OnWindows"}

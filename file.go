@@ -301,8 +301,8 @@ func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	if makes {
 		f.insteadOfWriting(&op, flags, attrs)
 	}
-	if flags&wire.OpenExclusive != 0 && perm&0o077 == 0 &&
-		isMaverick(f.session().options.serverVersion) {
+	version := f.session().options.serverVersion
+	if flags&wire.OpenExclusive != 0 && perm&0o077 == 0 && (isMaverick(version) || isErlang(version)) {
 		op.result = f.keepPrivate(op.result, perm)
 	}
 	return op

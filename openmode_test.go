@@ -168,20 +168,22 @@ func TestEmptyAndAppend(t *testing.T) {
 // TestPrivateFromTheStart: where the mode in OPEN is ignored, a new file for its owner alone is made
 // private before anything is written to it. Nothing is set of a file that may be another's.
 func TestPrivateFromTheStart(t *testing.T) {
-	for flag, want := range map[int]bool{os.O_EXCL: true, 0: false} {
-		private := false
-		r := newRig(t, sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
-			switch {
-			case q.Type == wire.TypeFsetstat:
-				private = q.Attrs.Permissions == 0o600
-			case q.Type == wire.TypeWrite && private != want:
-				t.Errorf("private: %t, not %t", private, want)
-			}
-			return nil
-		}}, 0, usftp.WithServerVersion("SSH-2.0-MaverickSynergy"))
-		f := must[*usftp.File](t)(r.OpenFile("/secret", os.O_WRONLY|os.O_CREATE|flag, 0o600))
-		must[int](t)(f.Write([]byte("data")))
-		ok(t, f.Close())
+	for _, version := range []string{"SSH-2.0-MaverickSynergy", "SSH-2.0-Erlang/4.15.2"} {
+		for flag, want := range map[int]bool{os.O_EXCL: true, 0: false} {
+			private := false
+			r := newRig(t, sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+				switch {
+				case q.Type == wire.TypeFsetstat:
+					private = q.Attrs.Permissions == 0o600
+				case q.Type == wire.TypeWrite && private != want:
+					t.Errorf("%s: private: %t, not %t", version, private, want)
+				}
+				return nil
+			}}, 0, usftp.WithServerVersion(version))
+			f := must[*usftp.File](t)(r.OpenFile("/secret", os.O_WRONLY|os.O_CREATE|flag, 0o600))
+			must[int](t)(f.Write([]byte("data")))
+			ok(t, f.Close())
+		}
 	}
 }
 

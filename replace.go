@@ -31,6 +31,9 @@ func (s *session) knowsLinks() bool { return s.listsAhead || s.offered(wire.ExtB
 // KnowsLinks implements private.Client.
 func (c privateClient) KnowsLinks() bool { return c.knowsLinks() }
 
+// LinksFromLogin implements private.Client.
+func (c privateClient) LinksFromLogin() bool { return c.linksFrom.Load() == linksFromLogin }
+
 // ResolvesLinks implements private.Client. ProFTPD's mod_sftp does it, and Go's pkg/sftp where it
 // serves another backend than the machine's files.
 func (c privateClient) ResolvesLinks() bool {

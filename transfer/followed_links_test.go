@@ -280,3 +280,33 @@ func TestLinksFromAServerThatResolvesThem(t *testing.T) {
 		}
 	}
 }
+
+// A host that makes absolute links of relative ones, as Erlang's does, is told of once.
+func TestLinksThatBecomeAbsolute(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{DraftSymlink: true}, sftptest.LinkConfig{})
+	end := b.server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-Erlang/4.15.2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	b.host.Client = client
+	src := filepath.Join(b.dir, "src")
+	fill(t, src, "file")
+	linksOf(t, src, map[string]string{"one": "file", "two": "file", "three": "/file"})
+	var told []string
+	_, err = b.tree(upload, src, "/dst", func(tree *treeJob) {
+		tree.Options.Events = func(e transfer.Event) {
+			if e.Kind == transfer.Warning {
+				told = append(told, e.Message)
+			}
+		}
+	})
+	want := "relative symbolic links become absolute: the host resolves what they say"
+	if err != nil || !slices.Equal(told, []string{want}) {
+		t.Errorf("%q, %v", told, err)
+	}
+	if got := b.server.Files.List(); !slices.Contains(got, "/dst/one -> /dst/file") {
+		t.Errorf("%q", got)
+	}
+}

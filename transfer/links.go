@@ -96,7 +96,13 @@ func (t *tree) makeLink(e *entry, to string) error {
 	if err != nil && !e.dir.fresh {
 		err = t.replaceByLink(e, to, err)
 	}
-	if conn := t.dst.Conn(); err != nil && conn != nil && pool.Lost(conn.Host().Client) {
+	conn := t.dst.Conn()
+	switch {
+	case conn == nil:
+	case err == nil && !path.IsAbs(to) && private.OfClient(conn.Host().Client).LinksFromLogin() &&
+		!t.dst.Quirks().ToldLinks.Swap(true):
+		t.root.warn("relative symbolic links become absolute: the host resolves what they say")
+	case err != nil && pool.Lost(conn.Host().Client):
 		t.leftovers.leaves(false)
 	}
 	return err

@@ -53,6 +53,9 @@ type Client interface {
 	// ResolvesLinks reports whether the server is known to answer READLINK with the path that a
 	// link leads to.
 	ResolvesLinks() bool
+	// LinksFromLogin reports whether the server is known to resolve the text of a new link, so that
+	// Symlink gives it an absolute path.
+	LinksFromLogin() bool
 	// OnWindows reports whether the server is known to hand names to Windows unchanged.
 	OnWindows() bool
 	// Find is like Stat, but falls back on other answers if the server refuses STAT: for a

@@ -28,6 +28,7 @@ type Quirks struct {
 	NoDirModes  atomic.Bool
 	ToldDirs    atomic.Bool // the user has been told of NoDirTimes or NoDirModes
 	AskedNames  atomic.Bool // whether names that are not UTF-8 are changed
+	ToldLinks   atomic.Bool // the user has been told that relative links become absolute
 	Proved      atomic.Bool // a file has been looked at after its attributes were set
 	Clock       Clock
 }
