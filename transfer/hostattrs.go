@@ -1,11 +1,13 @@
 package transfer
 
 import (
+	"io/fs"
 	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -25,17 +27,22 @@ func (k *keeping) times() bool {
 	return times
 }
 
-func (k *keeping) modes() bool {
+func (k *keeping) modes() fs.FileMode {
 	k.find(false)
-	_, modes := k.known()
-	return modes
+	switch _, modes := k.known(); {
+	case !modes:
+		return 0
+	case localfs.OnlyReadOnly && k.sync.tree.dst.Conn() == nil:
+		return 0o200
+	}
+	return fs.ModePerm
 }
 
 // known reports whether times and modes are wanted, and not known to be ignored by the target.
 func (k *keeping) known() (times, modes bool) {
 	s := k.sync
 	q := s.tree.dst.Quirks()
-	return !s.options.NoTimes && !q.NoTimes.Load(), !s.options.NoModes && !q.NoModes.Load()
+	return !s.options.NoTimes && !q.NoTimes.Load(), !s.tree.options.NoModes && !q.NoModes.Load()
 }
 
 // find calls probe once. A caller that compares times reports itself that they are not set.

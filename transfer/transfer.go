@@ -65,7 +65,7 @@ type Attributes struct {
 	// Preserve a new file gets the source's permissions less the umask (ours or the server's), a
 	// replaced file keeps its own, files in trees keep their times where the target allows it, and
 	// a single file gets the current time, as with scp. Symbolic links get their source's times
-	// where possible; if not, one event says so.
+	// where possible; if not, one event says so. A file on Windows has no permissions to keep.
 	Preserve bool
 
 	// NoTimes and NoModes leave out times or permissions, in trees and with Preserve, too, without a
@@ -303,6 +303,9 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 			Limiter: pace.NewLimiter(ctx, options.RateLimit),
 			Common:  &filecopy.Common{Pauses: pauses}}}
 	if j.src, err = src.from(j); err == nil {
+		if localfs.OnlyReadOnly && j.src.Conn() == nil && options.Chmod == nil {
+			j.options.NoModes, j.copies.Options.NoModes = true, true
+		}
 		j.dst, err = dst.to(j)
 	}
 	if err == nil && options.RemoveSource && !j.ofPaths() {

@@ -150,6 +150,10 @@ func CheckForeignName(name string) error {
 	return nil
 }
 
+// OnlyReadOnly reports whether files here have no permissions but a flag that forbids writing. Go
+// makes permissions for everybody of it.
+const OnlyReadOnly = runtime.GOOS == "windows"
+
 // FoldsCase reports whether names that differ only in case are usually the same file here.
 const FoldsCase = runtime.GOOS == "darwin" || runtime.GOOS == "windows"
 

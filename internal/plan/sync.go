@@ -24,8 +24,10 @@ type Sync struct {
 	// Nearest returns the time that the target stores for another.
 	Nearest func(time.Time) time.Time
 
-	// KeepsTimes and KeepsModes report whether the target sets them; they may have to find that out.
-	KeepsTimes, KeepsModes func() bool
+	// KeepsTimes and KeepsModes return whether the target sets times, and which permissions it sets;
+	// they may have to find that out.
+	KeepsTimes func() bool
+	KeepsModes func() fs.FileMode
 }
 
 // Only selects the files to copy. Package transfer describes it.
@@ -110,12 +112,18 @@ func (s *Sync) ofEqual(f *endpoint.Info, there Held, sameTime bool) Action {
 	switch {
 	case !sameTime:
 		return Action{Do: SetAttrs, Why: Touch}
-	case f.Mode.IsRegular() && f.HasMode && there.Perm() != s.Attributes.Perm(f) && s.KeepsModes():
+	case f.Mode.IsRegular() && f.HasMode && s.otherPerm(f, there):
 		return Action{Do: SetAttrs, Why: Mode}
 	case s.Attributes.Owners && !there.sameOwner(f, s.Owners):
 		return Action{Do: SetAttrs, Why: Owner}
 	}
 	return Action{Do: Same}
+}
+
+// otherPerm reports whether the target sets permissions in which an entry differs.
+func (s *Sync) otherPerm(f *endpoint.Info, there Held) bool {
+	other := there.Perm() ^ s.Attributes.Perm(f)
+	return other != 0 && other&s.KeepsModes() != 0
 }
 
 // Attrs returns the attributes to set on a file or a link whose contents are equal.

@@ -14,6 +14,10 @@ import (
 func always() bool { return true }
 func never() bool  { return false }
 
+func allModes() fs.FileMode { return fs.ModePerm }
+func noModes() fs.FileMode  { return 0 }
+func readOnly() fs.FileMode { return 0o200 }
+
 // nearest returns the time that SFTP has for another.
 func nearest(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
@@ -22,7 +26,7 @@ func nearest(t time.Time) time.Time {
 // newSync returns a sync without options, to a host that sets what it should.
 func newSync() *Sync {
 	return &Sync{Attributes: new(endpoint.Attributes), Owners: new(Owners), Nearest: nearest,
-		KeepsTimes: always, KeepsModes: always}
+		KeepsTimes: always, KeepsModes: allModes}
 }
 
 var at = time.Unix(1_600_000_000, 0)
@@ -107,13 +111,17 @@ func TestSyncOf(t *testing.T) {
 			want: Action{Do: Same, Untimed: true}},
 		"no times wanted": {options: func(s *Sync) { s.KeepsTimes, s.Attributes.NoTimes = never, true },
 			here: newer, want: Action{Do: Same}},
-		"no modes on the host": {options: func(s *Sync) { s.KeepsModes = never }, here: open,
+		"no modes on the host": {options: func(s *Sync) { s.KeepsModes = noModes }, here: open,
 			want: Action{Do: Same}},
+		"permissions that Windows does not have": {options: func(s *Sync) { s.KeepsModes = readOnly },
+			here: open, want: Action{Do: Same}},
+		"read-only on Windows": {options: func(s *Sync) { s.KeepsModes = readOnly },
+			here: func(f *endpoint.Info) { f.Mode = 0o444 }, want: Action{Do: SetAttrs, Why: Mode}},
 		"no owners wanted": {here: owned, there: ofAnother, want: Action{Do: Same}},
 		"owner": {options: func(s *Sync) { s.Attributes.Owners = true }, here: owned, there: ofAnother,
 			want: Action{Do: SetAttrs, Why: Owner}},
 		"owner where no modes are set": {options: func(s *Sync) {
-			s.Attributes.Owners, s.KeepsModes = true, never
+			s.Attributes.Owners, s.KeepsModes = true, noModes
 		}, here: func(f *endpoint.Info) { owned(f); open(f) }, there: ofAnother,
 			want: Action{Do: SetAttrs, Why: Owner}},
 	} {
@@ -149,7 +157,7 @@ func TestSyncCompared(t *testing.T) {
 			change: func(f *endpoint.Info) { f.Mtime = at.Add(time.Minute) }, want: Action{Do: Same}},
 		"mode": {change: func(f *endpoint.Info) { f.Mode = 0o600 },
 			want: Action{Do: SetAttrs, Why: Mode}},
-		"no modes": {options: func(s *Sync) { s.KeepsModes = never },
+		"no modes": {options: func(s *Sync) { s.KeepsModes = noModes },
 			change: func(f *endpoint.Info) { f.Mode = 0o600 }, want: Action{Do: Same}},
 		"the source tells no mode": {change: func(f *endpoint.Info) { f.Mode, f.HasMode = 0, false },
 			want: Action{Do: Same}},

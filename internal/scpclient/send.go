@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/scp"
 )
 
@@ -164,6 +165,9 @@ func (s *session) send(i item, target string) error {
 // announce sends the lines before a file or a directory. refused says why the host refuses it.
 func (s *session) announce(head scp.Header, info fs.FileInfo) (refused, err error) {
 	head.Mode = uint32(info.Mode().Perm())
+	if localfs.OnlyReadOnly { // and lets nobody else write
+		head.Mode &^= 0o022
+	}
 	if s.Times {
 		// a host's own access times mean little, and not every system reports them
 		at := info.ModTime().Unix()

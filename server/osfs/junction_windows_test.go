@@ -20,7 +20,7 @@ func (f found) Sys() any {
 }
 
 // TestMarkJunction: a junction is a link, and nothing else becomes one: neither a directory with
-// more to it, such as one of OneDrive, nor a file.
+// more to it, such as one of OneDrive, nor a file. Nor does anything look as if all could write it.
 func TestMarkJunction(t *testing.T) {
 	const dir, reparse = syscall.FILE_ATTRIBUTE_DIRECTORY, syscall.FILE_ATTRIBUTE_REPARSE_POINT
 	info, err := os.Stat(t.TempDir())
@@ -31,12 +31,14 @@ func TestMarkJunction(t *testing.T) {
 		found
 		want fs.FileMode
 	}{
-		{found{info, fs.ModeIrregular | 0o666, dir | reparse}, fs.ModeSymlink | 0o666},
+		{found{info, fs.ModeIrregular | 0o666, dir | reparse}, fs.ModeSymlink | 0o644},
 		{found{info, fs.ModeDir | fs.ModeIrregular | 0o777, dir | reparse},
-			fs.ModeDir | fs.ModeIrregular | 0o777},
-		{found{info, fs.ModeIrregular | 0o666, reparse}, fs.ModeIrregular | 0o666},
-		{found{info, fs.ModeDir | 0o777, dir}, fs.ModeDir | 0o777},
-		{found{info, fs.ModeSymlink | 0o666, dir | reparse}, fs.ModeSymlink | 0o666},
+			fs.ModeDir | fs.ModeIrregular | 0o755},
+		{found{info, fs.ModeIrregular | 0o666, reparse}, fs.ModeIrregular | 0o644},
+		{found{info, fs.ModeDir | 0o777, dir}, fs.ModeDir | 0o755},
+		{found{info, 0o666, 0}, 0o644},
+		{found{info, 0o444, 0}, 0o444},
+		{found{info, fs.ModeSymlink | 0o666, dir | reparse}, fs.ModeSymlink | 0o644},
 	} {
 		if got := markListed(c.found).Mode(); got != c.want {
 			t.Errorf("%v with %#x is %v, want %v", c.mode, c.attributes, got, c.want)

@@ -12,10 +12,17 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+// shown is a file's info without the permissions for everybody that Go makes of a flag that forbids
+// writing. A client that keeps permissions would let everybody write its copy.
+type shown struct{ fs.FileInfo }
+
+// Mode implements fs.FileInfo.
+func (s shown) Mode() fs.FileMode { return s.FileInfo.Mode() &^ 0o022 }
+
 // identified is a file's info with the data that Windows has only for open files, and quotas need:
 // without it, a file renamed while open would count as two.
 type identified struct {
-	fs.FileInfo
+	shown
 	data windows.ByHandleFileInformation
 }
 
@@ -29,11 +36,11 @@ func (i identified) LinkCount() uint64 { return uint64(i.data.NumberOfLinks) }
 
 // A junction leads elsewhere, as a symbolic link does, and its text can be read as a link's. Go has
 // only an irregular file's mode for it.
-type junction struct{ fs.FileInfo }
+type junction struct{ shown }
 
 // Mode implements fs.FileInfo.
 func (j junction) Mode() fs.FileMode {
-	return j.FileInfo.Mode()&^fs.ModeIrregular | fs.ModeSymlink
+	return j.shown.Mode()&^fs.ModeIrregular | fs.ModeSymlink
 }
 
 // markJunction returns the info of a junction as that of a link.
@@ -41,13 +48,13 @@ func markJunction(info fs.FileInfo) fs.FileInfo {
 	data, ok := info.Sys().(*syscall.Win32FileAttributeData)
 	if ok && info.Mode().Type() == fs.ModeIrregular &&
 		data.FileAttributes&syscall.FILE_ATTRIBUTE_DIRECTORY != 0 {
-		return junction{info}
+		return junction{shown{info}}
 	}
-	return info
+	return shown{info}
 }
 
 // listed is a file's info from a listing. Opening each listed file would take long.
-type listed struct{ fs.FileInfo }
+type listed struct{ shown }
 
 // FileIdentity implements server.Linked.
 func (listed) FileIdentity() any { return nil }
@@ -59,16 +66,16 @@ func markListed(info fs.FileInfo) fs.FileInfo {
 	if !info.Mode().IsRegular() {
 		return markJunction(info)
 	}
-	return listed{info}
+	return listed{shown{info}}
 }
 
 // identify adds a file's identity to its info, if the system knows it.
 func identify(info fs.FileInfo, file *os.File) fs.FileInfo {
 	data, err := localfs.HandleInfo(file)
 	if err != nil {
-		return info
+		return shown{info}
 	}
-	return identified{info, data}
+	return identified{shown{info}, data}
 }
 
 func statVFSOpen(file *os.File) (reply wire.StatVFSReply, err error) {

@@ -450,6 +450,51 @@ func TestSyncOnWindows(t *testing.T) {
 	d.want("a dry run", o.stdout, "")
 }
 
+// TestPermissionsOnWindows: Windows has only a read-only flag. What Go makes of it, permissions for
+// everybody, is not given to a host's files, and no sync sets those of a host's files again and again.
+func TestPermissionsOnWindows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	mode := func(name string) string {
+		return d.run(ui.ExitOK, "ls", "-ld", "testhost:"+name).stdout[:10]
+	}
+	d.write(filepath.Join(d.dir, "src", "file"), "text")
+	d.write(filepath.Join(d.dir, "src", "dir", "file"), "text")
+	d.run(ui.ExitOK, "cp", "-r", "src", "testhost:/dst")
+	d.run(ui.ExitOK, "chmod", "700", "testhost:/dst", "testhost:/dst/dir")
+	d.run(ui.ExitOK, "chmod", "755", "testhost:/dst/file", "testhost:/dst/dir/file")
+	for _, copying := range [][]string{
+		{"sync", "-v"}, {"sync", "-v", "--checksum"}, {"cp", "-rpT"}, {"cp", "-rT"},
+	} {
+		o := d.run(ui.ExitOK, append(copying, "src", "testhost:/dst")...)
+		for name, want := range map[string]string{"/dst": "drwx------", "/dst/file": "-rwxr-xr-x",
+			"/dst/dir": "drwx------", "/dst/dir/file": "-rwxr-xr-x"} {
+			d.want(fmt.Sprint(name, " after ", copying), mode(name), want)
+		}
+		if strings.Contains(o.stderr, "attributes") {
+			t.Errorf("%v: %+v", copying, o)
+		}
+	}
+	d.run(ui.ExitOK, "sync", "--chmod=D750,F640", "src", "testhost:/chosen")
+	d.want("a directory with --chmod", mode("/chosen/dir"), "drwxr-x---")
+	d.want("a file with --chmod", mode("/chosen/file"), "-rw-r-----")
+
+	d.run(ui.ExitOK, "cp", "-O", "-rp", "src", "testhost:/old")
+	d.want("a directory by scp's old protocol", mode("/old/dir"), "drwxr-xr-x")
+	d.want("a file by scp's old protocol", mode("/old/file"), "-rw-r--r--")
+
+	d.run(ui.ExitOK, "sync", "testhost:/dst", "down")
+	o := d.run(ui.ExitOK, "sync", "-v", "testhost:/dst", "down")
+	if strings.Contains(o.stderr, "attributes") {
+		t.Errorf("a sync from the host sets what Windows does not have: %+v", o)
+	}
+	d.run(ui.ExitOK, "chmod", "444", "testhost:/dst/file")
+	d.run(ui.ExitOK, "cp", "testhost:/dst/file", "ro")
+	if is, err := os.Stat(filepath.Join(d.dir, "ro")); err != nil || is.Mode().Perm() != 0o444 {
+		t.Errorf("the copy of a file that is read-only is %v, %v", is.Mode(), err)
+	}
+}
+
 // TestShellOnWindows: a batch with paths of both kinds.
 func TestShellOnWindows(t *testing.T) {
 	t.Parallel()
