@@ -5,6 +5,8 @@
 // is followed, whatever becomes of the directories meanwhile, if the system or the host can promise
 // that. Both are safe for concurrent use. Requests to a host are repeated over a new connection if
 // the old one was lost; each method states the consequences.
+//
+// The interfaces describe their methods. A comment on an implementation says what is special there.
 package endpoint
 
 import (
