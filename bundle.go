@@ -167,13 +167,9 @@ func (f *bundled) wait(ctx context.Context, use func(*wire.GotFile) error) error
 	return use(&f.got)
 }
 
-// PutsFiles implements private.Client.
 func (c privateClient) PutsFiles() bool { return c.offered(wire.ExtPutFiles) }
-
-// GetsFiles implements private.Client.
 func (c privateClient) GetsFiles() bool { return c.offered(wire.ExtGetFiles) }
 
-// StartPut implements private.Client.
 func (c privateClient) StartPut(name, temporary string, p []byte, perm fs.FileMode, attrs NewAttrs,
 	flush bool) (wait func() error) {
 	wrapped := func(err error) error {
@@ -207,7 +203,6 @@ func (c privateClient) StartPut(name, temporary string, p []byte, perm fs.FileMo
 	}
 }
 
-// GetFile implements private.Client.
 func (c privateClient) GetFile(name string, size int,
 	memory func() []byte) (after *FileStat, err error) {
 	m := wire.GetFile{Size: uint32(size)}

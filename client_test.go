@@ -247,12 +247,7 @@ func TestWaited(t *testing.T) {
 		server := sftptest.NewServer(t, sftptest.Script{})
 		server.Files.WriteFile("/file", make([]byte, 4<<20))
 		const trip = 100 * time.Millisecond
-		end := server.Dial(sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
-		c, err := usftp.NewClientPipe(end, end)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := clientOf(t, server.Dial(sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2}))
 		if err := c.Ping(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("there is nobody to ask: %v", err)
 		}
@@ -282,14 +277,10 @@ func TestPing(t *testing.T) {
 	end := server.Dial(sftptest.LinkConfig{})
 	dead := errors.New("no answer")
 	var asked []error
-	c, err := usftp.NewClientPipe(end, end, usftp.WithKeepalive(func(ctx context.Context) error {
+	c := clientOf(t, end, usftp.WithKeepalive(func(ctx context.Context) error {
 		asked = append(asked, ctx.Err())
 		return dead
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	if err := c.Ping(t.Context()); err != dead || len(asked) != 1 || asked[0] != nil {
 		t.Errorf("%v, asked %v", err, asked)
 	}

@@ -138,9 +138,7 @@ func TestClientsOfAFile(t *testing.T) {
 		t.Error("a new File is not blank")
 	}
 	ok(t, f.OpenRead())
-	link := r.server.Dial(sftptest.LinkConfig{})
-	other := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
-	defer other.Close()
+	other := clientOf(t, r.server.Dial(sftptest.LinkConfig{}))
 	if err := f.SetClient(other); !errors.Is(err, fs.ErrInvalid) {
 		t.Error(err)
 	}

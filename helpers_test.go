@@ -1,6 +1,7 @@
 package usftp_test
 
 import (
+	"io"
 	"math/rand"
 	"os"
 	"os/exec"
@@ -45,6 +46,16 @@ func newRig(t testing.TB, script sftptest.Script, rtt time.Duration,
 		}
 	})
 	return &rig{client, server, count}
+}
+
+// clientOf returns a client of the server at the other end of a stream.
+func clientOf(t testing.TB, stream io.ReadWriteCloser,
+	opts ...usftp.ClientOption) *usftp.Client {
+	t.Helper()
+	client, err := usftp.NewClientPipe(stream, stream, opts...)
+	ok(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // bubble runs a test in a bubble of testing/synctest.

@@ -165,12 +165,7 @@ func scripted(t testing.TB, script sftptest.Script, link sftptest.LinkConfig,
 	opts ...usftp.ClientOption) (*usftp.Client, *sftptest.Scripted) {
 	t.Helper()
 	server := sftptest.NewServer(t, script)
-	stream := server.Dial(link)
-	client, err := usftp.NewClientPipe(stream, stream, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := clientOf(t, server.Dial(link), opts...)
 	return client, server
 }
 

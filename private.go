@@ -29,16 +29,10 @@ type (
 	privateFile   struct{ *File }
 )
 
-// WorksInOrder implements private.Client.
 func (c privateClient) WorksInOrder() bool { return c.inOrder }
+func (c privateClient) ReadsOnce() bool    { return readsOnce(c.options.serverVersion) }
+func (c privateClient) StartSmall()        { c.session.startsSmall.Store(true) }
 
-// ReadsOnce implements private.Client.
-func (c privateClient) ReadsOnce() bool { return readsOnce(c.options.serverVersion) }
-
-// StartSmall implements private.Client.
-func (c privateClient) StartSmall() { c.session.startsSmall.Store(true) }
-
-// Touches implements private.Client.
 func (c privateClient) Touches() bool {
 	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-rclone/")
 }
@@ -54,16 +48,10 @@ func (c privateClient) SetsByName() bool {
 	return isMINA(c.options.serverVersion) || isMaverick(c.options.serverVersion)
 }
 
-// LastTime implements private.Client.
-func (c privateClient) LastTime() int64 { return c.lastTime() }
-
-// Heard implements private.Client.
-func (c privateClient) Heard() time.Time { return c.conn.Heard() }
-
-// Overdue implements private.Client.
+func (c privateClient) LastTime() int64                 { return c.lastTime() }
+func (c privateClient) Heard() time.Time                { return c.conn.Heard() }
 func (c privateClient) Overdue() (since, end time.Time) { return c.conn.Overdue() }
 
-// DataSizes implements private.Client.
 func (c privateClient) DataSizes() (read, write int, err error) {
 	if err := c.awaitLimits(c.ctx); err != nil {
 		return 0, 0, err
@@ -72,25 +60,17 @@ func (c privateClient) DataSizes() (read, write int, err error) {
 	return read, write, nil
 }
 
-// OneHandle implements private.Client.
-func (c privateClient) OneHandle() bool { return c.conn.OneHandle() }
-
-// OpenHandles implements private.Client.
+func (c privateClient) OneHandle() bool  { return c.conn.OneHandle() }
 func (c privateClient) OpenHandles() int { return c.conn.OpenHandles() }
 
-// HandleLost implements private.File.
 func (f privateFile) HandleLost() bool {
 	open, err := f.opening("handle", 0)
 	return err == nil && open.client.conn.IsLost(open.handle)
 }
 
-// Waited implements private.File.
 func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load()) }
+func (f privateFile) Answers() int64        { return f.answers.Load() }
 
-// Answers implements private.File.
-func (f privateFile) Answers() int64 { return f.answers.Load() }
-
-// Beneath implements private.Client.
 func (c privateClient) Beneath(above string) (view *Client, ok bool) {
 	if !c.offered(wire.ExtBeneath) {
 		return c.Client, false
@@ -98,7 +78,6 @@ func (c privateClient) Beneath(above string) (view *Client, ok bool) {
 	return &Client{&session{c.shared, &above}, c.ctx}, true
 }
 
-// Alike implements private.Client.
 func (c privateClient) Alike(other *Client) *Client {
 	if c.above == nil {
 		return other

@@ -189,9 +189,7 @@ func TestReadAheadIsDropped(t *testing.T) {
 			return err
 		},
 		"seek": func(t *testing.T, r *rig, f *usftp.File) error {
-			link := r.server.Dial(sftptest.LinkConfig{})
-			other := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
-			defer other.Close()
+			other := clientOf(t, r.server.Dial(sftptest.LinkConfig{}))
 			ok(t, other.WriteFile("/f", fresh, 0))
 			_, err := f.Seek(0, io.SeekCurrent)
 			return err

@@ -28,7 +28,6 @@ import (
 // knowsLinks reports whether a server is known to follow no link where it must not.
 func (s *session) knowsLinks() bool { return s.listsAhead || s.offered(wire.ExtBeneath) }
 
-// KnowsLinks implements private.Client.
 func (c privateClient) KnowsLinks() bool { return c.knowsLinks() }
 
 // LinksFromLogin implements private.Client.
@@ -47,10 +46,8 @@ func (c privateClient) OnWindows() bool {
 	return strings.Contains(c.options.serverVersion, "OpenSSH_for_Windows")
 }
 
-// Look implements private.Client.
 func (c privateClient) Look(name string) (fs.FileInfo, error) { return c.StartLook(name)() }
 
-// StartLook implements private.Client.
 func (c privateClient) StartLook(name string) (wait func() (fs.FileInfo, error)) {
 	return c.startLook(name, 0)
 }
@@ -100,7 +97,6 @@ func (c privateClient) lookAll(files []*File, each func(f *File, info fs.FileInf
 
 func isLink(info fs.FileInfo) bool { return info.Mode()&fs.ModeSymlink != 0 }
 
-// Move implements private.Client.
 func (c privateClient) Move(oldname, newname string, replace bool) error {
 	rename := c.Rename
 	if replace && c.HasPosixRename() {
@@ -167,7 +163,6 @@ func (c privateClient) removeMoved(oldname, newname string, wasFree bool) error 
 		Err: fmt.Errorf("both are the link now: %s", status.Error())}
 }
 
-// ReplaceByLink implements private.Client.
 func (c privateClient) ReplaceByLink(text, name, temporary, aside string) error {
 	if c.knowsLinks() && c.HasPosixRename() {
 		err := c.Symlink(text, temporary)
@@ -249,7 +244,6 @@ func (c privateClient) late() (*Client, context.CancelFunc) {
 	return c.WithContext(ctx), cancel
 }
 
-// LinksTo implements private.Client.
 func (c privateClient) LinksTo(name, have, want string) bool { return c.linksTo(name, have, want) }
 
 // linksTo reports whether a link means want. have is READLINK's answer.

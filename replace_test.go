@@ -299,12 +299,7 @@ func TestLookLost(t *testing.T) {
 	server := sftptest.NewServer(t, sftptest.Script{FollowLinks: true,
 		Faults: []sftptest.Fault{{On: wire.TypeReadlink, Do: sftptest.Hangup()}}})
 	linkScene(server.Files)
-	end := server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(end, end)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := clientOf(t, server.Dial(sftptest.LinkConfig{}))
 	info, err := private.OfClient(client).Look("/d/to precious")
 	if _, lost := errors.AsType[*usftp.LostError](err); !lost {
 		t.Errorf("it is %v, %v", info, err)
@@ -369,9 +364,7 @@ func TestLostWhileRefusalsAreLookedInto(t *testing.T) {
 				sftptest.Fault{On: test.last, Do: sftptest.Hangup()})})
 			server.Files.WriteFile("/d/file", nil)
 			server.Files.Symlink("file", "/d/link")
-			end := server.Dial(sftptest.LinkConfig{})
-			client := must[*usftp.Client](t)(usftp.NewClientPipe(end, end))
-			defer client.Close()
+			client := clientOf(t, server.Dial(sftptest.LinkConfig{}))
 			if err := test.do(client); !errors.As(err, new(*usftp.LostError)) {
 				t.Errorf("the connection was lost, and the error is %v", err)
 			}

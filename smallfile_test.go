@@ -23,11 +23,7 @@ func smallFiles(t *testing.T) {
 		server := sftptest.NewServer(t, sftptest.Script{})
 		counter := sftptest.NewCounter(server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
 			ToClient: time.Millisecond}))
-		client, err := usftp.NewClientPipe(counter, counter, usftp.WithServerVersion(version))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
+		client := clientOf(t, counter, usftp.WithServerVersion(version))
 		if got, want := private.OfClient(client).WorksInOrder(),
 			version != "SSH-2.0-Go"; got != want {
 			t.Fatalf("%s: in order: %v", version, got)
@@ -117,12 +113,7 @@ func TestSmallFilesFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := sftptest.NewServer(t, sftptest.Script{Faults: []sftptest.Fault{test.fault}})
 			server.Files.WriteFile("/small", []byte("12345"))
-			stream := server.Dial(sftptest.LinkConfig{})
-			client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion("OpenSSH"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
+			client := clientOf(t, server.Dial(sftptest.LinkConfig{}), usftp.WithServerVersion("OpenSSH"))
 			flag := os.O_RDONLY
 			if test.write {
 				flag = os.O_WRONLY

@@ -23,12 +23,7 @@ func TestStartSmall(t *testing.T) {
 				gate := new(sftptest.Gate)
 				server := sftptest.NewServer(t, sftptest.Script{})
 				server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Do: sftptest.Hold(gate)})
-				stream := server.Dial(sftptest.LinkConfig{})
-				client, err := usftp.NewClientPipe(stream, stream, usftp.WithChannelWindow(2<<20))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
+				client := clientOf(t, server.Dial(sftptest.LinkConfig{}), usftp.WithChannelWindow(2<<20))
 				if test.small {
 					private.OfClient(client).StartSmall()
 				}

@@ -25,7 +25,6 @@ type stripes struct {
 	ended   bool
 }
 
-// Join implements private.Stripes.
 func (s *stripes) Join(f *File) bool {
 	open, err := f.opened("join", 0)
 	if err != nil {
@@ -54,7 +53,6 @@ type member struct {
 	inFlight atomic.Int64 // requests
 }
 
-// Rest implements private.Stripes.
 func (s *stripes) Rest(f *File, rest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +64,6 @@ func (s *stripes) Rest(f *File, rest bool) {
 	}
 }
 
-// Idle implements private.Stripes.
 func (s *stripes) Idle(f *File) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,10 +71,8 @@ func (s *stripes) Idle(f *File) bool {
 	return m != nil && m.rests.Load() && m.inFlight.Load() == 0
 }
 
-// Moved implements private.Stripes.
 func (s *stripes) Moved() int64 { return s.moved.Load() }
 
-// Joined implements private.Stripes.
 func (s *stripes) Joined() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +117,6 @@ func (l *loop) adopt() {
 	l.joins.joining = nil
 }
 
-// WriteToAt implements private.Stripes.
 func (s *stripes) WriteToAt(w io.WriterAt) (int64, error) {
 	f := s.file
 	f.turn.Lock()
@@ -140,7 +134,6 @@ type sparseReaderAt interface {
 	Extent(off int64) (to int64, hole bool)
 }
 
-// ReadFromAt implements private.Stripes.
 func (s *stripes) ReadFromAt(r io.ReaderAt) (int64, error) {
 	f := s.file
 	f.turn.Lock()
@@ -173,7 +166,6 @@ func (s *stripes) ReadFromAt(r io.ReaderAt) (int64, error) {
 	return n, ownError(f.wrap("write", err))
 }
 
-// ReadRange implements private.Stripes.
 func (s *stripes) ReadRange(off, length int64) io.ReadCloser {
 	return s.file.readRangeOver(off, length, s)
 }

@@ -96,11 +96,7 @@ func TestStripes(t *testing.T) {
 				for range lanes {
 					end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond,
 						ToClient: 50 * time.Millisecond, Window: window})
-					c, err := usftp.NewClientPipe(end, end, usftp.WithChannelWindow(window))
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer c.Close()
+					c := clientOf(t, end, usftp.WithChannelWindow(window))
 					clients, ends = append(clients, c), append(ends, end)
 				}
 				local := filepath.Join(t.TempDir(), "file")

@@ -133,9 +133,7 @@ func TestWalkWithoutAttributes(t *testing.T) {
 		}})
 	server.Files.WriteFile("/d/e/f", nil)
 	server.Files.Symlink("/d", "/d/l")
-	link := server.Dial(sftptest.LinkConfig{})
-	client := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
-	defer client.Close()
+	client := clientOf(t, server.Dial(sftptest.LinkConfig{}))
 	ok(t, client.WalkDir("/d", func(path string, d fs.DirEntry, err error) error {
 		got = append(got, fmt.Sprint(path, " ", d.Type(), " ", err))
 		return nil

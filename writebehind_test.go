@@ -190,9 +190,7 @@ func TestWriterOfALostConnection(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	link := r.server.Dial(sftptest.LinkConfig{})
-	other := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
-	defer other.Close()
+	other := clientOf(t, r.server.Dial(sftptest.LinkConfig{}))
 	ok(t, f.SetClient(other))
 	ok(t, f.Open(os.O_WRONLY, 0))
 	if at := must[int64](t)(f.Seek(0, io.SeekCurrent)); at != 0 {
@@ -230,9 +228,8 @@ func TestWriterBesideAnotherUpload(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		server := sftptest.NewScripted(sftptest.Script{})
 		defer server.Close()
-		link := server.Dial(sftptest.LinkConfig{RateBytesPerSec: 1 << 20, Buffer: 64 << 10})
-		client := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
-		defer client.Close()
+		client := clientOf(t, server.Dial(sftptest.LinkConfig{RateBytesPerSec: 1 << 20,
+			Buffer: 64 << 10}))
 		other := must[*usftp.File](t)(client.Create("/other"))
 		f := must[*usftp.File](t)(client.Create("/f"))
 		uploaded := make(chan error)

@@ -7,9 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
-	"os/exec"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -48,11 +46,8 @@ func (h *hostKeyChecker) runCommand(ctx context.Context, set *knownSet, reason s
 	ctx, cancel := context.WithTimeoutCause(ctx, resolveTimeout,
 		&timeoutError{"running it", resolveTimeout})
 	defer cancel()
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Env, cmd.WaitDelay = h.s.environ, time.Second
-	stdout, stderr := limitedBuffer{limit: maxConfig}, limitedBuffer{limit: 64 << 10}
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err = cmd.Run(); err == nil && stdout.full {
+	stdout, stderr, err := printed(ctx, h.s.environ, words[0], words[1:]...)
+	if err == nil && stdout.full {
 		err = fmt.Errorf("it printed more than %d bytes", maxConfig)
 	}
 	if err != nil {

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os/exec"
 	"runtime"
 	"strings"
-	"time"
 )
 
 // systemAddresses asks Linux's C library, by getent, for the addresses of a name that Go did not
@@ -24,11 +22,8 @@ func (d *Dialer) systemAddresses(ctx context.Context, host string) (found []neti
 	defer cancel()
 	database := map[string]string{"tcp": "ahosts", "tcp4": "ahostsv4",
 		"tcp6": "ahostsv6"}[d.s.network]
-	cmd := exec.CommandContext(ctx, program, database, host)
-	cmd.Env, cmd.WaitDelay = d.config.environ(), time.Second
-	out := limitedBuffer{limit: 64 << 10}
-	cmd.Stdout = &out
-	if cmd.Run() != nil {
+	out, _, err := printed(ctx, d.config.environ(), program, database, host)
+	if err != nil {
 		return nil
 	}
 	for line := range strings.Lines(string(out.Bytes())) {

@@ -122,13 +122,19 @@ func (c *Config) find(name string) string {
 // isOpenSSH reports whether ssh is OpenSSH's (dropbear's has no -G). It is called only after a
 // failure.
 func isOpenSSH(ctx context.Context, path string, c *Config) bool {
-	cmd := exec.CommandContext(ctx, path, "-V")
-	cmd.Env = c.environ()
-	cmd.WaitDelay = time.Second
-	out := limitedBuffer{limit: 4 << 10}
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Run()
-	return ctx.Err() != nil || bytes.Contains(out.Bytes(), []byte("OpenSSH"))
+	_, version, _ := printed(ctx, c.environ(), path, "-V")
+	return ctx.Err() != nil || bytes.Contains(version.Bytes(), []byte("OpenSSH"))
+}
+
+// printed runs a program, and returns what it prints.
+func printed(ctx context.Context, environ []string, program string,
+	args ...string) (out, messages limitedBuffer, err error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env, cmd.WaitDelay = environ, time.Second
+	out.limit, messages.limit = maxConfig, 64<<10
+	cmd.Stdout, cmd.Stderr = &out, &messages
+	err = cmd.Run()
+	return out, messages, err
 }
 
 // sshG runs `ssh -G`.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -89,16 +87,12 @@ func (h *hostKeyChecker) listed(ctx context.Context, list string, key ssh.Public
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "-Q", "-f", list, f.Name())
-	cmd.Env, cmd.WaitDelay = h.s.environ, time.Second
-	out := limitedBuffer{limit: 64 << 10}
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
+	out, stderr, err := printed(ctx, h.s.environ, program, "-Q", "-f", list, f.Name())
 	if bytes.HasSuffix(bytes.TrimSpace(out.Bytes()), []byte(": REVOKED")) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("%w: %s", err, complaint(out.Bytes()))
+		return false, fmt.Errorf("%w: %s", err, complaint(stderr.Bytes()))
 	}
 	return false, nil
 }

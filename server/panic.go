@@ -44,6 +44,12 @@ func unless(done *bool, undo func()) {
 	}
 }
 
+// try runs do, and undo if that returns false or panics.
+func try(do func() bool, undo func()) (done bool) {
+	defer unless(&done, undo)
+	return do()
+}
+
 // closeLast closes a handle at the session's end. The others are closed, whatever that does. The
 // caller holds the lock.
 func (s *session) closeLast(h *handle) {

@@ -70,22 +70,18 @@ func (q *Quota) hold(ctx context.Context, look look, also *inode,
 				q.release(f)
 			}
 		}
-		if q.confirmAll(ctx, look, entries, names, endings, release) {
+		confirmed := func() bool {
+			for i, name := range names {
+				if !q.confirm(ctx, look, &entries[i], name, endings) {
+					return false
+				}
+			}
+			return true
+		}
+		if try(confirmed, release) {
 			return entries, release
 		}
 	}
-}
-
-// confirmAll confirms the entries, or releases them.
-func (q *Quota) confirmAll(ctx context.Context, look look, entries []entry, names []string,
-	endings uint64, release func()) (ok bool) {
-	defer unless(&ok, release)
-	for i, name := range names {
-		if !q.confirm(ctx, look, &entries[i], name, endings) {
-			return false
-		}
-	}
-	return true
 }
 
 // release unlocks a file and leaves it.
@@ -139,17 +135,12 @@ func (v *View) enter(ctx context.Context, moves bool, names ...string) (leave fu
 	// Two uploads of one file are two files, connected only by the name.
 	for {
 		real := v.realPaths(ctx, names)
-		if leave, err = v.quota.changes.enter(ctx, moves, real...); err != nil ||
-			v.stillReal(ctx, names, real, leave) {
+		leave, err = v.quota.changes.enter(ctx, moves, real...)
+		still := func() bool { return slices.Equal(real, v.realPaths(ctx, names)) }
+		if err != nil || try(still, leave) {
 			return leave, err
 		}
 	}
-}
-
-// stillReal reports whether paths still lead to the same places, or leaves the change.
-func (v *View) stillReal(ctx context.Context, names, real []string, leave func()) (ok bool) {
-	defer unless(&ok, leave)
-	return slices.Equal(real, v.realPaths(ctx, names))
 }
 
 // realPaths resolves the paths that can be resolved.
@@ -178,7 +169,11 @@ func (v *View) enterAndHold(ctx context.Context, directories bool,
 		if err != nil {
 			return nil, nil, err
 		}
-		entries, release := v.holdOrLeave(ctx, names, left)
+		var release func()
+		try(func() bool {
+			entries, release = v.quota.hold(ctx, v.lstat, nil, names...)
+			return true
+		}, left)
 		leave = func() {
 			release()
 			left()
@@ -191,15 +186,6 @@ func (v *View) enterAndHold(ctx context.Context, directories bool,
 		}
 		leave()
 	}
-}
-
-// holdOrLeave holds what the names lead to; if that panics it leaves their change.
-func (v *View) holdOrLeave(ctx context.Context, names []string, leave func()) ([]entry, func()) {
-	held := false
-	defer unless(&held, leave)
-	entries, release := v.quota.hold(ctx, v.lstat, nil, names...)
-	held = true
-	return entries, release
 }
 
 // lastLooks limits how long a backend may take for a last look.

@@ -66,13 +66,12 @@ func (v *View) fits(size uint64) error {
 // begin begins a write of length bytes at offset, unless it would make the file too large. The size
 // at which an appending one begins stays the same until its end.
 func (f *ruledFile) begin(offset, length int64) (end func(), err error) {
-	end, may := f.growth.enter(f.append), false
-	defer unless(&may, end)
-	if err := f.fits(offset, length); err != nil {
-		return nil, err
-	}
-	may = true
-	return end, nil
+	end = f.growth.enter(f.append)
+	try(func() bool {
+		err = f.fits(offset, length)
+		return err == nil
+	}, end)
+	return end, err
 }
 
 // fits returns an error if length bytes at offset would make the file too large.

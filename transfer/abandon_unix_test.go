@@ -4,16 +4,13 @@ package transfer_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/iotest"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -28,22 +25,9 @@ func atomicHost(t *testing.T, o *server.Options) (host pool.Host, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	near, far := net.Pipe()
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		server.Serve(context.Background(), far, files, o)
-	}()
-	client, err := usftp.NewClientPipe(near, near, usftp.WithServerVersion("SSH-2.0-usftp"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		client.Close()
-		<-served
-		files.Close()
-	})
-	return pool.Host{Client: client, Name: "atomic"}, dir
+	t.Cleanup(func() { files.Close() })
+	stream, _ := serve(t, files, o)
+	return connect(t, stream, ours), dir
 }
 
 // TestGivenUpInPlace: half of what is written in place does not appear where the host shows whole

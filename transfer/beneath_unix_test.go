@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -254,29 +252,18 @@ func TestSyncLosesTheServerThatDeletesBeneath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer files.Close()
+			t.Cleanup(func() { files.Close() })
 			first := &swapper{FS: files}
-			near, far := net.Pipe()
-			served := make(chan struct{})
-			go func() {
-				defer close(served)
-				server.Serve(context.Background(), far, first, &server.Options{})
-			}()
-			defer func() { <-served }()
-			client, err := usftp.NewClientPipe(near, near)
-			if err != nil {
-				t.Fatal(err)
+			stream, _ := serve(t, first, nil)
+			host := connect(t, stream)
+			host.Redial = func(context.Context) (pool.Host, error) {
+				return hostOver(t, dir, func(files *osfs.FS) server.FS {
+					return files
+				}, []string{"beneath"}), nil
 			}
-			defer client.Close()
-			host := pool.Host{Client: client, Name: "ours",
-				Redial: func(context.Context) (pool.Host, error) {
-					return hostOver(t, dir, func(files *osfs.FS) server.FS {
-						return files
-					}, []string{"beneath"}), nil
-				}}
 			first.arrived = removal(func() {
 				swapDeep(t, dir)
-				far.Close()
+				stream.Close()
 			})
 			o.Options.Retries = 1
 			o.Options.Backoff = func(int) time.Duration { return 0 }

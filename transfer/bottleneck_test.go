@@ -61,10 +61,7 @@ func TestBottleneck(t *testing.T) {
 				server.Files.WriteFile("/source", make([]byte, 48<<20))
 				link := sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20,
 					RateBytesPerSec: test.rate}
-				end := server.Dial(link)
-				client, err := usftp.NewClientPipe(end, end,
-					usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"),
-					usftp.WithChannelWindow(link.Window),
+				host := connect(t, server.Dial(link), inOrder, usftp.WithChannelWindow(link.Window),
 					usftp.WithKeepalive(func(ctx context.Context) error {
 						wait := trip
 						if test.rate > 0 {
@@ -77,12 +74,7 @@ func TestBottleneck(t *testing.T) {
 							return ctx.Err()
 						}
 					}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
-				job := copyJob{Host: pool.Host{Client: client, Name: "far"},
-					Direction: download, Source: "/source", Target: "sink",
+				job := copyJob{Host: host, Direction: download, Source: "/source", Target: "sink",
 					Writer: test.sink}
 				if job.Writer == nil {
 					job.Writer = new(bytes.Buffer)

@@ -285,13 +285,8 @@ func TestCheckAsksForHashes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			server := sftptest.NewServer(t,
 				sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(), test.offer...)})
-			stream := server.Dial(sftptest.LinkConfig{})
-			client, err := usftp.NewClientPipe(stream, stream,
+			host := connect(t, server.Dial(sftptest.LinkConfig{}),
 				usftp.WithServerVersion(test.version))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
 			path := filepath.Join(t.TempDir(), "list")
 			names := []string{"a", "b", strings.Repeat("long", 50)}
 			writeList(t, path, test.a, names...)
@@ -303,8 +298,7 @@ func TestCheckAsksForHashes(t *testing.T) {
 			if test.reads {
 				how = transfer.VerifiedByReading
 			}
-			c := checkJob{Host: pool.Host{Client: client, Name: "far"}, Dir: "/dir",
-				List: openList(t, path, test.a)}
+			c := checkJob{Host: host, Dir: "/dir", List: openList(t, path, test.a)}
 			said, _, err := checked(t, c)
 			if test.refused {
 				if !errors.Is(err, errors.ErrUnsupported) || len(said) > 0 {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -27,8 +28,8 @@ func TestFewHandlesThatNobodyAnnounced(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		for _, code := range []wire.Code{wire.Failure, wire.PermissionDenied} {
 			for _, bad := range []bool{false, true} {
-				for name, open := range map[string]func(*testing.T, sftptest.Script,
-					sftptest.LinkConfig) *bench{"in order": newTreeBench, "step by step": newBench} {
+				for name, known := range map[string]usftp.ClientOption{"in order": inOrder,
+					"step by step": usftp.WithServerVersion("")} {
 					t.Run(fmt.Sprint(direction, " ", name, ", ", code, ", one is bad: ", bad), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
 							script := sftptest.Script{Limits: &limits, Crowded: code, Extensions: []wire.ExtensionPair{
@@ -42,7 +43,7 @@ func TestFewHandlesThatNobodyAnnounced(t *testing.T) {
 									return nil
 								}
 							}
-							b := open(t, script, sftptest.LinkConfig{})
+							b := newBench(t, script, sftptest.LinkConfig{}, known)
 							source, target := filepath.Join(b.dir, "source"), "/copy"
 							names := numbered("f", files)
 							if direction == upload {
@@ -73,13 +74,13 @@ func TestFewHandlesThatNobodyAnnounced(t *testing.T) {
 // nothing but directories is open.
 func TestFewHandlesForDirectories(t *testing.T) {
 	for _, most := range []uint64{5, 8} {
-		for name, open := range map[string]func(*testing.T, sftptest.Script,
-			sftptest.LinkConfig) *bench{"in order": newTreeBench, "step by step": newBench} {
+		for name, known := range map[string]usftp.ClientOption{"in order": inOrder,
+			"step by step": usftp.WithServerVersion("")} {
 			t.Run(fmt.Sprint(most, " ", name), func(t *testing.T) {
 				limits := sftptest.OpenSSHLimits()
 				limits.MaxOpenHandles = most
-				b := open(t, sftptest.Script{Limits: &limits, Extensions: []wire.ExtensionPair{
-					{Name: wire.ExtPosixRename, Data: "1"}}}, sftptest.LinkConfig{})
+				b := newBench(t, sftptest.Script{Limits: &limits, Extensions: []wire.ExtensionPair{
+					{Name: wire.ExtPosixRename, Data: "1"}}}, sftptest.LinkConfig{}, known)
 				const files = 150
 				for i := range files {
 					b.server.Files.WriteFile(fmt.Sprintf("/source/%d/%d/f", i%60, i), []byte("x"))

@@ -14,6 +14,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/plan"
+	"github.com/usftp/usftp/internal/samename"
 )
 
 // ErrDeletionRefused reports that a Sync deleted nothing because it would have deleted too much, or
@@ -105,7 +106,7 @@ func (x *extras) collect(d *directory, extra func(name string) bool) {
 // spares reports whether rules exclude an entry of the target in any spelling of its letters.
 func (d *directory) spares(name string, dir bool) bool {
 	in := d.tree.selection.Excludes
-	return d.excludes(name, dir) || !endpoint.IsASCII(path.Join(d.rel, name)) &&
+	return d.excludes(name, dir) || !samename.IsASCII(path.Join(d.rel, name)) &&
 		(in(norm.NFC.String(d.rel), norm.NFC.String(name), dir, d.ignore) ||
 			in(norm.NFD.String(d.rel), norm.NFD.String(name), dir, d.ignore))
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/internal/testenv"
@@ -162,12 +160,7 @@ func deltaHost(t *testing.T, change func(packet []byte) [][]byte) (pool.Host, *s
 func deltaHostOf(t *testing.T, files server.FS, change func(packet []byte) [][]byte) (pool.Host,
 	*sftptest.Counter) {
 	t.Helper()
-	near, far := net.Pipe()
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		server.Serve(context.Background(), far, files, nil)
-	}()
+	near, _ := serve(t, files, nil)
 	var stream io.ReadWriteCloser = near
 	if change != nil {
 		r, w := io.Pipe()
@@ -175,15 +168,7 @@ func deltaHostOf(t *testing.T, files server.FS, change func(packet []byte) [][]b
 		stream = changed{r, near}
 	}
 	count := sftptest.NewCounter(stream)
-	client, err := usftp.NewClientPipe(count, count, usftp.WithServerVersion("SSH-2.0-usftp"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		client.Close()
-		<-served
-	})
-	return pool.Host{Client: client, Name: "ours"}, count
+	return connect(t, count, ours), count
 }
 
 type changed struct {

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -35,14 +34,10 @@ func TestEndAfterAFailure(t *testing.T) {
 		server.Files.WriteFile("/from/refused", nil)
 		server.Files.WriteFile("/from/late", []byte("contents"))
 		end := server.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(end, end)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		host := pool.Host{Client: client, Name: "h", Redial: func(context.Context) (pool.Host, error) {
+		host := connect(t, end)
+		host.Redial = func(context.Context) (pool.Host, error) {
 			return pool.Host{}, errors.New("no route to host")
-		}}
+		}
 		var o transfer.TreeOptions
 		o.Retries = 2
 		o.Events = func(e transfer.Event) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/samename"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/transfer"
@@ -25,10 +26,10 @@ import (
 func TestTwoNamesThatAreOne(t *testing.T) {
 	folds := map[string]func(string) string{
 		"nothing": func(name string) string { return name },
-		"case":    localfs.FoldName,
+		"case":    samename.Fold,
 		"letters": norm.NFD.String,
 		"bytes":   func(name string) string { return strings.ToValidUTF8(name, "\ufffd") },
-		"both":    func(name string) string { return norm.NFD.String(localfs.FoldName(name)) },
+		"both":    func(name string) string { return norm.NFD.String(samename.Fold(name)) },
 	}
 	composed, decomposed := norm.NFC.String("käse"), norm.NFD.String("käse")
 	upper := norm.NFC.String("KÄSE")

@@ -1,7 +1,6 @@
 package transfer_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/testenv"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -23,19 +21,10 @@ func newFollowingBench(t *testing.T, script sftptest.Script) *bench {
 	t.Helper()
 	script.FollowLinks, script.Home = true, "/home"
 	b := newTreeBench(t, script, sftptest.LinkConfig{})
-	dial := func(context.Context) (pool.Host, error) {
+	b.host = redialed(t, "far", func() (*usftp.Client, error) {
 		end := b.server.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-mod_sftp"))
-		if err == nil {
-			t.Cleanup(func() { client.Close() })
-		}
-		return pool.Host{Client: client, Name: "far"}, err
-	}
-	host, err := dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.host.Client, b.host.Redial = host.Client, dial
+		return usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-mod_sftp"))
+	})
 	return b
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/plan"
+	"github.com/usftp/usftp/internal/samename"
 )
 
 // gone makes sure that the source lacks the entries that a sync is about to delete. A listing alone
@@ -238,7 +239,7 @@ const (
 // colon, the name of a stream, and dots and spaces at the end.
 func form(name string) string {
 	name, _, _ = strings.Cut(name, ":")
-	return endpoint.NameForm(strings.TrimRight(name, ". "))
+	return samename.Form(strings.TrimRight(name, ". "))
 }
 
 // isShort reports whether Windows or Samba may take a name for a long one that looks different: it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 )
@@ -162,17 +164,63 @@ func writable(dir string) {
 	})
 }
 
-func newBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *bench {
+func newBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig,
+	options ...usftp.ClientOption) *bench {
 	t.Helper()
-	server := sftptest.NewServer(t, script)
-	stream := server.Dial(link)
-	client, err := usftp.NewClientPipe(stream, stream)
+	b := &bench{t: t, server: sftptest.NewServer(t, script), dir: tempDir(t)}
+	b.host = connect(t, b.server.Dial(link), options...)
+	return b
+}
+
+// connect returns a host at the other end of a stream.
+func connect(t *testing.T, stream io.ReadWriteCloser, options ...usftp.ClientOption) pool.Host {
+	t.Helper()
+	client, err := usftp.NewClientPipe(stream, stream, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
-		dir: tempDir(t)}
+	return pool.Host{Client: client, Name: "far"}
+}
+
+// redialed returns a host that dial connects to, at once and whenever the connection is lost.
+func redialed(t *testing.T, name string, dial func() (*usftp.Client, error)) pool.Host {
+	t.Helper()
+	redial := func(context.Context) (pool.Host, error) {
+		client, err := dial()
+		if err == nil {
+			t.Cleanup(func() { client.Close() })
+		}
+		return pool.Host{Client: client, Name: name}, err
+	}
+	host, err := redial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	host.Redial = redial
+	return host
+}
+
+// What a client takes its server for: one that is known to work in order, or ours.
+var (
+	inOrder = usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6")
+	ours    = usftp.WithServerVersion("SSH-2.0-usftp")
+)
+
+// serve serves files at the other end of a stream. The test waits for the end of the session.
+func serve(t *testing.T, files server.FS, o *server.Options) (stream net.Conn,
+	ended chan struct{}) {
+	near, far := net.Pipe()
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		server.Serve(context.Background(), far, files, o)
+	}()
+	t.Cleanup(func() {
+		near.Close()
+		<-ended
+	})
+	return near, ended
 }
 
 func (b *bench) job(direction way, source, target string,
@@ -255,16 +303,7 @@ func (b *bench) notes() (notes []string) {
 // newTreeBench is newBench with a server that is known to work in order.
 func newTreeBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *bench {
 	t.Helper()
-	server := sftptest.NewServer(t, script)
-	stream := server.Dial(link)
-	client, err := usftp.NewClientPipe(stream, stream,
-		usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
-		dir: tempDir(t)}
+	return newBench(t, script, link, inOrder)
 }
 
 func (b *bench) tree(direction way, source, target string,

@@ -17,7 +17,6 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
-	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
@@ -62,24 +61,15 @@ func newHelpedHost(t *testing.T, conn func(net.Conn) net.Conn) *helpedHost {
 		client.Close()
 		cmd.Wait()
 	})
-	near, far := net.Pipe()
+	h := &helpedHost{}
+	files, err := osfs.New("/")
+	mustDo(t, err)
+	t.Cleanup(func() { files.Close() })
+	near, _ := serve(t, helperFiles{files, h}, nil)
 	if conn != nil {
 		near = conn(near)
 	}
-	served, h := make(chan struct{}), &helpedHost{}
-	files, err := osfs.New("/")
-	mustDo(t, err)
-	go func() {
-		defer close(served)
-		server.Serve(context.Background(), far, helperFiles{files, h}, nil)
-	}()
-	h.helper, err = usftp.NewClientPipe(near, near, usftp.WithServerVersion("SSH-2.0-usftp"))
-	mustDo(t, err)
-	t.Cleanup(func() {
-		h.helper.Close()
-		<-served
-		files.Close()
-	})
+	h.helper = connect(t, near, ours).Client
 	h.Host = pool.Host{Client: client, Name: "helped", Helper: func(context.Context) *usftp.Client {
 		h.asked.Add(1)
 		return h.helper

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -57,13 +56,8 @@ func TestHostSetsNoAttributes(t *testing.T) {
 						return nil
 					}}, sftptest.LinkConfig{})
 				login := func() { // which knows nothing of the one before
-					stream := b.server.Dial(sftptest.LinkConfig{})
-					client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(known))
-					if err != nil {
-						t.Fatal(err)
-					}
-					t.Cleanup(func() { client.Close() })
-					b.host = pool.Host{Client: client, Name: "far"}
+					b.host = connect(t, b.server.Dial(sftptest.LinkConfig{}),
+						usftp.WithServerVersion(known))
 				}
 				login()
 				source := filepath.Join(b.dir, "source")
@@ -255,13 +249,7 @@ func TestHostSetsNoAttributesOfDirectories(t *testing.T) {
 				}
 			}
 			fresh := func() { // a login that knows nothing
-				stream := b.server.Dial(sftptest.LinkConfig{})
-				client, err := usftp.NewClientPipe(stream, stream)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { client.Close() })
-				b.host = pool.Host{Client: client, Name: "far"}
+				b.host = connect(t, b.server.Dial(sftptest.LinkConfig{}))
 			}
 			for run := range 2 {
 				fresh()

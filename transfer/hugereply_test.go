@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -51,20 +50,11 @@ func hugeReply(t *testing.T, dir, verb string, direction way, kind wire.Type,
 		{On: kind, Do: sftptest.Length(1 << 31)}}})
 	defer server.Close()
 	dials := 0
-	dial := func(context.Context) (pool.Host, error) {
+	host := redialed(t, "far", func() (*usftp.Client, error) {
 		dials++
 		end := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond})
-		client, err := usftp.NewClientPipe(end, end)
-		if err == nil {
-			t.Cleanup(func() { client.Close() })
-		}
-		return pool.Host{Client: client, Name: "h"}, err
-	}
-	host, err := dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	host.Redial = dial
+		return usftp.NewClientPipe(end, end)
+	})
 	from, to := filepath.Join(dir, "from"), "/to"
 	if direction == download {
 		from, to = "/from", filepath.Join(dir, "to")
@@ -81,7 +71,7 @@ func hugeReply(t *testing.T, dir, verb string, direction way, kind wire.Type,
 	o := transfer.TreeOptions{}
 	o.Retries = 5
 	began := time.Now()
-	_, err = run(t.Context(), dst, src, o)
+	_, err := run(t.Context(), dst, src, o)
 	var broke *usftp.ProtocolError
 	if took := time.Since(began); took > 3*time.Second || dials > 3 || !errors.As(err, &broke) ||
 		!strings.Contains(err.Error(), "21474836") {

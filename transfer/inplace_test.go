@@ -104,16 +104,8 @@ func TestCutThatEmpties(t *testing.T) {
 				files.WriteFile(r.Path, nil)
 			}
 			return nil
-		}}, sftptest.LinkConfig{})
+		}}, sftptest.LinkConfig{}, usftp.WithServerVersion("SSH-2.0-paramiko_2.12.0"))
 		files = b.server.Files
-		end := b.server.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(end, end,
-			usftp.WithServerVersion("SSH-2.0-paramiko_2.12.0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		b.host.Client = client
 		data := random(12 << 20)
 		source := b.local("source", data)
 		files.WriteFile("/target", random(13<<20))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 )
 
@@ -20,15 +19,8 @@ import (
 // session. Such files get the last time that it can tell, which is said once; a sync knows them
 // again.
 func TestTimesThatMINACannotTell(t *testing.T) {
-	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-	stream := b.server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(stream, stream,
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{},
 		usftp.WithServerVersion("SSH-2.0-APACHE-SSHD-2.16.0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	b.host = pool.Host{Client: client, Name: "far"}
 	source := filepath.Join(b.dir, "source")
 	names := []string{"/one", "/dir/two", "/dir", ""}
 	fill(t, source, "one", "dir/two")
@@ -47,7 +39,7 @@ func TestTimesThatMINACannotTell(t *testing.T) {
 			}
 		}
 	}
-	_, err = b.tree(upload, source, "/copy", func(j *treeJob) { j.Options.Preserve = true })
+	_, err := b.tree(upload, source, "/copy", func(j *treeJob) { j.Options.Preserve = true })
 	if said := b.notes(); err != nil || len(said) != 1 || !strings.Contains(said[0], "2038") {
 		t.Errorf("it says %q, %v", said, err)
 	}

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -39,14 +38,7 @@ func slowSyncTo(t *testing.T, intercept func(sftptest.Request) []sftptest.Action
 		}})
 	dial := func() pool.Host {
 		t.Helper()
-		stream := server.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(stream, stream,
-			usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		return pool.Host{Client: client, Name: "far"}
+		return connect(t, server.Dial(sftptest.LinkConfig{}), inOrder)
 	}
 	src := t.TempDir()
 	if err := os.WriteFile(filepath.Join(src, "slow"), []byte("data"), 0o644); err != nil {

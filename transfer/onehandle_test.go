@@ -100,21 +100,21 @@ func TestSharedHandles(t *testing.T) {
 		other[name] = []byte(strings.Repeat("what was there before ", 5))
 	}
 	for _, handles := range []int{1, 2} {
-		for _, inOrder := range []bool{false, true} {
+		for _, ordered := range []bool{false, true} {
 			for _, direction := range []way{upload, download} {
 				for _, place := range []string{"new", "existing", "in place"} {
-					name := fmt.Sprintf("%d handles, in order %v, %v, %s", handles, inOrder,
+					name := fmt.Sprintf("%d handles, in order %v, %v, %s", handles, ordered,
 						direction, place)
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
 						synctest.Test(t, func(t *testing.T) {
 							script := sftptest.Script{SharedHandles: handles}
 							link := sftptest.LinkConfig{ToServer: 100 * time.Microsecond}
-							b := newBench
-							if inOrder {
-								b = newTreeBench
+							known := usftp.WithServerVersion("")
+							if ordered {
+								known = inOrder
 							}
-							server := b(t, script, link)
+							server := newBench(t, script, link, known)
 							testSharedHandles(t, server, direction, place, files, other)
 							if most := mostOpen(server.server.Requests(), handles); most > 1 {
 								t.Errorf("%d handles were open at once, after all were closed", most)

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -373,9 +372,9 @@ func TestRelayReconnects(t *testing.T) {
 				first, dialled := lost.host.Client, 0
 				lost.host.Redial = func(context.Context) (pool.Host, error) {
 					dialled++
-					again := newClient(t, lost.server, sftptest.LinkConfig{ToServer: 10e6,
-						ToClient: 10e6})
-					return pool.Host{Client: again, Name: which}, nil
+					again := connect(t, lost.server.Dial(sftptest.LinkConfig{ToServer: 10e6,
+						ToClient: 10e6}), inOrder)
+					return pool.Host{Client: again.Client, Name: which}, nil
 				}
 				options := b.options(transfer.Options{Retry: pool.Retry{Retries: 2}})
 				options.SetProgressEvery(time.Millisecond)
@@ -396,17 +395,6 @@ func TestRelayReconnects(t *testing.T) {
 			})
 		})
 	}
-}
-
-func newClient(t *testing.T, server *sftptest.Scripted, link sftptest.LinkConfig) *usftp.Client {
-	t.Helper()
-	end := server.Dial(link)
-	client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return client
 }
 
 // TestRelayOfTimesBefore1970: OpenSSH sends these as times after 2038, and no server can be sent

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -23,12 +22,7 @@ import (
 func (b *bench) reconnect(link sftptest.LinkConfig) *sftptest.End {
 	b.t.Helper()
 	stream := b.server.Dial(link)
-	client, err := usftp.NewClientPipe(stream, stream)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(func() { client.Close() })
-	b.host.Client = client
+	b.host.Client = connect(b.t, stream).Client
 	return stream
 }
 

@@ -31,30 +31,17 @@ func (b *bench) redials(link sftptest.LinkConfig,
 	prepare func(n int, end *sftptest.End)) (count *int) {
 	b.t.Helper()
 	count = new(int)
-	dial := func() (*usftp.Client, error) {
+	b.host = redialed(b.t, "far", func() (*usftp.Client, error) {
 		end := b.server.Dial(link)
 		if prepare != nil {
 			prepare(*count, end)
 		}
 		*count++
-		client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"),
+		return usftp.NewClientPipe(end, end, inOrder,
 			usftp.WithKeepalive(func(context.Context) error {
 				return errors.New("nobody is there")
 			}))
-		if err == nil {
-			b.t.Cleanup(func() { client.Close() })
-		}
-		return client, err
-	}
-	client, err := dial()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.host.Client = client
-	b.host.Redial = func(context.Context) (pool.Host, error) {
-		client, err := dial()
-		return pool.Host{Client: client, Name: "far"}, err
-	}
+	})
 	return count
 }
 

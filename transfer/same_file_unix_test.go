@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -217,22 +216,11 @@ func TestFileOntoItselfIsCutOff(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer files.Close()
-				near, far := net.Pipe()
-				served := make(chan struct{})
-				go func() {
-					defer close(served)
-					server.Serve(context.Background(), far, namesRefused{files}, &server.Options{})
-				}()
-				defer func() { <-served }()
+				t.Cleanup(func() { files.Close() })
+				near, _ := serve(t, namesRefused{files}, nil)
 				link := &cutAfter{Conn: near}
 				link.left.Store(after)
-				client, err := usftp.NewClientPipe(link, link)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
-				cut := pool.Host{Client: client, Name: "cut"}
+				cut := connect(t, link)
 				j := copyJob{Host: cut, From: cut, Direction: over.direction,
 					Source: o.path(over.direction == upload, "f"),
 					Target: o.path(over.direction == download, "g")}

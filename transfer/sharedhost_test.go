@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -180,12 +179,7 @@ func TestSharedHostLost(t *testing.T) {
 					if !replaced {
 						return pool.Host{}, errors.New("nobody is there")
 					}
-					stream := source.server.Dial(near)
-					client, err := usftp.NewClientPipe(stream, stream)
-					if err == nil {
-						t.Cleanup(func() { client.Close() })
-					}
-					return pool.Host{Client: client, Name: "far"}, err
+					return connect(t, source.server.Dial(near)), nil
 				}
 				time.AfterFunc(40*time.Millisecond, func() { first.Close() })
 				shared := transfer.NewShared(2 << 20)

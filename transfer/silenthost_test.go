@@ -38,7 +38,7 @@ func TestInterruptedWhileTheHostIsSilent(t *testing.T) {
 					RateBytesPerSec: 4 << 20}
 				b := newBench(t, sftptest.Script{Faults: test.faults}, link)
 				end := b.server.Dial(link)
-				client, err := usftp.NewClientPipe(end, end, usftp.WithKeepalive(
+				b.host = connect(t, end, usftp.WithKeepalive(
 					func(ctx context.Context) error {
 						if test.pings {
 							return nil
@@ -46,11 +46,6 @@ func TestInterruptedWhileTheHostIsSilent(t *testing.T) {
 						<-ctx.Done()
 						return context.Cause(ctx)
 					}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
-				b.host.Client = client
 				ctx, cancel := context.WithCancel(t.Context())
 				var interrupted time.Time
 				time.AfterFunc(4*time.Second, func() {

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/transfer"
@@ -39,30 +38,18 @@ func (d *deafConn) Read(p []byte) (int, error) {
 
 // connectDeaf opens a session whose client hears no more after a file has got its name.
 func (h *uploadsHost) connectDeaf() pool.Host {
-	near, far := net.Pipe()
-	client := &deafConn{Conn: near}
-	served := make(chan struct{})
-	h.ended = served
-	go func() {
-		defer close(served)
-		server.Serve(context.Background(), far, h.files, &server.Options{
-			Policy: server.Policy{Denied: h.denied}, Events: func(e server.Event) {
-				name := e.To // of a rename, or of a backup that is linked
-				if e.Kind == server.FileClosed && e.Upload {
-					name = e.Path
-				}
-				if name != "" && !strings.Contains(name, "/.") {
-					client.deaf.Store(true)
-				}
-			}})
-	}()
-	c, err := usftp.NewClientPipe(client, client, usftp.WithServerVersion("SSH-2.0-usftp"))
-	mustDo(h.t, err)
-	h.t.Cleanup(func() {
-		c.Close()
-		<-served
-	})
-	return pool.Host{Client: c, Name: "deaf"}
+	client := new(deafConn)
+	client.Conn, h.ended = serve(h.t, h.files, &server.Options{
+		Policy: server.Policy{Denied: h.denied}, Events: func(e server.Event) {
+			name := e.To // of a rename, or of a backup that is linked
+			if e.Kind == server.FileClosed && e.Upload {
+				name = e.Path
+			}
+			if name != "" && !strings.Contains(name, "/.") {
+				client.deaf.Store(true)
+			}
+		}})
+	return connect(h.t, client, ours)
 }
 
 // TestSmallFilesCutWithBackups: a sync that keeps what it replaces loses its connection again and

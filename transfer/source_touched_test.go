@@ -147,18 +147,11 @@ func TestTouchedSourceOfAStream(t *testing.T) {
 				clock = clock.Add(time.Second)
 				b.server.Files.SetModTime(r.Path, clock)
 				return nil
-			}}, sftptest.LinkConfig{})
-			stream := b.server.Dial(sftptest.LinkConfig{})
-			client, err := usftp.NewClientPipe(stream, stream,
-				usftp.WithServerVersion(test.version))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			b.host.Client = client
+			}}, sftptest.LinkConfig{}, usftp.WithServerVersion(test.version))
 			b.server.Files.WriteFile("/source", data)
 			b.server.Files.SetModTime("/source", oldTime)
 			var got []byte
+			var err error
 			if test.relay {
 				to := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 				_, err = to.job(relay, "/source", "/target", func(j *copyJob) { j.From = b.host })

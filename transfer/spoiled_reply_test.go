@@ -63,11 +63,11 @@ func spoilings(i int) []spoiled {
 func TestEveryReplySpoiled(t *testing.T) {
 	for _, side := range []string{"upload", "download", "relay's source", "relay's target"} {
 		for _, retries := range []int{0, 3} {
-			for _, inOrder := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s, %d retries, in order %v", side, retries, inOrder),
+			for _, ordered := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, %d retries, in order %v", side, retries, ordered),
 					func(t *testing.T) {
 						t.Parallel()
-						spoilEach(t, side, retries, inOrder)
+						spoilEach(t, side, retries, ordered)
 					})
 			}
 		}
@@ -75,7 +75,7 @@ func TestEveryReplySpoiled(t *testing.T) {
 }
 
 // spoilEach continues until there is no further reply.
-func spoilEach(t *testing.T, side string, retries int, inOrder bool) {
+func spoilEach(t *testing.T, side string, retries int, ordered bool) {
 	for i, more := 0, true; more; i++ {
 		more = false
 		for j, s := range spoilings(i) {
@@ -84,7 +84,7 @@ func spoilEach(t *testing.T, side string, retries int, inOrder bool) {
 			}
 			t.Run(fmt.Sprintf("reply %d, %v", i, s.do), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					more = spoil(t, side, retries, inOrder, i, s) || more
+					more = spoil(t, side, retries, ordered, i, s) || more
 				})
 			})
 		}
@@ -99,7 +99,7 @@ var spoiledFiles = map[string][]byte{"a/small": random(3000), "a/empty": nil,
 	"large": random(600_000), "b/c/last": random(77)}
 
 // spoil returns false if there was no such reply.
-func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoiled) (hit bool) {
+func spoil(t *testing.T, side string, retries int, ordered bool, i int, s spoiled) (hit bool) {
 	script := sftptest.Script{}
 	asked := 0
 	// a stream that was cut may still be served beside its replacement
@@ -122,26 +122,17 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 	host := func(name string, script sftptest.Script) (pool.Host, *sftptest.Scripted) {
 		server := sftptest.NewScripted(script)
 		t.Cleanup(func() { server.Close() })
-		dial := func() *usftp.Client {
+		return redialed(t, name, func() (*usftp.Client, error) {
 			end := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
 				ToClient: time.Millisecond})
 			options := []usftp.ClientOption{usftp.WithKeepalive(func(context.Context) error {
 				return errors.New("nobody is there")
 			})}
-			if inOrder {
-				options = append(options, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
+			if ordered {
+				options = append(options, inOrder)
 			}
-			client, err := usftp.NewClientPipe(end, end, options...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { client.Close() })
-			return client
-		}
-		return pool.Host{Client: dial(), Name: name,
-			Redial: func(context.Context) (pool.Host, error) {
-				return pool.Host{Client: dial(), Name: name}, nil
-			}}, server
+			return usftp.NewClientPipe(end, end, options...)
+		}), server
 	}
 	files := spoiledFiles
 	tree := treeJob{Source: "/source", Target: filepath.Join(dir, "target")}
@@ -191,7 +182,7 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 	wrong := func(format string, args ...any) {
 		t.Helper()
 		t.Errorf("%s\n\t%s, %d retries, in order %v, reply %d: %v\n\t%+v, %v\n\t%q",
-			fmt.Sprintf(format, args...), side, retries, inOrder, i, s.do, summary.Totals, err,
+			fmt.Sprintf(format, args...), side, retries, ordered, i, s.do, summary.Totals, err,
 			notes)
 	}
 	if ctx.Err() != nil {

@@ -495,21 +495,14 @@ func TestSyncRoundTrips(t *testing.T) {
 		link := sftptest.LinkConfig{ToServer: 25 * time.Millisecond,
 			ToClient: 25 * time.Millisecond}
 		server := sftptest.NewServer(t, sftptest.Script{})
-		end := server.Dial(link)
-		counter := sftptest.NewCounter(end)
-		client, err := usftp.NewClientPipe(counter, counter,
-			usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
+		counter := sftptest.NewCounter(server.Dial(link))
+		far := connect(t, counter, inOrder)
 		const dirs, files = 20, 50
 		src := t.TempDir()
 		for i := range dirs {
 			sameFiles(t, fmt.Sprintf("%s/d%d", src, i), files, []byte("data"))
 		}
-		j := &syncJob{direction: upload, far: pool.Host{Client: client, Name: "far"}, src: src,
-			dst: "/dst"}
+		j := &syncJob{direction: upload, far: far, src: src, dst: "/dst"}
 		counter.Reset()
 		j.must(t)
 		if trips := counter.Counts().RoundTrips; trips > 12 {

@@ -124,10 +124,10 @@ func sameTrees(t *testing.T, a, b string) {
 // order and one that does not, to an empty target and to one that has it all already.
 func TestTreeThereAndBack(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T, sftptest.Script,
-		sftptest.LinkConfig) *bench{"in order": newTreeBench, "unknown": newBench} {
+	for name, known := range map[string]usftp.ClientOption{"in order": inOrder,
+		"unknown": usftp.WithServerVersion("")} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, sftptest.Script{}, sftptest.LinkConfig{})
+			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{}, known)
 			source := b.sample("source")
 			preserve := func(tree *treeJob) { tree.Options.Preserve = true }
 			for range 2 {

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -169,9 +170,8 @@ func TestAttributesRefused(t *testing.T) {
 			{On: wire.TypeSetstat, Do: sftptest.Refuse(code, "no")}, {On: wire.TypeFsetstat,
 				Do: sftptest.Refuse(code, "no")},
 		}}
-		for _, open := range []func(*testing.T, sftptest.Script, sftptest.LinkConfig) *bench{
-			newTreeBench, newBench} {
-			b := open(t, script, sftptest.LinkConfig{})
+		for _, known := range []usftp.ClientOption{inOrder, usftp.WithServerVersion("")} {
+			b := newBench(t, script, sftptest.LinkConfig{}, known)
 			os.MkdirAll(filepath.Join(b.dir, "tree", "dir"), 0o755)
 			for name, size := range map[string]int{"tree/small": 10, "tree/dir/large": 1 << 20} {
 				b.local(name, random(size))

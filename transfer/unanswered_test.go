@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -79,22 +78,13 @@ func (u unanswered) run(t *testing.T, dir string, least time.Duration) {
 			return nil
 		}})
 	dials := 0
-	dial := func(context.Context) (pool.Host, error) {
+	host := redialed(t, "far", func() (*usftp.Client, error) {
 		dials++
 		stuck.Store(false)
 		end := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond})
-		client, err := usftp.NewClientPipe(end, end,
+		return usftp.NewClientPipe(end, end,
 			usftp.WithKeepalive(func(context.Context) error { return nil }))
-		if err == nil {
-			t.Cleanup(func() { client.Close() })
-		}
-		return pool.Host{Client: client, Name: "h"}, err
-	}
-	host, err := dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	host.Redial = dial
+	})
 	from, to := filepath.Join(dir, "from"), "/to"
 	if u.way == download {
 		from, to = "/from", filepath.Join(dir, "to")
@@ -124,6 +114,7 @@ func (u unanswered) run(t *testing.T, dir string, least time.Duration) {
 			said = append(said, e.Message)
 		}
 	}
+	var err error
 	began := time.Now()
 	if u.verb == "cp" {
 		_, err = transfer.CopyTree(t.Context(), dst, src, o)
@@ -142,7 +133,7 @@ func (u unanswered) run(t *testing.T, dir string, least time.Duration) {
 		took < least || took > least*3/2+time.Minute {
 		t.Errorf("%v after %v and %d logins; it said %q", err, took, dials, said)
 	}
-	if len(said) < 2 || !strings.HasPrefix(said[0], "h: "+says+"; reconnecting in ") {
+	if len(said) < 2 || !strings.HasPrefix(said[0], "far: "+says+"; reconnecting in ") {
 		t.Errorf("it said %q", said)
 	}
 	for _, name := range names {

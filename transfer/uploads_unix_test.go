@@ -4,7 +4,6 @@ package transfer_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -19,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
@@ -45,24 +43,10 @@ func (h *uploadsHost) connect(most int) pool.Host {
 	h.mu.Lock()
 	h.sent = nil
 	h.mu.Unlock()
-	near, far := net.Pipe()
-	served := make(chan struct{})
-	h.ended = served
-	go func() {
-		defer close(served)
-		server.Serve(context.Background(), far, h.files, &server.Options{Events: h.note,
-			Policy: server.Policy{Denied: h.denied, Quota: h.quota}})
-	}()
-	cut := &cutConn{Conn: near, left: most}
-	client, err := usftp.NewClientPipe(cut, cut, usftp.WithServerVersion("SSH-2.0-usftp"))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.t.Cleanup(func() {
-		client.Close()
-		<-served
-	})
-	return pool.Host{Client: client, Name: "uploads"}
+	cut := &cutConn{left: most}
+	cut.Conn, h.ended = serve(h.t, h.files, &server.Options{Events: h.note,
+		Policy: server.Policy{Denied: h.denied, Quota: h.quota}})
+	return connect(h.t, cut, ours)
 }
 
 func (h *uploadsHost) note(e server.Event) {
@@ -341,30 +325,20 @@ func TestSyncLockIsCheckedBeforeAFileIsShown(t *testing.T) {
 		h := newUploadsHost(t)
 		src := t.TempDir()
 		mustDo(t, os.WriteFile(filepath.Join(src, "file"), random(100<<10), 0o644))
-		near, far := net.Pipe()
-		conn, served := &pausingConn{Conn: near}, make(chan struct{})
-		go func() {
-			defer close(served)
-			server.Serve(context.Background(), far, h.files,
-				&server.Options{Events: func(e server.Event) {
-					if e.Kind == server.FileOpened && strings.HasSuffix(e.Path, "file") {
-						conn.paused.Store(true)
-					}
-				}})
-		}()
-		client, err := usftp.NewClientPipe(conn, conn, usftp.WithServerVersion("SSH-2.0-usftp"))
-		mustDo(t, err)
-		defer func() {
-			client.Close()
-			<-served
-		}()
+		conn := new(pausingConn)
+		conn.Conn, _ = serve(t, h.files, &server.Options{Events: func(e server.Event) {
+			if e.Kind == server.FileOpened && strings.HasSuffix(e.Path, "file") {
+				conn.paused.Store(true)
+			}
+		}})
+		host := connect(t, conn, ours)
 		time.AfterFunc(lockTakenOver, func() {
 			err := h.connect(0).Client.WriteFile("/copy/"+transfer.LockName, []byte(other), 0o644)
 			if err != nil {
 				t.Error(err)
 			}
 		})
-		_, err = transfer.Sync(t.Context(), transfer.Remote(pool.Host{Client: client}, "/copy"),
+		_, err := transfer.Sync(t.Context(), transfer.Remote(host, "/copy"),
 			transfer.Local(src), transfer.SyncOptions{})
 		if err == nil || !strings.Contains(err.Error(), "taken over the lock") {
 			t.Errorf("it ended with %v", err)

@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,21 +20,11 @@ import (
 func (b *bench) breaks(link sftptest.LinkConfig, after int64) (count *int) {
 	b.t.Helper()
 	count = new(int)
-	dial := func(context.Context) (pool.Host, error) {
+	b.host = redialed(b.t, "far", func() (*usftp.Client, error) {
 		*count++
 		end := b.server.Dial(link)
-		client, err := usftp.NewClientPipe(&breakingReader{end, after}, end)
-		if err == nil {
-			b.t.Cleanup(func() { client.Close() })
-		}
-		return pool.Host{Client: client, Name: "far"}, err
-	}
-	host, err := dial(b.t.Context())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.host = host
-	b.host.Redial = dial
+		return usftp.NewClientPipe(&breakingReader{end, after}, end)
+	})
 	return count
 }
 

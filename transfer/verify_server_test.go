@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,23 +52,9 @@ func hostOver(t *testing.T, dir string, over func(*osfs.FS) server.FS,
 	if err != nil {
 		t.Fatal(err)
 	}
-	near, far := net.Pipe()
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		server.Serve(context.Background(), far, over(files),
-			&server.Options{Policy: server.Policy{Denied: denied}})
-	}()
-	client, err := usftp.NewClientPipe(near, near, usftp.WithServerVersion("SSH-2.0-usftp"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		client.Close()
-		<-served
-		files.Close()
-	})
-	return pool.Host{Client: client, Name: "ours"}
+	t.Cleanup(func() { files.Close() })
+	stream, _ := serve(t, over(files), &server.Options{Policy: server.Policy{Denied: denied}})
+	return connect(t, stream, ours)
 }
 
 // Our server hashes by any algorithm, and says so; so nothing is read back.
@@ -235,14 +220,6 @@ func TestVerifyOverlaps(t *testing.T) {
 		link := sftptest.LinkConfig{ToServer: 50 * time.Millisecond,
 			ToClient: 50 * time.Millisecond, RateBytesPerSec: 20 << 20}
 		b := newTreeBench(t, sftptest.Script{}, link)
-		stream := b.server.Dial(link)
-		client, err := usftp.NewClientPipe(stream, stream,
-			usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		b.host.Client = client
 		root := filepath.Join(b.dir, "tree")
 		os.Mkdir(root, 0o755)
 		for i := range files {

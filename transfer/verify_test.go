@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -77,21 +76,14 @@ func TestVerify(t *testing.T) {
 
 // A host that counts reads is not read again, and nothing is copied that could not be verified.
 func TestVerifyReadOnce(t *testing.T) {
-	server := sftptest.NewServer(t, sftptest.Script{})
-	stream := server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion("SSH-2.0-Sterling"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	b := &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
-		dir: t.TempDir()}
-	_, err = b.job(upload, b.local("source", []byte("x")), "/target",
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{},
+		usftp.WithServerVersion("SSH-2.0-Sterling"))
+	_, err := b.job(upload, b.local("source", []byte("x")), "/target",
 		func(j *copyJob) { j.Options.Verify = true })
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
-	server.Files.WriteFile("/file", []byte("x"))
+	b.server.Files.WriteFile("/file", []byte("x"))
 	if _, err = b.job(download, "/file", b.dir+"/back",
 		func(j *copyJob) { j.Options.Verify = true }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
@@ -101,8 +93,8 @@ func TestVerifyReadOnce(t *testing.T) {
 		errors.ErrUnsupported) {
 		t.Error(err)
 	}
-	if reads, opens := server.Requests(wire.TypeRead), server.Requests(wire.TypeOpen); len(reads)+
-		len(opens) > 0 {
+	reads, opens := b.server.Requests(wire.TypeRead), b.server.Requests(wire.TypeOpen)
+	if len(reads)+len(opens) > 0 {
 		t.Errorf("%d reads and %d opens", len(reads), len(opens))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/transfer"
@@ -38,22 +36,8 @@ func TestNamesThatAWindowsHostAlters(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return // which cannot have such files
 	}
-	near, far := net.Pipe()
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		server.Serve(context.Background(), far, foldFS{memfs.New(0), asWindows}, nil)
-	}()
-	client, err := usftp.NewClientPipe(near, near,
-		usftp.WithServerVersion("SSH-2.0-OpenSSH_for_Windows_9.5"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		client.Close()
-		<-served
-	}()
-	host := pool.Host{Client: client, Name: "windows"}
+	stream, _ := serve(t, foldFS{memfs.New(0), asWindows}, nil)
+	host := connect(t, stream, usftp.WithServerVersion("SSH-2.0-OpenSSH_for_Windows_9.5"))
 	src, odd := t.TempDir(), []string{"CON.txt", "plain.", "plain:stream", "dir/plain ", "dir. /file"}
 	fill(t, src, append(odd, "plain", "dir/plain")...)
 
@@ -82,12 +66,13 @@ func TestNamesThatAWindowsHostAlters(t *testing.T) {
 			t.Errorf("to %s: %v", to, err)
 		}
 	}
-	if have := namesOn(t, client, "/dst"); !slices.Equal(have, []string{"dst", "dir", "plain", "plain"}) {
+	have := namesOn(t, host.Client, "/dst")
+	if !slices.Equal(have, []string{"dst", "dir", "plain", "plain"}) {
 		t.Errorf("there are %q", have)
 	}
 	for _, name := range []string{"plain", "dir/plain"} {
 		want, err := os.ReadFile(filepath.Join(src, name))
-		if got := textOf(t, client, "/dst/"+name); err != nil || got != string(want) {
+		if got := textOf(t, host.Client, "/dst/"+name); err != nil || got != string(want) {
 			t.Errorf("%s is %q, want %q, %v", name, got, want, err)
 		}
 	}

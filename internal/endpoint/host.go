@@ -41,10 +41,7 @@ func NewHost(ctx context.Context, conn *pool.Conn, retry func(name string, a poo
 	return &Host{ctx: ctx, conn: conn, retry: retry, turns: turns{turn: make(chan struct{}, 1)}}
 }
 
-// Conn implements Place.
-func (h *Host) Conn() *pool.Conn { return h.conn }
-
-// Opener implements Place.
+func (h *Host) Conn() *pool.Conn            { return h.conn }
 func (h *Host) Opener(on *pool.Host) Opener { return OnHost{Host: on} }
 
 // Pooled returns the host with its current connection.
@@ -100,10 +97,8 @@ func seen(info fs.FileInfo, err error) (Info, error) {
 	return OfStat(info.Sys().(*usftp.FileStat)), nil
 }
 
-// Join implements Place.
 func (h *Host) Join(dir, name string) string { return path.Join(dir, name) }
 
-// Base implements Place.
 func (h *Host) Base(name string) string {
 	name = strings.TrimRight(name, "/")
 	if base := path.Base(name); name != "" && base != ".." {
@@ -112,7 +107,6 @@ func (h *Host) Base(name string) string {
 	return "."
 }
 
-// Identity implements Place.
 func (h *Host) Identity(name string) (host, path string, ok bool) {
 	is := h.conn.Host()
 	return "host " + cmp.Or(is.Identity, is.Name), name, true
@@ -128,7 +122,6 @@ func (h *Host) Stat(name string) (Info, error) {
 	return i, err
 }
 
-// Lstat implements FS.
 func (h *Host) Lstat(name string) (Info, error) { return lookAt(h, name, Unfollowed) }
 
 // Unfollowed stats a name without following a link, whatever the server.
@@ -141,12 +134,10 @@ func followed(client *usftp.Client, name string) (fs.FileInfo, error) {
 	return private.OfClient(client).Find(name)
 }
 
-// RealPath implements Place.
 func (h *Host) RealPath(name string) (string, error) {
 	return askPath(h, name, (*usftp.Client).RealPath)
 }
 
-// ReadLink implements FS.
 func (h *Host) ReadLink(name string) (string, error) {
 	return askPath(h, name, (*usftp.Client).ReadLink)
 }
@@ -167,7 +158,6 @@ func (h *Host) Mark(dir string) (string, error) {
 	return fmt.Sprint(real, i.Mode.Type(), i.Owner.UID, i.Owner.GID, h.Volume(dir)), nil
 }
 
-// Volume implements Place.
 func (h *Host) Volume(name string) (id [2]uint64) {
 	h.WithReconnect(name, func(client *usftp.Client, _ bool) error {
 		if _, known := client.HasExtension(wire.ExtStatVFS); !known {
@@ -252,7 +242,6 @@ func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.Fi
 	return begun, nil
 }
 
-// ReadSmall implements FS.
 func (h *Host) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
 	err = h.WithReconnect(name, func(client *usftp.Client, _ bool) error {
 		data, was, err = readSmallFrom(h, client, name, most)
@@ -305,7 +294,6 @@ func seenInList(client *usftp.Client, name string, refusal error) (Info, error) 
 	return Info{}, &fs.PathError{Op: "list", Path: name, Err: fs.ErrNotExist}
 }
 
-// WriteSmall implements FS.
 func (h *Host) WriteSmall(name string, data []byte, create func()) error {
 	return h.WithReconnect(name, func(client *usftp.Client, again bool) error {
 		return h.writeSmallTo(client, name, data, create, again)
@@ -349,7 +337,6 @@ func (h *Host) writeSmallTo(client *usftp.Client, name string, data []byte,
 	return err
 }
 
-// Remove implements FS.
 func (h *Host) Remove(name string, dir bool) error {
 	return h.WithReconnect(name, func(client *usftp.Client, again bool) error {
 		return h.removeOn(client, name, dir, again)
@@ -399,7 +386,6 @@ type cleanup struct {
 	silent atomic.Bool // the host was silent, so it gets no further requests
 }
 
-// Cleanup implements Place.
 func (h *Host) Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	if h.ctx.Err() == nil {
 		return Local{}.Cleanup(ctx)

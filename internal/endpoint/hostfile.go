@@ -22,7 +22,6 @@ import (
 // OnHost opens files over the pool.Host's connection.
 type OnHost struct{ Host *pool.Host }
 
-// Open implements Opener.
 func (h OnHost) Open(ctx context.Context, name string, how Opening) (Reader, error) {
 	f, trip, err := pools.OfHost(h.Host).OpenRead(ctx, name)
 	if err != nil {
@@ -105,7 +104,6 @@ func (f *HostFile) described() {
 	}
 }
 
-// Info implements Reader.
 func (f *HostFile) Info() *Info { return &f.info }
 
 // Stat implements Reader. It ends the stream.
@@ -123,7 +121,6 @@ func (f *HostFile) Refresh() error {
 	return err
 }
 
-// Read implements io.Reader.
 func (f *HostFile) Read(p []byte) (int, error) {
 	n, err := f.next(f.off).Read(p)
 	if err := f.check(f.off, n); err != nil {
@@ -278,15 +275,12 @@ type HostFiles struct {
 	Quirks *quirks.Quirks
 }
 
-// Close implements Files.
 func (*HostFiles) Close() {}
 
-// Lstat implements Files.
 func (d *HostFiles) Lstat(name string) (fs.FileInfo, error) {
 	return private.OfClient(d.Client).Look(name)
 }
 
-// Open implements Files.
 func (d *HostFiles) Open(name string, flag int, perm fs.FileMode) (Writer, error) {
 	f, err := d.Client.OpenFile(name, flag, perm)
 	if err != nil {
@@ -322,7 +316,6 @@ func (*HostFiles) Inherit(w Writer, _ string, old fs.FileInfo,
 	return kept, lost
 }
 
-// Remove implements Files.
 func (d *HostFiles) Remove(ctx context.Context, name string) error {
 	return d.Client.WithContext(ctx).Remove(name)
 }
@@ -350,7 +343,6 @@ type HostWriter struct {
 	Striper *Striper
 }
 
-// Finish implements Writer.
 func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err error) {
 	if f.Truncate && private.OfClient(w.Client()).EmptiesToCut() {
 		w.Quirks.WholeFiles.Store(true)
@@ -449,10 +441,8 @@ func (w *HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
 	return true, flushed
 }
 
-// Abandon implements Writer.
 func (w *HostWriter) Abandon(ctx context.Context) { w.Async().Abandon().WaitContext(ctx) }
 
-// Release implements Writer.
 func (w *HostWriter) Release() {
 	if w.Striper != nil {
 		w.Striper.Stop()

@@ -42,17 +42,13 @@ func NewHostRoot(h *Host, dir string) *HostRoot {
 	return &HostRoot{host: h, dir: hostDir{root: dir}}
 }
 
-// Below implements Place.
 func (h *Host) Below(dir string) (Root, error) { return NewHostRoot(h, dir), nil }
 
 // unopened is embedded in Roots that hold nothing open.
 type unopened struct{}
 
-// Leave implements Root.
 func (unopened) Leave(string) error { return nil }
-
-// Close implements Root.
-func (unopened) Close() {}
+func (unopened) Close()             {}
 
 // View returns a client whose requests for the entries of a directory follow no link below the
 // root, or below the last link on the way there that stands for a directory. ok is false, and the
@@ -84,7 +80,6 @@ func (r *HostRoot) viewed(name string, do func(client *usftp.Client, again bool)
 	})
 }
 
-// Guard implements Root.
 func (r *HostRoot) Guard(may func() error) { r.may.Store(&may) }
 
 // withReconnect works like viewed, and explains the error.
@@ -107,33 +102,28 @@ func (r *HostRoot) explain(err error, dir string) error {
 	return cmp.Or(way, err)
 }
 
-// Lstat implements FS.
 func (r *HostRoot) Lstat(name string) (Info, error) {
 	return ask(r.withReconnect, name, func(client *usftp.Client) (Info, error) {
 		return seen(r.dir.lookFor(name)(client, r.dir.at(name)))
 	})
 }
 
-// ReadLink implements FS.
 func (r *HostRoot) ReadLink(name string) (string, error) {
 	return ask(r.withReconnect, name, func(client *usftp.Client) (string, error) {
 		return client.ReadLink(r.dir.at(name))
 	})
 }
 
-// SameLink implements Root.
 func (r *HostRoot) SameLink(name, have, want string) bool {
 	return private.OfClient(r.host.conn.Host().Client).LinksTo(r.dir.at(name), have, want)
 }
 
-// List implements FS.
 func (r *HostRoot) List(dir string, _ *Info, restart func(),
 	each func(string, Info, error) bool) error {
 	over := func(_ string, do func(*usftp.Client, bool) error) error { return r.viewed(dir, do) }
 	return r.explain(r.host.list(r.dir.at(dir), restart, each, over), dir)
 }
 
-// ReadSmall implements FS.
 func (r *HostRoot) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
 	err = r.withReconnect(name, func(client *usftp.Client, _ bool) error {
 		data, was, err = readSmallFrom(r.host, client, r.dir.at(name), most)
@@ -142,14 +132,12 @@ func (r *HostRoot) ReadSmall(name string, most int64) (data []byte, was Info, er
 	return data, was, err
 }
 
-// WriteSmall implements FS.
 func (r *HostRoot) WriteSmall(name string, data []byte, create func()) error {
 	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
 		return r.host.writeSmallTo(client, r.dir.at(name), data, create, again)
 	})
 }
 
-// Remove implements FS.
 func (r *HostRoot) Remove(name string, dir bool) error {
 	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
 		if err := r.trusted(client, path.Dir(name)); err != nil {
@@ -181,7 +169,6 @@ func StartRemove(in Root, name string) (wait func() error, ok bool) {
 	}, true
 }
 
-// FollowsLinks implements Root.
 func (r *HostRoot) FollowsLinks() bool {
 	_, ok := r.View(r.host.conn.Host().Client, ".")
 	return !ok
@@ -223,14 +210,12 @@ func (r *HostRoot) trusted(client *usftp.Client, dir string) error {
 	return r.dir.unmoved(client, dir)
 }
 
-// LookDir implements Root.
 func (r *HostRoot) LookDir(dir string) (Info, error) {
 	return ask(r.withReconnect, dir, func(client *usftp.Client) (Info, error) {
 		return r.dir.look(client, dir)
 	})
 }
 
-// SetAttrs implements Root.
 func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (unset Unset, err error) {
 	q, at := r.host.Quirks(), r.dir.at(name)
@@ -270,7 +255,6 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	})
 }
 
-// KeepDirLink implements Root.
 func (r *HostRoot) KeepDirLink(name string) (Info, error) {
 	i, err := ask(r.host.WithReconnect, r.dir.at(name), func(client *usftp.Client) (Info, error) {
 		return seen(followed(client, r.dir.at(name)))
@@ -320,7 +304,6 @@ func (r *HostRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 	return made, err
 }
 
-// Symlink implements Root.
 func (r *HostRoot) Symlink(text, name string) error {
 	at := r.dir.at(name)
 	return r.withReconnect(name, func(client *usftp.Client, again bool) error {
@@ -341,7 +324,6 @@ func occupied(err error, client *usftp.Client, name string) error {
 	return err
 }
 
-// ReplaceByLink implements Root.
 func (r *HostRoot) ReplaceByLink(text, name, temporary, aside string) error {
 	rel := name
 	name, temporary, aside = r.dir.at(name), r.dir.at(temporary), r.dir.at(aside)

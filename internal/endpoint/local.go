@@ -20,16 +20,10 @@ import (
 // Local is the Place of this machine.
 type Local struct{}
 
-// Join implements Place.
 func (Local) Join(dir, name string) string { return filepath.Join(dir, name) }
+func (Local) Conn() *pool.Conn             { return nil }
+func (Local) Opener(*pool.Host) Opener     { return Local{} }
 
-// Conn implements Place.
-func (Local) Conn() *pool.Conn { return nil }
-
-// Opener implements Place.
-func (Local) Opener(*pool.Host) Opener { return Local{} }
-
-// Base implements Place.
 func (Local) Base(name string) string {
 	for len(name) > 1 && os.IsPathSeparator(name[len(name)-1]) {
 		name = name[:len(name)-1]
@@ -42,16 +36,12 @@ func (Local) Base(name string) string {
 	}
 }
 
-// Identity implements Place.
 func (Local) Identity(name string) (host, path string, ok bool) {
 	path, err := filepath.Abs(name)
 	return "", path, err == nil
 }
 
-// Stat implements Place.
-func (Local) Stat(name string) (Info, error) { return found(os.Stat(name)) }
-
-// Lstat implements FS.
+func (Local) Stat(name string) (Info, error)  { return found(os.Stat(name)) }
 func (Local) Lstat(name string) (Info, error) { return found(os.Lstat(name)) }
 
 // found converts the result of a stat.
@@ -62,7 +52,6 @@ func found(info fs.FileInfo, err error) (Info, error) {
 	return OfFile(info), nil
 }
 
-// RealPath implements Place.
 func (Local) RealPath(name string) (string, error) {
 	name, err := filepath.EvalSymlinks(name) // first, since Abs resolves ".." as text
 	if err == nil {
@@ -74,10 +63,8 @@ func (Local) RealPath(name string) (string, error) {
 	return filepath.ToSlash(name), err
 }
 
-// ReadLink implements FS.
 func (Local) ReadLink(name string) (string, error) { return os.Readlink(name) }
 
-// Mark implements Place.
 func (Local) Mark(dir string) (string, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -86,10 +73,8 @@ func (Local) Mark(dir string) (string, error) {
 	return localfs.ID(info), nil
 }
 
-// Volume implements Place.
 func (Local) Volume(name string) [2]uint64 { return localfs.FileSystemID(name) }
 
-// Cleanup implements Place.
 func (Local) Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
 }
@@ -173,7 +158,6 @@ func eachEntry(in *os.Root, each func(string, Info, error) bool) (whole bool, er
 	}
 }
 
-// ReadSmall implements FS.
 func (Local) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
 	f, err := localfs.OpenNoFollow(name)
 	if errors.Is(err, localfs.ErrLink) {
@@ -198,7 +182,6 @@ func readSmall(f *os.File, most int64) (data []byte, was Info, err error) {
 	return data, was, err
 }
 
-// WriteSmall implements FS.
 func (Local) WriteSmall(name string, data []byte, create func()) error {
 	return writeSmall(name, data, create, os.OpenFile, os.Remove)
 }
@@ -222,7 +205,6 @@ func writeSmall(name string, data []byte, create func(),
 	return err
 }
 
-// Remove implements FS.
 func (Local) Remove(name string, dir bool) error { return remove(name, dir, os.Lstat, os.Remove) }
 
 // remove removes a name. With dir it looks first, and spares a file that has taken a directory's
@@ -239,7 +221,6 @@ func remove(name string, dir bool, look func(string) (fs.FileInfo, error),
 	return remove(name)
 }
 
-// Open implements Opener.
 func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error) {
 	var file *os.File
 	var err error
@@ -266,7 +247,6 @@ func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error)
 	return f, nil
 }
 
-// ReadWhole implements Opener.
 func (Local) ReadWhole(_ context.Context, name string, how Opening, info *Info, to Memory) error {
 	open := localfs.OpenRegular
 	if how&NoFollow != 0 {
@@ -326,16 +306,12 @@ func (f *LocalFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Info implements Reader.
-func (f *LocalFile) Info() *Info { return &f.info }
-
-// Stat implements Reader.
+func (f *LocalFile) Info() *Info         { return &f.info }
 func (f *LocalFile) Stat() (Info, error) { return found(f.File.Stat()) }
 
 // Again implements Reader. The file is the same even if its name has since gone to another one.
 func (f *LocalFile) Again(context.Context) (ReadAtCloser, error) { return lent{f.File}, nil }
 
-// Close implements io.Closer.
 func (f *LocalFile) Close() error {
 	f.free()
 	return f.File.Close()
@@ -393,7 +369,6 @@ func about(name string, err error) error {
 	return err
 }
 
-// Lstat implements Files.
 func (d *LocalFiles) Lstat(name string) (fs.FileInfo, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
@@ -412,7 +387,6 @@ func (d *LocalFiles) OpenFile(name string, flag int, perm fs.FileMode) (*os.File
 	return f, about(name, err)
 }
 
-// Open implements Files.
 func (d *LocalFiles) Open(name string, flag int, perm fs.FileMode) (Writer, error) {
 	f, err := d.OpenFile(name, flag, perm)
 	if err != nil {
@@ -440,7 +414,6 @@ func (d *LocalFiles) Inherit(w Writer, name string, old fs.FileInfo,
 	return mode, lost
 }
 
-// Remove implements Files.
 func (d *LocalFiles) Remove(_ context.Context, name string) error {
 	if err := d.ready(); err != nil {
 		return err
@@ -454,9 +427,7 @@ func (d *LocalFiles) Replace(from, to string) error {
 }
 
 // Moved reports whether the directory has lost its path to another entry, or to none.
-func (d *LocalFiles) Moved(path string) bool { return moved(d.in, os.Stat, path) }
-
-// Explain implements Files.
+func (d *LocalFiles) Moved(path string) bool          { return moved(d.in, os.Stat, path) }
 func (*LocalFiles) Explain(err error, _ string) error { return err }
 
 // A LocalWriter is a local file that is open for writing.
@@ -471,7 +442,6 @@ type LocalWriter struct {
 	Quirks *quirks.Quirks // of its file system
 }
 
-// WriteAt implements io.WriterAt.
 func (w *LocalWriter) WriteAt(p []byte, off int64) (int, error) {
 	switch {
 	case !w.Sparse:
@@ -523,7 +493,6 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 	return done, err
 }
 
-// Keep implements Writer.
 func (w *LocalWriter) Keep(_ context.Context, n int64) (ok, flushed bool) {
 	ok = w.Truncate(n) == nil
 	flushed = ok && w.Sync() == nil
@@ -531,8 +500,5 @@ func (w *LocalWriter) Keep(_ context.Context, n int64) (ok, flushed bool) {
 	return ok, flushed
 }
 
-// Abandon implements Writer.
 func (w *LocalWriter) Abandon(context.Context) { w.Close() }
-
-// Release implements Writer.
-func (w *LocalWriter) Release() { w.Close() }
+func (w *LocalWriter) Release()                { w.Close() }

@@ -26,7 +26,6 @@ type LocalRoot struct {
 // neverLost is embedded in Roots whose requests are not repeated.
 type neverLost struct{}
 
-// Guard implements Root.
 func (neverLost) Guard(func() error) {}
 
 // NewLocalRoot returns a Root for the directory base in top, which may not exist yet, or for top
@@ -36,7 +35,6 @@ func NewLocalRoot(top *os.Root, base string) *LocalRoot {
 		open: make(map[string]*openDir), moved: make(map[string]bool)}}
 }
 
-// Below implements Place.
 func (Local) Below(dir string) (Root, error) {
 	top, err := openRoot(dir)
 	if err != nil {
@@ -67,7 +65,6 @@ func (r *LocalRoot) in(name string, do func(in *os.Root, base string) error) err
 	return do(in, path.Base(name))
 }
 
-// Lstat implements FS.
 func (r *LocalRoot) Lstat(name string) (i Info, err error) {
 	err = r.in(name, func(in *os.Root, base string) error {
 		i, err = found(r.lookAt(in, name, base))
@@ -76,7 +73,6 @@ func (r *LocalRoot) Lstat(name string) (i Info, err error) {
 	return i, err
 }
 
-// ReadLink implements FS.
 func (r *LocalRoot) ReadLink(name string) (text string, err error) {
 	err = r.in(name, func(in *os.Root, base string) error {
 		text, err = in.Readlink(base)
@@ -85,10 +81,8 @@ func (r *LocalRoot) ReadLink(name string) (text string, err error) {
 	return text, err
 }
 
-// SameLink implements Root.
 func (*LocalRoot) SameLink(_, have, want string) bool { return have == want }
 
-// List implements FS.
 func (r *LocalRoot) List(dir string, _ *Info, _ func(), each func(string, Info, error) bool) error {
 	in, release, err := r.Open(dir)
 	if err != nil {
@@ -99,7 +93,6 @@ func (r *LocalRoot) List(dir string, _ *Info, _ func(), each func(string, Info, 
 	return err
 }
 
-// ReadSmall implements FS.
 func (r *LocalRoot) ReadSmall(name string, most int64) (data []byte, was Info, err error) {
 	err = r.in(name, func(in *os.Root, base string) error {
 		f, err := openRegular(in, base, os.O_RDONLY)
@@ -136,7 +129,6 @@ func openRegular(in *os.Root, base string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// WriteSmall implements FS.
 func (r *LocalRoot) WriteSmall(name string, data []byte, create func()) error {
 	return r.in(name, func(in *os.Root, base string) error {
 		open := in.OpenFile
@@ -149,7 +141,6 @@ func (r *LocalRoot) WriteSmall(name string, data []byte, create func()) error {
 	})
 }
 
-// Remove implements FS.
 func (r *LocalRoot) Remove(name string, dir bool) error {
 	return r.in(name, func(in *os.Root, base string) error {
 		if dir {
@@ -181,7 +172,6 @@ func (r *LocalRoot) lookAt(in *os.Root, name, base string) (fs.FileInfo, error) 
 	return in.Lstat(base)
 }
 
-// KeepDirLink implements Root.
 func (r *LocalRoot) KeepDirLink(name string) (i Info, err error) {
 	err = r.in(name, func(in *os.Root, base string) error {
 		at := path.Join(r.base, name)
@@ -196,10 +186,7 @@ func (r *LocalRoot) KeepDirLink(name string) (i Info, err error) {
 	return i, err
 }
 
-// FollowsLinks implements Root.
-func (*LocalRoot) FollowsLinks() bool { return false }
-
-// InPlace implements Root.
+func (*LocalRoot) FollowsLinks() bool   { return false }
 func (*LocalRoot) InPlace(string) error { return nil }
 
 // Unmoved implements Root. It compares the open directories, from the root on, with the present
@@ -237,7 +224,6 @@ func sameDir(listed, open fs.FileInfo, err error) error {
 	return err
 }
 
-// Mkdir implements Root.
 func (r *LocalRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) {
 	err = r.in(name, func(in *os.Root, base string) error {
 		err := in.Mkdir(base, perm)
@@ -253,12 +239,10 @@ func (r *LocalRoot) Mkdir(name string, perm fs.FileMode) (made bool, err error) 
 	return made, err
 }
 
-// Symlink implements Root.
 func (r *LocalRoot) Symlink(text, name string) error {
 	return r.in(name, func(in *os.Root, base string) error { return in.Symlink(text, base) })
 }
 
-// ReplaceByLink implements Root.
 func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 	return r.in(name, func(in *os.Root, base string) error {
 		temporary := path.Base(temporary)
@@ -272,7 +256,6 @@ func (r *LocalRoot) ReplaceByLink(text, name, temporary, _ string) error {
 	})
 }
 
-// Rename implements Root.
 func (r *LocalRoot) Rename(from, to string) error {
 	err := r.between(from, to, localfs.RenameNew, renameNew)
 	if err == nil { // both names may belong to open directories
@@ -295,7 +278,6 @@ func renameNew(in *os.Root, from, to string) error {
 	return in.Rename(from, to) // a directory, or there are no hard links here
 }
 
-// Link implements Root.
 func (r *LocalRoot) Link(name, to string) error {
 	return r.between(name, to, localfs.LinkInto, (*os.Root).Link)
 }
@@ -320,7 +302,6 @@ func (r *LocalRoot) between(from, to string,
 	return instead(r.top, path.Join(r.base, from), path.Join(r.base, to))
 }
 
-// SetAttrs implements Root.
 func (r *LocalRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 	set usftp.NewAttrs) (unset Unset, err error) {
 	try := func(set usftp.NewAttrs) error {
@@ -398,7 +379,6 @@ func chmodDir(in *os.Root, name string, mode fs.FileMode) error {
 	return err
 }
 
-// Leave implements Root.
 func (r *LocalRoot) Leave(dir string) error {
 	if r.top == nil {
 		return nil
@@ -410,7 +390,6 @@ func (r *LocalRoot) Leave(dir string) error {
 	return err
 }
 
-// Close implements Root.
 func (r *LocalRoot) Close() {
 	r.dirs.close()
 	if r.top != nil {

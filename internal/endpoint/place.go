@@ -5,6 +5,8 @@
 // is followed, whatever becomes of the directories meanwhile, if the system or the host can promise
 // that. Both are safe for concurrent use. Requests to a host are repeated over a new connection if
 // the old one was lost; each method states the consequences.
+//
+// The interfaces describe their methods. A comment on an implementation says what is special there.
 package endpoint
 
 import (
@@ -12,16 +14,11 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -227,34 +224,3 @@ func MkdirAll(in Root, dir string, perm fs.FileMode) error {
 // Unset says which attributes a host, or with Here a file system of this machine, was found not to
 // set for any file, or with Dirs for directories.
 type Unset struct{ Times, Modes, Dirs, Here bool }
-
-// NameForm returns a form shared by all names that some file system takes for one: names that
-// differ only in case, in how Unicode spells a letter, or in bytes that are no UTF-8.
-func NameForm(name string) string {
-	if IsASCII(name) {
-		return strings.ToLower(name)
-	}
-	name = Decoded(name)
-	return norm.NFC.String(localfs.FoldName(norm.NFC.String(name)))
-}
-
-// Decoded returns a form shared by all names that a host may take for one because it decodes UTF-8,
-// as those in Java and JavaScript do: what is none becomes U+FFFD, and how many is up to them.
-func Decoded(name string) string {
-	const broken = string(utf8.RuneError)
-	name = strings.ToValidUTF8(name, broken)
-	for strings.Contains(name, broken+broken) {
-		name = strings.ReplaceAll(name, broken+broken, broken)
-	}
-	return name
-}
-
-// IsASCII reports whether a name has only ASCII characters.
-func IsASCII(name string) bool {
-	for i := range len(name) {
-		if name[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}

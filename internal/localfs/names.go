@@ -156,26 +156,3 @@ const OnlyReadOnly = runtime.GOOS == "windows"
 
 // FoldsCase reports whether names that differ only in case are usually the same file here.
 const FoldsCase = runtime.GOOS == "darwin" || runtime.GOOS == "windows"
-
-// FoldName returns the same string for names that differ only in case. Bytes that are not UTF-8
-// stay unchanged: strings.ToLower would make one name of all.
-func FoldName(name string) string {
-	if utf8.ValidString(name) {
-		return foldText(name)
-	}
-	var folded strings.Builder
-	for len(name) > 0 {
-		c, n := utf8.DecodeRuneInString(name)
-		if c == utf8.RuneError && n == 1 {
-			folded.WriteByte(name[0])
-		} else {
-			folded.WriteString(foldText(name[:n]))
-		}
-		name = name[n:]
-	}
-	return folded.String()
-}
-
-func foldText(text string) string {
-	return strings.ToLower(strings.ToUpper(text)) // both: a long s is an s only in upper case
-}

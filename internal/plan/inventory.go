@@ -15,6 +15,7 @@ import (
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/samename"
 )
 
 // An Inventory holds the facts about a target directory that comparing needs, in 24 bytes per
@@ -276,7 +277,7 @@ func (v *Inventory) MaySpell(name string) (may bool, other string) {
 	switch {
 	case !v.spelt.has(name):
 		return false, ""
-	case !endpoint.IsASCII(name):
+	case !samename.IsASCII(name):
 		return true, ""
 	}
 	if other = otherCase(name); v.find(other) != nil {
@@ -293,12 +294,12 @@ type Folding struct {
 
 // form returns the same form for names that are one file at the target.
 func (f *Folding) form(name string) string {
-	letters := !endpoint.IsASCII(name) && f.Letters()
+	letters := !samename.IsASCII(name) && f.Letters()
 	if letters {
 		name = norm.NFC.String(name)
 	}
 	if f.Case() {
-		name = localfs.FoldName(name)
+		name = samename.Fold(name)
 	}
 	if letters {
 		name = norm.NFC.String(name)
@@ -323,12 +324,12 @@ type spellings struct {
 
 // of returns a name's form. ok is false if the name has no other spelling.
 func (s *spellings) of(name string) (form uint64, ok bool) {
-	if !s.foldsCase && endpoint.IsASCII(name) {
+	if !s.foldsCase && samename.IsASCII(name) {
 		return 0, false
 	}
-	name = norm.NFC.String(endpoint.Decoded(name))
+	name = norm.NFC.String(samename.Decoded(name))
 	if s.foldsCase {
-		name = norm.NFC.String(localfs.FoldName(name))
+		name = norm.NFC.String(samename.Fold(name))
 	}
 	return maphash.String(s.seed, name), true
 }

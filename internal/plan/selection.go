@@ -16,6 +16,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filter"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/samename"
 )
 
 // A Selection decides which entries of a tree take part. It is fixed once the tree is walked.
@@ -131,7 +132,7 @@ func (n *Names) AddExactly(name string) bool {
 
 // Add records a name, and returns the names of the same form that were recorded before.
 func (n *Names) Add(name string) (others []string) {
-	form := maphash.String(formSeed, endpoint.NameForm(name))
+	form := maphash.String(formSeed, samename.Form(name))
 	before, known := n.forms[form]
 	if known {
 		if others = strings.Split(before, "\x00"); slices.Contains(others, name) {
@@ -153,19 +154,19 @@ func (n *Names) Add(name string) (others []string) {
 // forgotten.
 func AreOne(a, b string, cases, letters, bytes func() (bool, error)) (bool, error) {
 	forgotten := b == ""
-	if decoded := endpoint.Decoded(a); strings.ContainsRune(decoded, utf8.RuneError) {
+	if decoded := samename.Decoded(a); strings.ContainsRune(decoded, utf8.RuneError) {
 		one, err := bytes()
-		if err != nil || one && forgotten || !forgotten && decoded == endpoint.Decoded(b) {
+		if err != nil || one && forgotten || !forgotten && decoded == samename.Decoded(b) {
 			return one, err
 		}
 		if one {
-			a, b = decoded, endpoint.Decoded(b)
+			a, b = decoded, samename.Decoded(b)
 		}
 	}
 	switch {
 	case !forgotten && norm.NFC.String(a) == norm.NFC.String(b):
 		return letters()
-	case !forgotten && localfs.FoldName(a) == localfs.FoldName(b):
+	case !forgotten && samename.Fold(a) == samename.Fold(b):
 		return cases()
 	}
 	if one, err := cases(); one == forgotten || err != nil {

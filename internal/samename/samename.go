@@ -1,7 +1,7 @@
 // Package samename says which file names a disk may take for the same one. Disks differ: Windows
 // and macOS ignore case, macOS also how Unicode composes a letter, and Linux's ext4 and F2FS, in a
-// directory marked for it (casefold), both of these and invisible characters. These rules are the
-// least that all of them tell apart.
+// directory marked for it (casefold), both of these and invisible characters. The rules of Key are
+// the least that all of them tell apart.
 package samename
 
 import (
@@ -16,7 +16,7 @@ import (
 // Key returns a text that is equal for names that a disk may take for the same one. It has a slash,
 // or a character with a meaning in patterns, only where the name has.
 func Key(name string) string {
-	if isASCII(name) {
+	if IsASCII(name) {
 		return strings.ToLower(name)
 	}
 	var b strings.Builder
@@ -55,7 +55,8 @@ func Within(path, other string) bool {
 	return len(keys) >= len(with) && slices.Equal(keys[:len(with)], with)
 }
 
-func isASCII(name string) bool {
+// IsASCII reports whether a name has only ASCII characters.
+func IsASCII(name string) bool {
 	for i := range len(name) {
 		if name[i] >= utf8.RuneSelf {
 			return false

@@ -60,3 +60,30 @@ func TestKeyOfRunes(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesThatAreOne: names that differ in case only are found, whatever script and directory they
+// are of.
+func TestNamesThatAreOne(t *testing.T) {
+	names := make(map[string]bool)
+	double := func(name string) bool {
+		folded := Fold(name)
+		defer func() { names[folded] = true }()
+		return names[folded]
+	}
+	for _, name := range []string{"readme", "Makefile", "straße", "\u0130", "σ", "a\xff"} {
+		if double(name) {
+			t.Errorf("%q is the first of its name", name)
+		}
+	}
+	for _, name := range []string{"README", "makefile", "MAKEFILE", "STRAßE", "Σ", "ς", "A\xff",
+		"readme"} {
+		if !double(name) {
+			t.Errorf("%q is not found to be there", name)
+		}
+	}
+	for _, name := range []string{"read me", "a\xfe", "a\ufffd"} {
+		if double(name) {
+			t.Errorf("%q is taken for one that is there", name)
+		}
+	}
+}

@@ -121,6 +121,31 @@ func (b *bench) counts(quota *server.Quota, bytes, files int64) {
 	}
 }
 
+// keeps fails unless a count finds what a quota has kept.
+func (b *bench) keeps(quota *server.Quota, format string, when ...any) {
+	b.Helper()
+	bytes, files := quota.Usage()
+	b.must(quota.Recount(b.Context(), b.fs, "/"))
+	if nowBytes, now := quota.Usage(); nowBytes != bytes || now != files {
+		b.Errorf("%s: %d bytes in %d files are kept, %d in %d are there", fmt.Sprintf(format, when...),
+			bytes, files, nowBytes, now)
+	}
+}
+
+// nodes makes /d/f and an empty /e. The nodes that serve them share an account.
+func (b *bench) nodes() (node func(files *objectfs.FS) *server.View, shared *server.Quota) {
+	account := server.NewAccount(0, 0)
+	b.must(b.fs.Mkdir(b.Context(), "/d", wire.Attrs{}))
+	b.must(b.fs.Mkdir(b.Context(), "/e", wire.Attrs{}))
+	b.put("/d/f", text(100))
+	account.Settle(100, 3)
+	return func(files *objectfs.FS) *server.View {
+		view, err := server.NewView(files, &server.Policy{Quota: server.NewQuotaOf(account)})
+		b.must(err)
+		return view
+	}, server.NewQuotaOf(account)
+}
+
 // quoted returns a view of a bucket with a quota that has been counted.
 func (b *bench) quoted(bucket objectfs.Bucket) (*server.View, *server.Quota) {
 	quota := server.NewQuota(0, 0)
@@ -165,12 +190,7 @@ func TestQuotaOfHalfARename(t *testing.T) {
 			if reached = storage.name != ""; reached && storage.name != "Head" && err == nil {
 				t.Errorf("the rename succeeds although %s fails", storage.name)
 			}
-			bytes, files := quota.Usage()
-			b.must(quota.Recount(t.Context(), b.fs, "/"))
-			if nowBytes, now := quota.Usage(); nowBytes != bytes || now != files {
-				t.Errorf("call %d, %s (after: %t): %d bytes in %d files are kept, %d in %d are there",
-					call, storage.name, after, bytes, files, nowBytes, now)
-			}
+			b.keeps(quota, "call %d, %s (after: %t)", call, storage.name, after)
 		}
 	}
 }
@@ -216,13 +236,7 @@ func TestQuotaOfAnotherName(t *testing.T) {
 				b.at(f, 0, "newer")
 				b.must(f.Close())
 			}}).PosixRename(t.Context(), "/f.filepart", "/g")
-			there := server.NewQuota(0, 0)
-			b.must(there.Recount(t.Context(), b.fs, "/"))
-			bytes, files := there.Usage()
-			if now := account.Usage(); now.Bytes != bytes || now.Files != files {
-				t.Errorf("%s, after: %t: %d bytes in %d files are kept, %d in %d are there", when,
-					after, now.Bytes, now.Files, bytes, files)
-			}
+			b.keeps(server.NewQuotaOf(account), "%s, after: %t", when, after)
 		}
 	}
 }
@@ -231,29 +245,13 @@ func TestQuotaOfAnotherName(t *testing.T) {
 // too. One of both counts it.
 func TestQuotaOfTwoRenames(t *testing.T) {
 	for _, after := range []bool{false, true} {
-		b, account := newBench(t), server.NewAccount(0, 0)
-		b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
-		b.must(b.fs.Mkdir(t.Context(), "/e", wire.Attrs{}))
-		b.put("/d/f", text(100))
-		account.Settle(100, 3)
-		node := func(bucket objectfs.Bucket) *server.View {
-			view, err := server.NewView(b.serve(bucket),
-				&server.Policy{Quota: server.NewQuotaOf(account)})
-			b.must(err)
-			return view
-		}
-		other, once := node(b.bucket), sync.Once{}
-		node(&intruder{b.bucket, "Copy", after, func() {
-			once.Do(func() { other.PosixRename(t.Context(), "/d/f", "/e/f") })
-		}}).PosixRename(t.Context(), "/d", "/e")
+		b := newBench(t)
+		node, shared := b.nodes()
+		node(b.serve(&intruder{b.bucket, "Copy", after, sync.OnceFunc(func() {
+			node(b.fs).PosixRename(t.Context(), "/d/f", "/e/f")
+		})})).PosixRename(t.Context(), "/d", "/e")
 		b.holds("/e/f", text(100))
-		there := server.NewQuota(0, 0)
-		b.must(there.Recount(t.Context(), b.fs, "/"))
-		bytes, files := there.Usage()
-		if now := account.Usage(); now.Bytes != bytes || now.Files != files {
-			t.Errorf("after: %t: %d bytes in %d files are kept, %d in %d are there", after, now.Bytes,
-				now.Files, bytes, files)
-		}
+		b.keeps(shared, "after: %t", after)
 	}
 }
 
@@ -261,31 +259,17 @@ func TestQuotaOfTwoRenames(t *testing.T) {
 // rename, or for that of its directory. One of both counts the file.
 func TestQuotaOfTheSameRename(t *testing.T) {
 	for from, to := range map[string]string{"/d/f": "/e/f", "/d": "/e"} {
-		b, account := newBench(t), server.NewAccount(0, 0)
-		b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
-		b.must(b.fs.Mkdir(t.Context(), "/e", wire.Attrs{}))
-		b.put("/d/f", text(100))
-		account.Settle(100, 3)
-		node := func(state objectfs.State) *server.View {
-			files := objectfs.NewSmall(b.bucket, objectfs.Options{State: state}, partSize, 16*partSize)
-			view, err := server.NewView(files, &server.Policy{Quota: server.NewQuotaOf(account)})
-			b.must(err)
-			return view
-		}
-		late := node(&lateLock{b.state, "d/f", sync.OnceFunc(func() {
-			b.must(node(b.state).PosixRename(t.Context(), "/d/f", "/e/f"))
-		})})
+		b := newBench(t)
+		node, shared := b.nodes()
+		state := &lateLock{b.state, "d/f", sync.OnceFunc(func() {
+			b.must(node(b.fs).PosixRename(t.Context(), "/d/f", "/e/f"))
+		})}
+		late := node(objectfs.NewSmall(b.bucket, objectfs.Options{State: state}, partSize, 16*partSize))
 		if err := late.PosixRename(t.Context(), from, to); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("renaming %s, of which somebody else has moved the file: %v", from, err)
 		}
 		b.holds("/e/f", text(100))
-		there := server.NewQuota(0, 0)
-		b.must(there.Recount(t.Context(), b.fs, "/"))
-		bytes, files := there.Usage()
-		if now := account.Usage(); now.Bytes != bytes || now.Files != files {
-			t.Errorf("renaming %s: %d bytes in %d files are kept, %d in %d are there", from,
-				now.Bytes, now.Files, bytes, files)
-		}
+		b.keeps(shared, "renaming %s", from)
 	}
 }
 

@@ -117,12 +117,7 @@ func TestQuotaOfConcurrentChanges(t *testing.T) {
 					})
 				}
 				all.Wait()
-				bytes, files := quota.Usage()
-				b.must(quota.Recount(ctx, b.fs, "/"))
-				if bytes2, files2 := quota.Usage(); bytes != bytes2 || files != files2 {
-					t.Errorf("%d bytes in %d files were kept, %d in %d are there", bytes, files,
-						bytes2, files2)
-				}
+				b.keeps(quota, "after all changes")
 			})
 		}
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/usftp/usftp/server/objectfs"
 )
 
-// Bucket is a bucket in memory. The zero Bucket is empty and ready for use, with the limits of S3.
+// Bucket is an [objectfs.Bucket] in memory. The zero Bucket is empty and ready for use, with the
+// limits of S3.
 type Bucket struct {
 	// MinPart, if not 0, replaces [objectfs.MinPart], so that tests need little memory.
 	MinPart int64
@@ -119,14 +120,12 @@ func (b *Bucket) store(key string, data []byte, etag string,
 	return o.describe(key), nil
 }
 
-// Head implements [objectfs.Bucket].
 func (b *Bucket) Head(_ context.Context, key string) (objectfs.Object, error) {
 	defer b.count("Head")()
 	o, err := b.find(key, "")
 	return o.describe(key), err
 }
 
-// Get implements [objectfs.Bucket].
 func (b *Bucket) Get(_ context.Context, key, etag string, offset,
 	length int64) (io.ReadCloser, error) {
 	defer b.count("Get")()
@@ -147,7 +146,6 @@ func read(body *io.SectionReader) ([]byte, error) {
 	return data, err
 }
 
-// Put implements [objectfs.Bucket].
 func (b *Bucket) Put(_ context.Context, key string, body *io.SectionReader,
 	when objectfs.Condition) (objectfs.Object, error) {
 	data, err := read(body)
@@ -159,7 +157,6 @@ func (b *Bucket) Put(_ context.Context, key string, body *io.SectionReader,
 	return b.store(key, data, hex.EncodeToString(sum[:]), when)
 }
 
-// Delete implements [objectfs.Bucket].
 func (b *Bucket) Delete(_ context.Context, key, etag string) error {
 	defer b.count("Delete")()
 	if _, err := b.find(key, etag); err != nil && etag != "" {
@@ -169,7 +166,6 @@ func (b *Bucket) Delete(_ context.Context, key, etag string) error {
 	return nil
 }
 
-// List implements [objectfs.Bucket].
 func (b *Bucket) List(_ context.Context, q objectfs.Query) (page objectfs.Page, err error) {
 	defer b.count("List")()
 	most := 1000
@@ -203,7 +199,6 @@ func (b *Bucket) List(_ context.Context, q objectfs.Query) (page objectfs.Page, 
 	return page, nil
 }
 
-// Copy implements [objectfs.Bucket].
 func (b *Bucket) Copy(_ context.Context, from, etag, to string,
 	when objectfs.Condition) (objectfs.Object, error) {
 	defer b.count("Copy")()
@@ -215,7 +210,6 @@ func (b *Bucket) Copy(_ context.Context, from, etag, to string,
 	return b.store(to, o.data, hex.EncodeToString(sum[:]), when)
 }
 
-// CreateUpload implements [objectfs.Bucket].
 func (b *Bucket) CreateUpload(_ context.Context, key string) (string, error) {
 	defer b.count("CreateUpload")()
 	b.ids++
@@ -250,7 +244,6 @@ func (p part) describe(number int) objectfs.Part {
 		ETag: hex.EncodeToString(p.sum[:])}
 }
 
-// UploadPart implements [objectfs.Bucket].
 func (b *Bucket) UploadPart(_ context.Context, key, id string, number int,
 	body *io.SectionReader) (objectfs.Part, error) {
 	data, err := read(body)
@@ -261,7 +254,6 @@ func (b *Bucket) UploadPart(_ context.Context, key, id string, number int,
 	return b.addPart(key, id, number, data)
 }
 
-// CopyPart implements [objectfs.Bucket].
 func (b *Bucket) CopyPart(_ context.Context, key, id string, number int, from, etag string, offset,
 	length int64) (objectfs.Part, error) {
 	defer b.count("CopyPart")()
@@ -276,7 +268,6 @@ func (b *Bucket) CopyPart(_ context.Context, key, id string, number int, from, e
 	return b.addPart(key, id, number, o.data[offset:offset+length])
 }
 
-// ListParts implements [objectfs.Bucket].
 func (b *Bucket) ListParts(_ context.Context, key, id string,
 	after int) (list []objectfs.Part, more bool, err error) {
 	defer b.count("ListParts")()
@@ -296,7 +287,6 @@ func (b *Bucket) ListParts(_ context.Context, key, id string,
 	return list, false, nil
 }
 
-// Complete implements [objectfs.Bucket].
 func (b *Bucket) Complete(_ context.Context, key, id string, parts []objectfs.Part,
 	when objectfs.Condition) (objectfs.Object, error) {
 	defer b.count("Complete")()
@@ -331,7 +321,6 @@ func (b *Bucket) Complete(_ context.Context, key, id string, parts []objectfs.Pa
 	return objectfs.Object{Key: key, ETag: etag}, nil // S3's answer has no more
 }
 
-// Abort implements [objectfs.Bucket].
 func (b *Bucket) Abort(_ context.Context, key, id string) error {
 	defer b.count("Abort")()
 	_, err := b.upload(key, id)
@@ -341,7 +330,6 @@ func (b *Bucket) Abort(_ context.Context, key, id string) error {
 	return err
 }
 
-// ListUploads implements [objectfs.Bucket].
 func (b *Bucket) ListUploads(_ context.Context, prefix,
 	_ string) (list []objectfs.Started, next string, err error) {
 	defer b.count("ListUploads")()

@@ -10,14 +10,12 @@ import (
 	"github.com/usftp/usftp/server/objectfs"
 )
 
-// CreateUpload implements [objectfs.Bucket].
 func (b *Bucket) CreateUpload(ctx context.Context, key string) (string, error) {
 	return repeat(ctx, b, func() (id string, err error) {
 		return b.core.NewMultipartUpload(ctx, b.name, key, b.options(objectfs.Condition{}))
 	})
 }
 
-// UploadPart implements [objectfs.Bucket].
 func (b *Bucket) UploadPart(ctx context.Context, key, id string, number int,
 	body *io.SectionReader) (objectfs.Part, error) {
 	sum, err := b.sum(body)
@@ -33,7 +31,6 @@ func (b *Bucket) UploadPart(ctx context.Context, key, id string, number int,
 	return objectfs.Part{Number: number, Size: body.Size(), ETag: p.ETag}, err
 }
 
-// CopyPart implements [objectfs.Bucket].
 func (b *Bucket) CopyPart(ctx context.Context, key, id string, number int, from, etag string,
 	offset, length int64) (objectfs.Part, error) {
 	p, err := repeat(ctx, b, func() (minio.CompletePart, error) {
@@ -43,7 +40,6 @@ func (b *Bucket) CopyPart(ctx context.Context, key, id string, number int, from,
 	return objectfs.Part{Number: number, Size: length, ETag: strings.Trim(p.ETag, `"`)}, err
 }
 
-// ListParts implements [objectfs.Bucket].
 func (b *Bucket) ListParts(ctx context.Context, key, id string,
 	after int) (list []objectfs.Part, more bool, err error) {
 	result, err := repeat(ctx, b, func() (minio.ListObjectPartsResult, error) {
@@ -56,7 +52,6 @@ func (b *Bucket) ListParts(ctx context.Context, key, id string,
 	return list, result.IsTruncated, err
 }
 
-// Complete implements [objectfs.Bucket].
 func (b *Bucket) Complete(ctx context.Context, key, id string, parts []objectfs.Part,
 	when objectfs.Condition) (objectfs.Object, error) {
 	list := make([]minio.CompletePart, len(parts))
@@ -75,14 +70,12 @@ func (b *Bucket) Complete(ctx context.Context, key, id string, parts []objectfs.
 		Modified: made.LastModified}, err
 }
 
-// Abort implements [objectfs.Bucket].
 func (b *Bucket) Abort(ctx context.Context, key, id string) error {
 	return b.done(ctx, func() error {
 		return b.core.AbortMultipartUpload(ctx, b.name, key, id)
 	})
 }
 
-// ListUploads implements [objectfs.Bucket].
 func (b *Bucket) ListUploads(ctx context.Context, prefix,
 	token string) (list []objectfs.Started, next string, err error) {
 	key, id, _ := strings.Cut(token, "\x00")

@@ -152,7 +152,6 @@ func (b *Bucket) Check(ctx context.Context, prefix string) error {
 	return err
 }
 
-// Head implements [objectfs.Bucket].
 func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) {
 	o, err := repeat(ctx, b, func() (minio.ObjectInfo, error) {
 		o, err := b.core.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
@@ -174,7 +173,6 @@ func (b *Bucket) Head(ctx context.Context, key string) (objectfs.Object, error) 
 		err
 }
 
-// Get implements [objectfs.Bucket].
 func (b *Bucket) Get(ctx context.Context, key, etag string, offset,
 	length int64) (io.ReadCloser, error) {
 	var options minio.GetObjectOptions
@@ -230,7 +228,6 @@ func (b *Bucket) options(when objectfs.Condition) minio.PutObjectOptions {
 	return o
 }
 
-// Put implements [objectfs.Bucket].
 func (b *Bucket) Put(ctx context.Context, key string, body *io.SectionReader,
 	when objectfs.Condition) (objectfs.Object, error) {
 	if err := listable(key); err != nil {
@@ -324,7 +321,6 @@ func (b *Bucket) sum(body *io.SectionReader) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// Delete implements [objectfs.Bucket].
 func (b *Bucket) Delete(ctx context.Context, key, etag string) error {
 	remove := func(when objectfs.Condition) (struct{}, error) {
 		return change(ctx, b, func(ctx context.Context) (struct{}, error) {
@@ -466,7 +462,6 @@ func firstElement(decoder *xml.Decoder) (xml.StartElement, error) {
 	}
 }
 
-// List implements [objectfs.Bucket].
 func (b *Bucket) List(ctx context.Context, q objectfs.Query) (objectfs.Page, error) {
 	result, err := repeat(ctx, b, func() (minio.ListBucketV2Result, error) {
 		return b.list(ctx, q)
@@ -531,7 +526,6 @@ func (b *Bucket) conditions(etag string, when objectfs.Condition) map[string]str
 	return headers
 }
 
-// Copy implements [objectfs.Bucket].
 func (b *Bucket) Copy(ctx context.Context, from, etag, to string,
 	when objectfs.Condition) (objectfs.Object, error) {
 	sse := http.Header{}

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/samename"
 )
 
 // Taken holds the sources of copies by the names that they have got in one directory, which may
@@ -20,13 +20,13 @@ type taken[Source any] struct {
 
 // Add notes a copy.
 func (t Taken[S]) Add(name string, source S) {
-	form := endpoint.NameForm(name)
+	form := samename.Form(name)
 	t[form] = append(t[form], taken[S]{name, source})
 }
 
 // Exactly returns the last source whose copy has exactly this name.
 func (t Taken[S]) Exactly(name string) (source S, ok bool) {
-	for _, c := range t[endpoint.NameForm(name)] {
+	for _, c := range t[samename.Form(name)] {
 		if c.name == name {
 			source, ok = c.source, true
 		}
@@ -37,7 +37,7 @@ func (t Taken[S]) Exactly(name string) (source S, ok bool) {
 // Spelled returns the source of a copy whose name the directory treats as this one, though they
 // differ. The directory is local if client is nil. If that cannot be found out, it is assumed.
 func (t Taken[S]) Spelled(name string, client *usftp.Client, dir string) (source S, ok bool) {
-	for _, c := range t[endpoint.NameForm(name)] {
+	for _, c := range t[samename.Form(name)] {
 		if c.name != name && !areTwo(client, dir, c.name, name) {
 			return c.source, true
 		}

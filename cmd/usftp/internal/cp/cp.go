@@ -97,7 +97,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place,
 func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	target connect.Place) (*Copier, error) {
 	hosts := f.Config(a, &f.Report)
-	hosts.Helper = f.delta.Helper()
+	hosts.Helper = f.Delta.Helper()
 	config := hosts.Dial
 	if f.agent {
 		config.Logger.Info("-A has no effect: usftp logs in to both hosts from here")

@@ -1,6 +1,7 @@
 package cp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,18 +22,15 @@ type flags struct {
 	opt.Connect
 	opt.Tree
 	opt.Report
-	opt.Rsync
-	delta opt.Delta
+	opt.Copying
 
-	preserve, inplace, atomic, fsync bool
-	recursive, old, ignore           bool
-	through, fromFirst, agent        bool
-	resume, verify, sparse, owners   bool
-	exactly, archive, update         bool
-	noTimes, noPerms, changing       bool
-	hashes                           hashFlags
-	hosts                            hosts.Flags
-	patience                         time.Duration
+	preserve, inplace, atomic, exactly bool
+	recursive, archive, old, ignore    bool
+	through, fromFirst, agent          bool
+	resume, sparse                     bool
+	hashes                             hashFlags
+	hosts                              hosts.Flags
+	patience                           time.Duration
 }
 
 // register adds the flags: parsing, help, completion and the man page come from this table.
@@ -46,9 +44,9 @@ func (c *flags) register(f *pflag.FlagSet) {
 func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false,
 		"keep times and permissions, but not files' setuid and setgid bits")
-	f.BoolVar(&c.noTimes, "no-times", false,
+	f.BoolVar(&c.NoTimes, "no-times", false,
 		"do not set times, with -r or -p, and do not warn of hosts that set none")
-	f.BoolVar(&c.noPerms, "no-perms", false,
+	f.BoolVar(&c.NoPerms, "no-perms", false,
 		"do not set permissions with -p, and do not warn of hosts that set none")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
 	f.BoolVarP(&c.exactly, "no-target-directory", "T", false,
@@ -56,32 +54,30 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.StringVar(&c.Links, "links", "preserve",
 		"with -r: `how` to treat symbolic links: preserve, follow or skip")
 	cmdline.Values(f, "links", "preserve", "follow", "skip")
-	c.Rsync.Register(f)
+	c.Copying.Register(f)
 	c.RegisterKeepDirLinks(f, "with -r: ")
 	c.RegisterFilter(f, "with -r: leave out what matches `pattern`, and everything below it")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
 		"print what would be copied, and copy nothing")
-	f.BoolVarP(&c.update, "update", "u", false,
+	f.BoolVarP(&c.Update, "update", "u", false,
 		"skip files that DST has already and that are not older there")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
 	c.RegisterBounds(f)
 	f.BoolVar(&c.resume, "resume", false,
 		"continue an interrupted copy, after proving that what is there is the beginning of SRC; with -r, skip files whose copy has the same size and time")
-	f.BoolVar(&c.verify, "verify", false,
+	f.BoolVar(&c.Verify, "verify", false,
 		"before renaming, compare what was stored with the source, by the host's hash or by reading it back")
 	c.hashes.register(f)
-	f.BoolVar(&c.owners, "owners", false,
+	f.BoolVar(&c.Owners, "owners", false,
 		"keep owner and group, by number; fail if the target refuses")
-	c.delta.RegisterOptional(f)
+	c.Delta.RegisterOptional(f)
 	f.BoolVar(&c.sparse, "sparse", false,
 		"turn blocks of zeros into holes in local files; holes in local sources are always kept")
-	f.BoolVar(&c.changing, "changing", false,
-		"accept files that change while they are copied, such as logs, and those whose size the host does not know: copy what can be read up to the end")
 	f.BoolVar(&c.inplace, "inplace", false,
 		"write directly to the target instead of renaming a temporary file")
 	f.BoolVar(&c.atomic, "atomic", false, "fail if the target can only be written in place")
-	f.BoolVar(&c.fsync, "fsync", false,
+	f.BoolVar(&c.Fsync, "fsync", false,
 		"flush data to the target's disk before renaming")
 	c.hosts.Register(f)
 	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience,
@@ -119,7 +115,7 @@ func (c *flags) check(set func(name string) bool) error {
 	switch {
 	case c.inplace && c.resume:
 		return errors.New("--inplace and --resume cannot be combined: data written in place cannot be told apart from older data")
-	case c.update && c.DryRun:
+	case c.Update && c.DryRun:
 		return errors.New("--update and --dry-run cannot be combined: what DST has is not looked at; sync can (-nu)")
 	case c.inplace && c.atomic:
 		return errors.New("--inplace and --atomic cannot be combined")
@@ -132,19 +128,8 @@ func (c *flags) check(set func(name string) bool) error {
 	case c.fromFirst:
 		return errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave out -R")
 	}
-	if err := c.Connect.Check(set); err != nil {
-		return err
-	}
-	if err := c.hosts.Check(set); err != nil {
-		return err
-	}
-	if err := c.Rsync.Check(set, c.Links); err != nil {
-		return err
-	}
-	if err := c.Tree.Check(); err != nil {
-		return err
-	}
-	return c.hashes.check(set, c.DryRun)
+	return cmp.Or(c.Connect.Check(set), c.hosts.Check(set), c.Copying.Check(set, c.Links),
+		c.Tree.Check(), c.hashes.check(set, c.DryRun))
 }
 
 var errListed = errors.New("--files-from needs exactly one SRC, the directory that holds what is listed, and cannot be used with -")
@@ -173,13 +158,9 @@ func (c *flags) checkPlaces(sources []connect.Place, target connect.Place) error
 // transferOptions returns the options for copying files.
 func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
-	o.NoTimes, o.NoModes, o.Changing = c.noTimes, c.noPerms, c.changing
-	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
-	o.Resume, o.Journal = c.resume, opt.Journal()
-	c.Rsync.Apply(&o)
-	o.Update = c.update
-	o.NoTargetDirectory, o.Delta = c.exactly || c.Listed(), c.delta.Mode()
-	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
+	c.Copying.Apply(&o)
+	o.Preserve, o.Sparse, o.Resume = c.preserve, c.sparse, c.resume
+	o.NoTargetDirectory, o.Hash = c.exactly || c.Listed(), c.hashes.algorithm()
 	switch {
 	case c.inplace:
 		o.Placement = transfer.PlaceDirect

@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// An oldListener reports a copy over scp's old protocol with the usual events.
+// An oldListener is the [scpclient.Listener] that reports a copy with the usual events.
 type oldListener struct {
 	*oldCopy
 	ctx    context.Context
@@ -66,7 +66,6 @@ func (l *oldListener) routeOf(source, target string) transfer.Route {
 		TargetHost: l.route.TargetHost, Target: target}
 }
 
-// Began implements Listener.
 func (l *oldListener) Began(source, target string, size int64) {
 	l.file, l.start, l.size, l.bytes = l.routeOf(source, target), time.Now(), size, 0
 	if l.totals != nil {
@@ -79,7 +78,6 @@ func (l *oldListener) Began(source, target string, size int64) {
 // progressInterval is how often progress is reported.
 const progressInterval = 100 * time.Millisecond
 
-// Moved implements Listener.
 func (l *oldListener) Moved(n int) error {
 	l.bytes += int64(n)
 	l.alive.Add(int64(n))
@@ -100,7 +98,6 @@ func (l *oldListener) Moved(n int) error {
 	return l.ctx.Err()
 }
 
-// Ended implements Listener.
 func (l *oldListener) Ended(err error) {
 	e := transfer.Event{Kind: transfer.Done, Route: l.file, Size: l.size}
 	e.Bytes, e.Elapsed = l.bytes, time.Since(l.start)
@@ -140,7 +137,6 @@ func (l *oldListener) fail(e transfer.Event, err error) {
 // errStopped ends a conversation after a failure that has been reported.
 var errStopped = errors.New("stopped at the first error")
 
-// Failed implements Listener.
 func (l *oldListener) Failed(source string, err error) {
 	if l.route.TargetHost != "" && errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("no such file or directory") // it is the source, not the target's directory
@@ -148,10 +144,8 @@ func (l *oldListener) Failed(source string, err error) {
 	l.fail(transfer.Event{Route: l.routeOf(source, l.route.Target), Size: -1}, err)
 }
 
-// Made implements Listener.
 func (l *oldListener) Made(string) { l.totals.Directories++ }
 
-// Skipped implements Listener.
 func (l *oldListener) Skipped(source, why string) {
 	l.totals.Skipped++
 	l.tell(transfer.Event{Kind: transfer.Skipped, Route: l.routeOf(source, ""), Message: why})

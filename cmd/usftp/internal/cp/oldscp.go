@@ -92,7 +92,7 @@ func runOld(ctx context.Context, a *ui.App, flags *flags, sources []connect.Plac
 		Task: connect.NewTask(ctx, a, config, report.New(a, &flags.Report,
 			report.Look{Recursive: flags.recursive})),
 		options: scpclient.Options{Recursive: flags.recursive,
-			Times: flags.preserve && !flags.noTimes, Modes: flags.preserve && !flags.noPerms,
+			Times: flags.preserve && !flags.NoTimes, Modes: flags.preserve && !flags.NoPerms,
 			MaxDepth: max(0, tree.MaxDepth), MaxEntries: max(0, tree.MaxEntries),
 			SkipLinks: tree.Links == transfer.LinksSkip}}
 	c.Remember("cp", sources, target, "")

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/internal/samename"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -165,7 +166,7 @@ func (q *queue) beside() bool { return q.room.Most > 1 }
 // whose names may be one are not in flight together, and Check may report a name that is taken.
 func (q *queue) add(c Copy) {
 	beside := q.beside() && c.size >= 0 && c.size <= mostBytes
-	form := endpoint.NameForm(c.Name)
+	form := samename.Form(c.Name)
 	if q.names[form] {
 		q.finish()
 	}

@@ -26,7 +26,6 @@ type kernel interface {
 	InodeNotify(node uint64, off, length int64) fuse.Status
 }
 
-// Init implements fuse.RawFileSystem.
 func (f *FS) Init(server *fuse.Server) {
 	// Since Linux 6.18. Other kernels say that they know an earlier version of the protocol.
 	f.tree.prunes = server.KernelSettings().SupportsNotify(fuse.NOTIFY_PRUNE)

@@ -193,10 +193,8 @@ func (f *FS) Close() error {
 	return failed
 }
 
-// String implements fuse.RawFileSystem.
 func (f *FS) String() string { return "usftp" }
 
-// StatFs implements fuse.RawFileSystem.
 func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader,
 	out *fuse.StatfsOut) fuse.Status {
 	n := f.tree.get(header.NodeId)

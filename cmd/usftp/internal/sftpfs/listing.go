@@ -353,7 +353,6 @@ func (f *FS) usePrefetched(ctx context.Context, dir *node) bool {
 	return err == nil
 }
 
-// Lookup implements fuse.RawFileSystem.
 func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string,
 	out *fuse.EntryOut) fuse.Status {
 	dir := f.tree.get(header.NodeId)
@@ -445,7 +444,6 @@ func (f *FS) vanished(dir *node, name string) {
 	}
 }
 
-// Forget implements fuse.RawFileSystem.
 func (f *FS) Forget(id, lookups uint64) { f.tree.forget(id, lookups) }
 
 // A dirHandle is an open directory, with its list at the time of the first read.
@@ -457,7 +455,6 @@ type dirHandle struct {
 	loaded  time.Time // when the entries were read; zero if they were not
 }
 
-// OpenDir implements fuse.RawFileSystem.
 func (f *FS) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n := f.tree.get(in.NodeId)
 	if n == nil {
@@ -468,7 +465,6 @@ func (f *FS) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse
 	return fuse.OK
 }
 
-// ReleaseDir implements fuse.RawFileSystem.
 func (f *FS) ReleaseDir(in *fuse.ReleaseIn) {
 	if d := f.dirs.take(in.Fh); d != nil {
 		f.tree.release(d.node)
@@ -479,7 +475,6 @@ func (f *FS) ReleaseDir(in *fuse.ReleaseIn) {
 // before they are answered.
 func (f *FS) FsyncDir(<-chan struct{}, *fuse.FsyncIn) fuse.Status { return fuse.OK }
 
-// ReadDir implements fuse.RawFileSystem.
 func (f *FS) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return f.readDir(cancel, in, func(d *dirHandle, entry fuse.DirEntry, _ *fileEntry) bool {
 		return out.AddDirEntry(entry)

@@ -133,7 +133,6 @@ func (f *FS) makeEntry(cancel <-chan struct{}, header *fuse.InHeader, name strin
 	return f.made(dir, name, a, asked, out), fuse.OK
 }
 
-// Mkdir implements fuse.RawFileSystem.
 func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string,
 	out *fuse.EntryOut) fuse.Status {
 	n, status := f.makeEntry(cancel, &in.InHeader, name, out,
@@ -194,7 +193,6 @@ func (f *FS) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string,
 	return status
 }
 
-// Symlink implements fuse.RawFileSystem.
 func (f *FS) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name string,
 	out *fuse.EntryOut) fuse.Status {
 	_, status := f.makeEntry(cancel, header, name, out,
@@ -213,7 +211,6 @@ func (f *FS) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name
 	return status
 }
 
-// Readlink implements fuse.RawFileSystem.
 func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fuse.Status) {
 	n := f.tree.get(header.NodeId)
 	if n == nil {
@@ -323,7 +320,6 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string,
 	return fuse.OK
 }
 
-// Unlink implements fuse.RawFileSystem.
 func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) fuse.Status {
 	dir, status := f.changing(header.NodeId, name)
 	if status != fuse.OK {
@@ -419,7 +415,6 @@ func (f *FS) removeHidden(n *node) {
 	}
 }
 
-// Rmdir implements fuse.RawFileSystem.
 func (f *FS) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) fuse.Status {
 	dir, status := f.changing(header.NodeId, name)
 	if status != fuse.OK {
@@ -489,7 +484,6 @@ func (f *FS) moveHidden(ctx context.Context, names []string, from, to *node) boo
 // renameNoReplace is the kernel's RENAME_NOREPLACE.
 const renameNoReplace = 1
 
-// Rename implements fuse.RawFileSystem.
 func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName,
 	newName string) fuse.Status {
 	from, status := f.changing(in.NodeId, oldName)

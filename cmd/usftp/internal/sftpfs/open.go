@@ -482,7 +482,6 @@ type reading struct {
 	by      *handle // the kernel drops the pages of another version when it learns of this open
 }
 
-// Create implements fuse.RawFileSystem.
 func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 	out *fuse.CreateOut) fuse.Status {
 	dir, status := f.changing(in.NodeId, name)

@@ -120,7 +120,6 @@ func (r *reader) dropOld(e *extent) {
 	}
 }
 
-// Read implements fuse.RawFileSystem.
 func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult,
 	fuse.Status) {
 	h := f.files.get(in.Fh)

@@ -19,7 +19,6 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// GetAttr implements fuse.RawFileSystem.
 func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n := f.tree.get(in.NodeId)
 	if n == nil {
@@ -247,7 +246,6 @@ func (f *file) defers(set usftp.NewAttrs, now attrs) bool {
 	return true
 }
 
-// SetAttr implements fuse.RawFileSystem.
 func (f *FS) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n := f.tree.get(in.NodeId)
 	switch {

@@ -87,8 +87,7 @@ func (e *extent) release() {
 	e.data = nil
 }
 
-func (e *extent) cost() int { return len(e.data) + extentCost }
-
+func (e *extent) cost() int  { return len(e.data) + extentCost }
 func (e *extent) end() int64 { return e.off + int64(len(e.data)) }
 
 // Write implements fuse.RawFileSystem. It returns once the data is buffered; fsync and close wait
@@ -860,7 +859,6 @@ func (f *FS) setDirty(file *file, dirty bool) {
 	}
 }
 
-// Fsync implements fuse.RawFileSystem.
 func (f *FS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	h := f.files.get(in.Fh)
 	if h == nil {

@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -20,19 +21,17 @@ type flags struct {
 	opt.Connect
 	opt.Tree
 	opt.Report
-	opt.Rsync
-	delta opt.Delta
+	opt.Copying
 
-	checksum, sizeOnly, update            bool
-	existing, ignoreExisting              bool
-	owners, fsync, verify, delete, noLock bool
-	watch, noTimes, noPerms, changing     bool
-	maxDelete                             int64
-	backupDir, ignoreFile                 string
-	window                                int
-	minSize, maxSize                      int64
-	newer                                 time.Time
-	hosts                                 hosts.Flags
+	checksum, sizeOnly       bool
+	existing, ignoreExisting bool
+	delete, noLock, watch    bool
+	maxDelete                int64
+	backupDir, ignoreFile    string
+	window                   int
+	minSize, maxSize         int64
+	newer                    time.Time
+	hosts                    hosts.Flags
 }
 
 // register adds the flags: parsing, help, completion and the man page come from this table.
@@ -45,11 +44,11 @@ func (c *flags) register(f *pflag.FlagSet) {
 		"compare contents instead of times: by the host's hashes, or by reading the files if it has none")
 	f.BoolVar(&c.sizeOnly, "size-only", false,
 		"compare only sizes: a file of the same size is not copied, but gets SRC's time")
-	f.BoolVar(&c.noTimes, "no-times", false,
+	f.BoolVar(&c.NoTimes, "no-times", false,
 		"neither set nor compare times: files of the same size count as equal, unless --checksum compares contents")
-	f.BoolVar(&c.noPerms, "no-perms", false, "neither set nor compare permissions")
+	f.BoolVar(&c.NoPerms, "no-perms", false, "neither set nor compare permissions")
 	f.IntVar(&c.window, "modify-window", 0, "treat times that differ by up to `n` seconds as equal")
-	f.BoolVarP(&c.update, "update", "u", false, "skip files that are newer in DST")
+	f.BoolVarP(&c.Update, "update", "u", false, "skip files that are newer in DST")
 	f.BoolVar(&c.existing, "existing", false, "copy only what DST already has")
 	f.BoolVar(&c.ignoreExisting, "ignore-existing", false, "copy only what DST does not have")
 	opt.SizeVar(f, &c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
@@ -60,7 +59,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 			c.newer, err = parseMoment(text)
 			return err
 		})
-	c.Rsync.Register(f)
+	c.Copying.Register(f)
 	c.RegisterFilter(f, "neither copy nor delete what matches `pattern`, or anything below it")
 	f.StringVar(&c.ignoreFile, "ignore-file", "",
 		"neither copy nor delete what files of this `name` in SRC, such as .gitignore, exclude by git's rules")
@@ -77,13 +76,11 @@ func (c *flags) register(f *pflag.FlagSet) {
 		"`how` to treat symbolic links: preserve, follow or skip")
 	cmdline.Values(f, "links", "preserve", "follow", "skip")
 	c.RegisterKeepDirLinks(f, "")
-	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if the target refuses")
-	c.delta.Register(f)
-	f.BoolVar(&c.verify, "verify", false,
+	f.BoolVar(&c.Owners, "owners", false, "set owner and group, by number; fail if the target refuses")
+	c.Delta.Register(f)
+	f.BoolVar(&c.Verify, "verify", false,
 		"compare what was stored with the source, by the host's hash or by reading it back")
-	f.BoolVar(&c.changing, "changing", false,
-		"accept files that change while they are copied, such as logs, and those whose size the host does not know: copy what can be read up to the end")
-	f.BoolVar(&c.fsync, "fsync", false, "flush data to the target's disk before renaming")
+	f.BoolVar(&c.Fsync, "fsync", false, "flush data to the target's disk before renaming")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
 	c.RegisterBounds(f)
@@ -126,16 +123,8 @@ func (c *flags) check(set func(name string) bool) error {
 	case set("max-size") && c.maxSize == 0:
 		return errors.New("--max-size 0 would copy nothing")
 	}
-	if err := c.Connect.Check(set); err != nil {
-		return err
-	}
-	if err := c.hosts.Check(set); err != nil {
-		return err
-	}
-	if err := c.Rsync.Check(set, c.Links); err != nil {
-		return err
-	}
-	return c.Tree.Check()
+	return cmp.Or(c.Connect.Check(set), c.hosts.Check(set), c.Copying.Check(set, c.Links),
+		c.Tree.Check())
 }
 
 func (c *flags) syncOptions() transfer.SyncOptions {
@@ -147,13 +136,8 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
 		IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
-	o.Update = c.update
-	c.Rsync.Apply(&o.Options)
+	c.Copying.Apply(&o.Options)
 	c.ApplyTree(&o.TreeOptions)
-	o.NoTimes, o.NoModes, o.Changing = c.noTimes, c.noPerms, c.changing
-	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
-	o.Delta = c.delta.Mode()
-	o.Journal = opt.Journal()
 	return o
 }
 

@@ -20,8 +20,8 @@ func (c *flags) registerHabits(f *pflag.FlagSet) {
 		{"no-owner", ""}, {"no-group", ""}, {"no-o", ""}, {"no-g", ""}, {"human-readable", "h"}} {
 		habits.BoolP(flag.name, flag.letter, false, "")
 	}
-	habits.BoolVar(&c.noTimes, "no-t", false, "")
-	habits.BoolVar(&c.noPerms, "no-p", false, "")
+	habits.BoolVar(&c.NoTimes, "no-t", false, "")
+	habits.BoolVar(&c.NoPerms, "no-p", false, "")
 	habits.Func("bwlimit", "", func(text string) error {
 		rate, err := rsyncRate(text)
 		if err == nil {

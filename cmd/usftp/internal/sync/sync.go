@@ -90,7 +90,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	ctx, stop := a.Out.WhileHeard(ctx)
 	defer stop()
 	config := flags.Config(a, &flags.Report)
-	config.Helper = flags.delta.Helper()
+	config.Helper = flags.Delta.Helper()
 	flags.CountAhead = report.Moving(a, &flags.Report, report.Look{DryRun: flags.DryRun})
 	t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 	syncTrees(t, flags, src, dst, connect.Open)

@@ -170,12 +170,9 @@ func TestChangesLookAtDirectories(t *testing.T) {
 						s.Files.Remove("/top/d")
 						s.Files.Symlink("/outside", "/top/d")
 					})})
-				link := s.Dial(sftptest.LinkConfig{})
-				client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(version))
-				ok(t, err)
-				defer client.Close()
+				client := clientOf(t, s.Dial(sftptest.LinkConfig{}), usftp.WithServerVersion(version))
 				r := newRig(client)
-				err = run(r, "/top")
+				err := run(r, "/top")
 				if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "link") {
 					t.Errorf("it ended with %v, %q", err, said)
 				}

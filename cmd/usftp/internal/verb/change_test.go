@@ -283,11 +283,8 @@ func TestLinkThatCannotReplace(t *testing.T) {
 				return nil
 			}})
 		s.Files.WriteFile("/f", []byte("old"))
-		stream := s.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(stream, stream)
-		ok(t, err)
-		defer client.Close()
-		err = Link(t.Context(), newRig(client).Env, LinkOptions{Symbolic: true, Force: true},
+		client := clientOf(t, s.Dial(sftptest.LinkConfig{}))
+		err := Link(t.Context(), newRig(client).Env, LinkOptions{Symbolic: true, Force: true},
 			[]string{"new", "/f"})
 		to, _ := client.ReadLink("/f")
 		old, _ := s.Files.ReadFile("/f")
@@ -314,16 +311,13 @@ func TestMoveOverAFile(t *testing.T) {
 				}})
 			s.Files.WriteFile("/old", []byte("old"))
 			s.Files.WriteFile("/new", []byte("new"))
-			stream := s.Dial(sftptest.LinkConfig{})
-			client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(version))
-			ok(t, err)
-			defer client.Close()
+			client := clientOf(t, s.Dial(sftptest.LinkConfig{}), usftp.WithServerVersion(version))
 			r := newRig(client)
 			want := []string{"/old"}
 			if refused {
 				want = []string{"/new", "/old"}
 			}
-			err = Move(t.Context(), r.Env, MoveOptions{}, []string{"/new", "/old"})
+			err := Move(t.Context(), r.Env, MoveOptions{}, []string{"/new", "/old"})
 			data, _ := s.Files.ReadFile("/old")
 			if got := s.Files.List(); !slices.Equal(got, want) || refused != (err != nil) ||
 				string(data) != map[bool]string{false: "new", true: "old"}[refused] {
@@ -350,10 +344,7 @@ func TestServerThatPretends(t *testing.T) {
 		}})
 		s.Files.WriteFile("/d/a", nil)
 		s.Files.WriteFile("/d/b", nil)
-		stream := s.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(stream, stream)
-		ok(t, err)
-		defer client.Close()
+		client := clientOf(t, s.Dial(sftptest.LinkConfig{}))
 		r := newRig(client)
 		for what, err := range map[string]error{
 			"chmod": ChangeMode(t.Context(), r.Env, ChangeModeOptions{Mode: "600"}, []string{"/d/a"}),
@@ -377,10 +368,7 @@ func TestServerThatFollowsLinks(t *testing.T) {
 		for _, link := range []string{"replaced", "by file", "by link", "moved"} {
 			s.Files.Symlink("precious", "/home/"+link)
 		}
-		stream := s.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(stream, stream)
-		ok(t, err)
-		defer client.Close()
+		client := clientOf(t, s.Dial(sftptest.LinkConfig{}))
 		r := newRig(client)
 		ok(t, Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true},
 			[]string{"elsewhere", "replaced"}))
@@ -412,10 +400,7 @@ func TestRemoveListedLinks(t *testing.T) {
 	s.Files.WriteFile("/away/kept", nil)
 	s.Files.WriteFile("/tree/dir/file", nil)
 	s.Files.Symlink("/away", "/tree/link")
-	stream := s.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(stream, stream)
-	ok(t, err)
-	defer client.Close()
+	client := clientOf(t, s.Dial(sftptest.LinkConfig{}))
 	ok(t, Remove(t.Context(), newRig(client).Env, RemoveOptions{Recursive: true}, []string{"/tree"}))
 	if got := s.Files.List(); !slices.Equal(got, []string{"/away/", "/away/kept"}) {
 		t.Errorf("there are %q", got)
@@ -521,11 +506,8 @@ func TestMoveOverAFileIsCompleted(t *testing.T) {
 			do = sftptest.Call("interrupt", func(sftptest.Request) { interrupt() })
 		}
 		s.AddFaults(sftptest.Fault{On: wire.TypeRename, Path: "/old", Times: 1, Do: do})
-		stream := s.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(stream, stream)
-		ok(t, err)
-		defer client.Close()
-		err = Move(ctx, newRig(client).Env, MoveOptions{}, []string{"/new", "/old"})
+		client := clientOf(t, s.Dial(sftptest.LinkConfig{}))
+		err := Move(ctx, newRig(client).Env, MoveOptions{}, []string{"/new", "/old"})
 		if what == "lost" {
 			if err == nil || !strings.Contains(err.Error(), "may now be called /.old.usftp-") {
 				t.Errorf("%v; there are %q", err, s.Files.List())

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -18,10 +17,7 @@ func untold(t *testing.T, hidden uint32) (*rig, *sftptest.Scripted) {
 	server := sftptest.NewServer(t, sftptest.Script{HideAttrs: hidden,
 		Extensions: []wire.ExtensionPair{}, Refuse: []wire.Type{wire.TypeOpendir, wire.TypeOpen}})
 	server.Files.WriteFile("/t/f", []byte("contents"))
-	link := server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(link, link)
-	ok(t, err)
-	t.Cleanup(func() { client.Close() })
+	client := clientOf(t, server.Dial(sftptest.LinkConfig{}))
 	return newRig(client), server
 }
 

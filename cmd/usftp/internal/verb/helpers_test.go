@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -43,6 +44,16 @@ func (r *rig) take() (out, said string) {
 
 // openSSH is a version line that says the server works in order.
 const openSSH = "SSH-2.0-OpenSSH_9.2p1 Debian-2"
+
+// clientOf returns a client of the server at the other end of a stream.
+func clientOf(t testing.TB, stream io.ReadWriteCloser,
+	options ...usftp.ClientOption) *usftp.Client {
+	t.Helper()
+	client, err := usftp.NewClientPipe(stream, stream, options...)
+	ok(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
 
 // startServer runs OpenSSH's sftp-server on pipes, with paths that start in dir.
 func startServer(t testing.TB, dir string) *usftp.Client {
@@ -103,14 +114,9 @@ func onShape(t *testing.T, s shape, version string, f func(r *rig, server *sftpt
 		for i := range manyFiles {
 			server.Files.WriteFile(s.path(i), nil)
 		}
-		link := server.Dial(sftptest.LinkConfig{ToServer: roundTrip / 2, ToClient: roundTrip / 2})
-		client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(version))
-		if err != nil {
-			t.Fatal(err)
-		}
 		defer server.Close()
-		defer client.Close()
-		f(newRig(client), server)
+		link := server.Dial(sftptest.LinkConfig{ToServer: roundTrip / 2, ToClient: roundTrip / 2})
+		f(newRig(clientOf(t, link, usftp.WithServerVersion(version))), server)
 	})
 }
 

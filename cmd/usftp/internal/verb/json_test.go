@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 )
 
@@ -102,10 +101,7 @@ func TestJSONLines(t *testing.T) {
 // TestSpaceJSON: -i selects columns, and the objects have both.
 func TestSpaceJSON(t *testing.T) {
 	server := sftptest.NewServer(t, sftptest.Script{})
-	link := server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(link, link)
-	ok(t, err)
-	defer client.Close()
+	client := clientOf(t, server.Dial(sftptest.LinkConfig{}))
 	r := newRig(client)
 	r.JSON = true
 	ok(t, Space(t.Context(), r.Env, SpaceOptions{}, []string{"/"}))

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -108,10 +107,7 @@ func TestListWithoutPermission(t *testing.T) {
 		{On: wire.TypeOpendir, Path: "/d/no", Do: sftptest.Refuse(wire.PermissionDenied, "")}}})
 	server.Files.WriteFile("/d/yes/f", nil)
 	server.Files.Mkdir("/d/no")
-	link := server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(link, link)
-	ok(t, err)
-	defer client.Close()
+	client := clientOf(t, server.Dial(sftptest.LinkConfig{}))
 	r := newRig(client)
 	code := codeOf(List(t.Context(), r.Env, ListOptions{Recursive: true}, []string{"/d"}))
 	got, failed := r.take()

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -135,14 +134,11 @@ func TestFewHandles(t *testing.T) {
 				for i, name := range names {
 					server.Files.WriteFile(name, []byte(fmt.Sprintln("text", i)))
 				}
-				link := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
-					ToClient: time.Millisecond})
-				client, err := usftp.NewClientPipe(link, link)
-				ok(t, err)
+				client := clientOf(t, server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
+					ToClient: time.Millisecond}))
 				defer server.Close()
-				defer client.Close()
 				r := newRig(client)
-				err = verb(t, r)
+				err := verb(t, r)
 				if out, said := r.take(); err != nil || out != want || said != "" {
 					t.Errorf("%v, printed: %q, said: %q", err, out, said)
 				}
@@ -175,12 +171,9 @@ func TestDenied(t *testing.T) {
 				for _, name := range names {
 					server.Files.WriteFile(name, []byte(name))
 				}
-				link := server.Dial(sftptest.LinkConfig{ToServer: roundTrip / 2,
-					ToClient: roundTrip / 2})
-				client, err := usftp.NewClientPipe(link, link)
-				ok(t, err)
+				client := clientOf(t, server.Dial(sftptest.LinkConfig{ToServer: roundTrip / 2,
+					ToClient: roundTrip / 2}))
 				defer server.Close()
-				defer client.Close()
 				r := newRig(client)
 				alone := trips(func() {
 					for _, name := range names {
@@ -211,14 +204,9 @@ func onSharedHandles(t *testing.T, handles int, contents map[string]string,
 		for name, data := range contents {
 			server.Files.WriteFile(name, []byte(data))
 		}
-		link := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
-			ToClient: time.Millisecond})
-		client, err := usftp.NewClientPipe(link, link)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := clientOf(t, server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
+			ToClient: time.Millisecond}))
 		defer server.Close()
-		defer client.Close()
 		f(t, newRig(client), server)
 	})
 }

@@ -44,10 +44,7 @@ func TestDeleteLeavesTheRest(t *testing.T) {
 			server.Files.WriteFile(fmt.Sprintf("/t/%05d", i), nil)
 		}
 		server.Files.WriteFile("/t/keep", []byte("kept"))
-		link := server.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
-		ok(t, err)
-		defer client.Close()
+		client := clientOf(t, server.Dial(sftptest.LinkConfig{}), usftp.WithServerVersion(openSSH))
 		r := newRig(client)
 		x, err := ParseExpression(strings.Fields("! -name keep -delete"))
 		ok(t, err)

@@ -204,13 +204,10 @@ func TestDependentOperands(t *testing.T) {
 				if test.late.Times = 1; version != openSSH {
 					server.AddFaults(test.late)
 				}
-				link := server.Dial(sftptest.LinkConfig{})
-				client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(version))
-				ok(t, err)
-				t.Cleanup(func() { client.Close() })
+				client := clientOf(t, server.Dial(sftptest.LinkConfig{}), usftp.WithServerVersion(version))
 				r := newRig(client)
 				r.Verbose = true
-				err = test.run(r)
+				err := test.run(r)
 				if out, said := r.take(); err != nil || out != test.out || said != "" {
 					t.Errorf("%v; %q; said %q", err, out, said)
 				}

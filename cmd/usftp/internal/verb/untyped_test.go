@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -26,10 +25,7 @@ func TestUntypedTrees(t *testing.T) {
 		server.Files.WriteFile("/t/d/f", []byte("contents"))
 		server.Files.WriteFile("/other/f", nil)
 		server.Files.Symlink("/other", "/t/link")
-		link := server.Dial(sftptest.LinkConfig{})
-		client, err := usftp.NewClientPipe(link, link)
-		ok(t, err)
-		t.Cleanup(func() { client.Close() })
+		client := clientOf(t, server.Dial(sftptest.LinkConfig{}))
 		r := newRig(client)
 		x, err := ParseExpression(strings.Fields("-type d -o -type f"))
 		ok(t, err)

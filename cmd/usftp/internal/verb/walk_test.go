@@ -58,10 +58,7 @@ func TestSortedDirectoryComesOnce(t *testing.T) {
 		server.Files.Mkdir(fmt.Sprintf("/d/%04d", i))
 		server.Files.Mkdir(fmt.Sprintf("/d/%04d/below", i))
 	}
-	link := server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
-	ok(t, err)
-	t.Cleanup(func() { client.Close() })
+	client := clientOf(t, server.Dial(sftptest.LinkConfig{}), usftp.WithServerVersion(openSSH))
 	j := newRig(client).begin(t.Context())
 	entered := make(map[string]int)
 	w := &walk{job: j, order: byName, enter: func(d *dir, _ []*entry) error {
@@ -109,10 +106,7 @@ func listing(t *testing.T, entries int, end []sftptest.Action) (r *rig, opened f
 		}})
 	server.Files.Mkdir("/d")
 	server.Files.Mkdir("/e")
-	link := server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
-	ok(t, err)
-	t.Cleanup(func() { client.Close() })
+	client := clientOf(t, server.Dial(sftptest.LinkConfig{}), usftp.WithServerVersion(openSSH))
 	return newRig(client), func() int { client.RealPath("/"); return openings }
 }
 

@@ -16,18 +16,22 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Rsync holds flags of rsync that cp and sync have in common.
-type Rsync struct {
-	filesFrom            string
-	from0                bool
-	list                 *transfer.FileList
-	minAge               time.Duration
-	chmod                func(fs.FileMode) fs.FileMode
-	makePath, takeSource bool
+// Copying holds the flags that cp and sync have in common.
+type Copying struct {
+	// Each of the two registers these, in its own words.
+	NoTimes, NoPerms, Owners, Update, Verify, Fsync bool
+	Delta                                           Delta
+
+	filesFrom                      string
+	from0                          bool
+	list                           *transfer.FileList
+	minAge                         time.Duration
+	chmod                          func(fs.FileMode) fs.FileMode
+	makePath, takeSource, changing bool
 }
 
 // Register adds the flags.
-func (c *Rsync) Register(f *pflag.FlagSet) {
+func (c *Copying) Register(f *pflag.FlagSet) {
 	f.StringVar(&c.filesFrom, "files-from", "",
 		"copy only what `file` lists, or standard input if it is -: paths below SRC, one per line; what is in a directory only if its path ends in a slash, or with -r")
 	f.BoolVarP(&c.from0, "from0", "0", false, "paths in the list of --files-from end in a NUL")
@@ -45,10 +49,12 @@ func (c *Rsync) Register(f *pflag.FlagSet) {
 	f.BoolVar(&c.makePath, "mkpath", false, "make the directories above DST that are missing")
 	f.BoolVar(&c.takeSource, "remove-source-files", false,
 		"delete each file from SRC once its copy is proved, by the host's hash or --verify, or else by its size; what changes meanwhile stays")
+	f.BoolVar(&c.changing, "changing", false,
+		"accept files that change while they are copied, such as logs, and those whose size the host does not know: copy what can be read up to the end")
 }
 
 // Check checks the flags; set reports whether one was given.
-func (c *Rsync) Check(set func(name string) bool, links string) error {
+func (c *Copying) Check(set func(name string) bool, links string) error {
 	switch {
 	case c.from0 && !c.Listed():
 		return errors.New("--from0 is about the list of --files-from")
@@ -65,16 +71,16 @@ func (c *Rsync) Check(set func(name string) bool, links string) error {
 }
 
 // Listed reports whether a list names the files to copy.
-func (c *Rsync) Listed() bool { return c.filesFrom != "" }
+func (c *Copying) Listed() bool { return c.filesFrom != "" }
 
 // RemovesSource reports whether copied files are deleted from the source.
-func (c *Rsync) RemovesSource() bool { return c.takeSource }
+func (c *Copying) RemovesSource() bool { return c.takeSource }
 
 // HasMinAge reports whether young files are left out.
-func (c *Rsync) HasMinAge() bool { return c.minAge > 0 }
+func (c *Copying) HasMinAge() bool { return c.minAge > 0 }
 
 // ReadList reads the list of --files-from, if there is one. It may be a pipe that never ends.
-func (c *Rsync) ReadList(ctx context.Context, a *ui.App, recursive bool) error {
+func (c *Copying) ReadList(ctx context.Context, a *ui.App, recursive bool) error {
 	if c.filesFrom == "" {
 		return nil
 	}
@@ -102,15 +108,18 @@ func (c *Rsync) ReadList(ctx context.Context, a *ui.App, recursive bool) error {
 }
 
 // SetMakePath has the effect of --mkpath.
-func (c *Rsync) SetMakePath() { c.makePath = true }
+func (c *Copying) SetMakePath() { c.makePath = true }
 
 // Apply adds the flags to the options of a copy.
-func (c *Rsync) Apply(o *transfer.Options) {
+func (c *Copying) Apply(o *transfer.Options) {
 	o.Chmod, o.MakePath, o.RemoveSource = c.chmod, c.makePath, c.takeSource
+	o.NoTimes, o.NoModes, o.Owners, o.Changing = c.NoTimes, c.NoPerms, c.Owners, c.changing
+	o.Update, o.Verify, o.Sync, o.Delta = c.Update, c.Verify, c.Fsync, c.Delta.Mode()
+	o.Journal = Journal()
 }
 
 // ApplyTree adds the flags that only concern a tree.
-func (c *Rsync) ApplyTree(o *transfer.TreeOptions) { o.Files, o.MinAge = c.list, c.minAge }
+func (c *Copying) ApplyTree(o *transfer.TreeOptions) { o.Files, o.MinAge = c.list, c.minAge }
 
 // ParseAge parses a time such as 36h or 7d.
 func ParseAge(text string) (time.Duration, error) {
