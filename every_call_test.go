@@ -354,7 +354,7 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
-	"private.Client.EmptiesToCut", "private.Client.SetsByName",
+	"private.Client.EmptiesToCut", "private.Client.SetsByName", "private.Client.StatsByName",
 	"private.Client.LastTime",
 	"private.Client.Beneath", "private.Client.Alike", "private.Client.Heard",
 	"private.Client.Overdue",

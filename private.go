@@ -48,6 +48,8 @@ func (c privateClient) SetsByName() bool {
 	return isMINA(c.options.serverVersion) || isMaverick(c.options.serverVersion)
 }
 
+func (c privateClient) StatsByName() bool { return c.SetsByName() || c.noFstat.Load() }
+
 func (c privateClient) LastTime() int64                 { return c.lastTime() }
 func (c privateClient) Heard() time.Time                { return c.conn.Heard() }
 func (c privateClient) Overdue() (since, end time.Time) { return c.conn.Overdue() }

@@ -32,6 +32,9 @@ type Client interface {
 	// SetsByName reports whether the server is known to carry out FSETSTAT and FSTAT on the name by
 	// which the file was opened, whichever file has it by then.
 	SetsByName() bool
+	// StatsByName reports whether FSTAT describes whichever file has the name by which the file was
+	// opened: where SetsByName, and where the server was found to have no FSTAT.
+	StatsByName() bool
 	// LastTime returns the last time, in seconds since 1970, that a file on the host may have.
 	LastTime() int64
 	// StartSmall makes transfers start with one request in flight, or at least 256 KiB, and keep no

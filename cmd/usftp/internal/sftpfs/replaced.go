@@ -40,7 +40,7 @@ func (h *handle) isOpenOver(c *usftp.Client) bool {
 func (n *node) statReader(ctx context.Context,
 	c *usftp.Client) (*file, *usftp.Pending[*usftp.FileStat]) {
 	file := n.openFile()
-	if file == nil || !file.isRead() || private.OfClient(c).SetsByName() {
+	if file == nil || !file.isRead() || private.OfClient(c).StatsByName() {
 		return file, nil
 	}
 	for _, h := range file.all() {
@@ -113,7 +113,7 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 func (f *FS) takeLost(c *usftp.Client, n *node, path string, a attrs) bool {
 	file := n.openFile()
 	lost, changed := file.isLost()
-	byName := private.OfClient(c).SetsByName()
+	byName := private.OfClient(c).StatsByName()
 	switch {
 	case !lost && !byName || !n.differs(&a):
 		return false
@@ -197,7 +197,7 @@ func (f *file) isLost() (lost, changed bool) {
 }
 
 // statOpenFile returns the attributes of an open file by one of its handles, as if it no longer has
-// a name.
+// a name. Where a handle tells only what has the name by now, they are those that were known.
 func (f *FS) statOpenFile(ctx context.Context, n *node) (a attrs, err error) {
 	err = f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 		a, err = n.statOver(ctx, c, func(*handle) bool { return true })
@@ -217,6 +217,11 @@ func (n *node) statOver(ctx context.Context, c *usftp.Client, kind func(*handle)
 		}
 		if asked := h.startStat(ctx, c); asked != nil {
 			stat, err := asked.Wait()
+			if private.OfClient(c).StatsByName() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				return n.attrs, nil
+			}
 			if err != nil {
 				return attrs{}, err
 			}

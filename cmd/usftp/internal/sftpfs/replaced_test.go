@@ -4,6 +4,7 @@ package sftpfs
 
 import (
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -97,6 +98,59 @@ func TestOpenRenamedWhereHandlesAreNames(t *testing.T) {
 			attr, status := file.getAttr()
 			if status != fuse.OK || attr.Size != 17 {
 				t.Errorf("size %d, %v", attr.Size, status)
+			}
+		}
+	}
+}
+
+// A program that has a file open reads it to its end when that is replaced through this mount, also
+// where no hard link can keep it, and FSTAT tells of the new file or nothing, as paramiko's does.
+func TestReplacedHereWhereHandlesAreNames(t *testing.T) {
+	for _, version := range []string{"SSH-2.0-APACHE-SSHD-2.16.0", "SSH-2.0-paramiko_2.12.0"} {
+		for _, flags := range []int{os.O_RDONLY, os.O_RDWR} {
+			if flags == os.O_RDWR && strings.Contains(version, "APACHE") {
+				continue // it is opened again by its name when it is read, which fails with ESTALE
+			}
+			s := &scripted{version: version}
+			s.server = sftptest.NewServer(t, sftptest.Script{
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					switch {
+					case r.Type == wire.TypeExtended:
+						return []sftptest.Action{sftptest.Refuse(wire.OpUnsupported, "")}
+					case r.Type != wire.TypeFstat:
+						return nil
+					case strings.Contains(version, "paramiko"):
+						return []sftptest.Action{sftptest.Refuse(wire.OpUnsupported, "")}
+					}
+					a, err := s.server.Files.Lstat(r.Path)
+					if err != nil {
+						return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
+					}
+					reply := string(wire.AttrsReply{Attrs: a}.Append(nil, r.ID))
+					return []sftptest.Action{sftptest.ReplyBytes(reply)}
+				}})
+			s.mount(t, 0)
+			s.server.Files.WriteFile("/file", []byte("contents"))
+			s.server.Files.WriteFile("/other", []byte("new"))
+			o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", flags)
+			s.lookup(t, root(), "other")
+			s.move(t, "other", "file")
+			for _, fh := range []bool{true, false} {
+				in, attr := fuse.GetAttrIn{InHeader: o.header}, fuse.AttrOut{}
+				if fh {
+					in.Flags_, in.Fh_ = fuse.FUSE_GETATTR_FH, o.fh
+				}
+				if status := s.GetAttr(nil, &in, &attr); status != fuse.OK || attr.Size != 8 {
+					t.Errorf("%s, %x: size %d, %v", version, flags, attr.Size, status)
+				}
+			}
+			if data, status := o.read(30); status != fuse.OK || data != "contents" {
+				t.Errorf("%s, %x: read %q, %v", version, flags, data, status)
+			}
+			again := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+			if data, status := again.read(30); status != fuse.OK || data != "new" ||
+				again.header.NodeId == o.header.NodeId {
+				t.Errorf("%s, %x: the new file has %q, %v", version, flags, data, status)
 			}
 		}
 	}

@@ -63,11 +63,12 @@ func (f *FS) statOpen(ctx context.Context, in *fuse.GetAttrIn) (a attrs, ok bool
 	}
 	remote := h.remote
 	h.turn.unlock()
-	if remote == nil || pool.Lost(remote.Client()) || private.OfClient(remote.Client()).SetsByName() {
+	if remote == nil || pool.Lost(remote.Client()) || private.OfClient(remote.Client()).StatsByName() {
 		return a, false
 	}
 	info, err := remote.WithContext(ctx).Stat()
-	if err != nil || !h.file.isRead() { // it was written meanwhile
+	if err != nil || !h.file.isRead() || // it was written meanwhile
+		private.OfClient(remote.Client()).StatsByName() { // which this answer has shown
 		return a, false
 	}
 	a = attrsOfInfo(info)
