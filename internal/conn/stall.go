@@ -157,7 +157,7 @@ func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 	if s.data > 0 && !s.behind {
 		return s.movedAt, s.movedAt.Add(timeout)
 	}
-	if s.askedAt.IsZero() || now.Sub(s.askedAt) < timeout/stallChecks {
+	if s.askedAt.IsZero() || !s.behind && now.Sub(s.askedAt) < timeout/stallChecks {
 		return since, end
 	}
 	end = s.askedAt.Add(timeout - c.askAfter())
@@ -174,8 +174,8 @@ func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 func (c *Conn) look(now time.Time) {
 	s := &c.stall
 	first := c.find(s.first.id)
-	s.behind = first != nil && !s.first.at.IsZero() && first.missed() && first.patience(1) > 0 &&
-		c.config.Keepalive != nil
+	s.behind = s.data > 0 && first != nil && !s.first.at.IsZero() && first.missed() &&
+		first.patience(1) > 0 && c.config.Keepalive != nil
 	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 || s.behind {
 		s.movedSeen, s.movedAt = moved, now
 	}
@@ -333,8 +333,8 @@ func (c *Conn) checkStall() {
 	}
 	now := time.Now()
 	s.stopped(now, timeout)
-	c.look(now)
 	lookup := c.unanswered(now)
+	c.look(now)
 	quiet, owes := now.Sub(s.heardAt), c.active > s.data
 	if !owes { // what is asked next has its whole time, also if data on the line delays a keepalive
 		if s.askedAt = now; !s.asking {
@@ -348,7 +348,11 @@ func (c *Conn) checkStall() {
 	if overdue && quiet < 2*c.askAfter() { // the peer lives
 		data.Request = c.unread()
 	}
-	ask := !asked && quiet >= c.askAfter() && c.config.Keepalive != nil
+	askAfter := c.askAfter()
+	if s.behind { // whoever waits for the data was told of a stall by now: is it one?
+		askAfter = timeout / stallChecks / 2
+	}
+	ask := !asked && quiet >= askAfter && c.config.Keepalive != nil
 	if ask {
 		s.asking, s.askedAt = true, now
 		c.idle.Add(1)
