@@ -31,7 +31,6 @@ type stall struct {
 	asking  bool      // Keepalive is running
 	askedAt time.Time // when it was called, since the last sign of life
 	data    int       // READs and WRITEs in flight
-	behind  bool      // a lookup must be answered before data is due, as look has seen it
 
 	movedSeen, heardSeen int64
 	movedAt, heardAt     time.Time
@@ -147,17 +146,16 @@ func (c *Conn) Overdue() (since, end time.Time) {
 	}
 	now := time.Now()
 	c.stall.stopped(now, c.config.StallTimeout)
-	c.look(now)
-	return c.overdue(now)
+	return c.overdue(now, c.look(now))
 }
 
-// overdue implements Overdue. The caller holds Conn.mu and has called look.
-func (c *Conn) overdue(now time.Time) (since, end time.Time) {
+// overdue implements Overdue; behind is what look has returned. The caller holds Conn.mu.
+func (c *Conn) overdue(now time.Time, behind bool) (since, end time.Time) {
 	s, timeout := &c.stall, c.config.StallTimeout
-	if s.data > 0 && !s.behind {
+	if s.data > 0 && !behind {
 		return s.movedAt, s.movedAt.Add(timeout)
 	}
-	if s.askedAt.IsZero() || !s.behind && now.Sub(s.askedAt) < timeout/stallChecks {
+	if s.askedAt.IsZero() || !behind && now.Sub(s.askedAt) < timeout/stallChecks {
 		return since, end
 	}
 	end = s.askedAt.Add(timeout - c.askAfter())
@@ -167,19 +165,20 @@ func (c *Conn) overdue(now time.Time) (since, end time.Time) {
 	return s.heardAt, end
 }
 
-// look records whether the counts have moved since it was last called. No data is overdue while the
-// peer lives and a lookup is the oldest request without an answer: a server that does one thing
-// after the other has not come to the data, and the lookup has a limit of its own. The caller holds
-// Conn.mu.
-func (c *Conn) look(now time.Time) {
+// look records whether the counts have moved since it was last called, and reports whether data
+// waits behind a lookup. No data is overdue while the peer lives and a lookup is the oldest request
+// without an answer: a server that does one thing after the other has not come to the data, and the
+// lookup has a limit of its own. The caller holds Conn.mu.
+func (c *Conn) look(now time.Time) (behind bool) {
 	s := &c.stall
 	first := c.find(s.first.id)
-	s.behind = s.data > 0 && first != nil && !s.first.at.IsZero() && first.missed() &&
+	behind = s.data > 0 && first != nil && !s.first.at.IsZero() && first.missed() &&
 		first.patience(1) > 0 && c.config.Keepalive != nil
-	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 || s.behind {
+	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 || behind {
 		s.movedSeen, s.movedAt = moved, now
 	}
 	s.hears(now)
+	return behind
 }
 
 const (
@@ -334,7 +333,7 @@ func (c *Conn) checkStall() {
 	now := time.Now()
 	s.stopped(now, timeout)
 	lookup := c.unanswered(now)
-	c.look(now)
+	behind := c.look(now)
 	quiet, owes := now.Sub(s.heardAt), c.active > s.data
 	if !owes { // what is asked next has its whole time, also if data on the line delays a keepalive
 		if s.askedAt = now; !s.asking {
@@ -349,7 +348,7 @@ func (c *Conn) checkStall() {
 		data.Request = c.unread()
 	}
 	askAfter := c.askAfter()
-	if s.behind { // whoever waits for the data was told of a stall by now: is it one?
+	if behind { // whoever waits for the data was told of a stall by now: is it one?
 		askAfter = timeout / stallChecks / 2
 	}
 	ask := !asked && quiet >= askAfter && c.config.Keepalive != nil
@@ -359,7 +358,7 @@ func (c *Conn) checkStall() {
 	}
 	s.armed = true
 	next := timeout / stallChecks
-	_, end := c.overdue(now)
+	_, end := c.overdue(now, behind)
 	for _, at := range []time.Time{end, s.heardAt.Add(c.askAfter())} {
 		if at.After(now) { // it asks in time, and ends when Overdue says so
 			next = min(next, at.Sub(now))

@@ -62,6 +62,16 @@ func TestOpenReplaced(t *testing.T) {
 	}
 }
 
+// statName answers a request with the attributes of the file that has its path by now.
+func (s *scripted) statName(r sftptest.Request) []sftptest.Action {
+	a, err := s.server.Files.Lstat(r.Path)
+	if err != nil {
+		return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
+	}
+	reply := string(wire.AttrsReply{Attrs: a}.Append(nil, r.ID))
+	return []sftptest.Action{sftptest.ReplyBytes(reply)}
+}
+
 // Apache MINA describes the file that has the name under which a handle was opened. That says
 // nothing about a file that was renamed since, which opens again and keeps its node.
 func TestOpenRenamedWhereHandlesAreNames(t *testing.T) {
@@ -72,12 +82,7 @@ func TestOpenRenamedWhereHandlesAreNames(t *testing.T) {
 				if r.Type != wire.TypeFstat {
 					return nil
 				}
-				a, err := s.server.Files.Lstat(r.Path)
-				if err != nil {
-					return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
-				}
-				reply := string(wire.AttrsReply{Attrs: a}.Append(nil, r.ID))
-				return []sftptest.Action{sftptest.ReplyBytes(reply)}
+				return s.statName(r)
 			}})
 		s.mount(t, 0)
 		s.server.Files.WriteFile("/file", []byte("contents"))
@@ -122,12 +127,7 @@ func TestReplacedHereWhereHandlesAreNames(t *testing.T) {
 					case strings.Contains(version, "paramiko"):
 						return []sftptest.Action{sftptest.Refuse(wire.OpUnsupported, "")}
 					}
-					a, err := s.server.Files.Lstat(r.Path)
-					if err != nil {
-						return []sftptest.Action{sftptest.Refuse(wire.NoSuchFile, "")}
-					}
-					reply := string(wire.AttrsReply{Attrs: a}.Append(nil, r.ID))
-					return []sftptest.Action{sftptest.ReplyBytes(reply)}
+					return s.statName(r)
 				}})
 			s.mount(t, 0)
 			s.server.Files.WriteFile("/file", []byte("contents"))
