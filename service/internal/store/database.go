@@ -32,7 +32,7 @@ type database struct {
 	name     string // for errors: without the password
 	postgres string // its URL, or "" for SQLite
 	config   *pgx.ConnConfig
-	left     chan struct{} // this node has left a server that takes no changes
+	left     chan struct{} // this node has closed its connections
 	words    *strings.Replacer
 	patience time.Duration
 
@@ -229,15 +229,19 @@ func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 	return err
 }
 
-// isReadOnly reports whether the server takes no changes, as one that is no longer the primary.
-func isReadOnly(err error) bool {
+// needsAnother reports whether a statement needs another connection, and has done nothing on this
+// one: the server takes no changes, as one that is no longer the primary, or the connection was
+// ended by an administrator, by the limit for idle sessions, or before all of the statement was
+// sent.
+func needsAnother(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "25006"
+	return ok && (pg.Code == "25006" || pg.Code == "57P01" || pg.Code == "57P05") ||
+		errors.Is(err, syscall.EPIPE)
 }
 
-// leave closes the connections to a server that takes no changes: new ones find another.
+// leave closes the connections if one of them has become useless: so may be the others.
 func (d *database) leave(err error) {
-	if !isReadOnly(err) {
+	if !needsAnother(err) {
 		return
 	}
 	d.SetMaxIdleConns(0)

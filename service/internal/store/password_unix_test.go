@@ -50,7 +50,31 @@ func TestPasswordOfDatabase(t *testing.T) {
 	testenv.Until(t, "it answers", func() bool {
 		return s.PutUser(t.Context(), User{Name: "v"}, true) == nil
 	})
-	testenv.Until(t, "it listens", func() bool {
-		return s.count(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'`) == 1
-	})
+	testenv.Until(t, "it listens", func() bool { return listeners(t, admin) == 1 })
+}
+
+// TestEndedConnections: nobody notices that an administrator ends a node's connections.
+func TestEndedConnections(t *testing.T) {
+	t.Parallel()
+	url := storetest.Postgres(t)
+	admin, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer admin.Close(context.Background())
+	s := still(t, url)
+	testenv.Until(t, "it listens", func() bool { return listeners(t, admin) == 1 })
+	for range 20 {
+		must(t, s.PutUser(t.Context(), User{Name: "u"}, true))
+		_, err := admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`)
+		must(t, err)
+	}
+	must(t, s.PutUser(t.Context(), User{Name: "v"}, true))
+}
+
+// listeners counts the connections on which nodes wait for notices.
+func listeners(t *testing.T, admin *pgx.Conn) (n int) {
+	t.Helper()
+	must(t, admin.QueryRow(t.Context(),
+		`SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'`).Scan(&n))
+	return n
 }

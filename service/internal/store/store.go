@@ -464,11 +464,11 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 	var refused refusal
 	err := do(ctx, run)
 	for range 3 {
-		// Class 40 of PostgreSQL: the transaction conflicted with another. The other: it has ended
-		// the connection in the meantime, as of a node that was suspended for longer than mostIdle,
-		// or takes no changes any more.
+		// Class 40 of PostgreSQL: the transaction conflicted with another. The others: it has ended
+		// the connection, as of a node that was suspended for longer than mostIdle, or takes no
+		// changes any more.
 		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) && !isReadOnly(err) {
+		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) && !needsAnother(err) {
 			break
 		}
 		err = do(ctx, run)
