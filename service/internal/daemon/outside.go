@@ -338,6 +338,13 @@ func (made *settings) outsider(name string) bool {
 		made.notInFile(name) == nil
 }
 
+// admits reports whether the file has a user of a name, who is not disabled.
+func (made *settings) admits(name string) bool {
+	return made != nil && slices.ContainsFunc(made.Users, func(u site.Account) bool {
+		return u.Name == name && !u.Admission.Disabled
+	})
+}
+
 // notInFile returns an error if the file has a user of a name, whom the store's does not change.
 func (made *settings) notInFile(name string) error {
 	if slices.ContainsFunc(made.Users, func(u site.Account) bool { return u.Name == name }) {

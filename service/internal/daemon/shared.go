@@ -78,7 +78,12 @@ func (s *service) openStore(ctx context.Context) error {
 	}
 	s.Shared, s.storeName = shared{s.store}, name
 	s.MoreUsers = s.storedUsers
-	s.store.OnUsers(s.Refresh)
+	s.store.OnUsers(func() {
+		s.Refresh()
+		if s.latest.Load() != nil { // before, nobody can have connected
+			s.EndLogins(func(l sshd.Login) bool { return l.Gone })
+		}
+	})
 	return nil
 }
 
@@ -153,10 +158,7 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 			s.Log.Warn("a user is left out", "user", u.Name, "error", err)
 			continue
 		}
-		one.Admission.Gone = func() bool {
-			now, there := s.store.User(u.Name)
-			return !there || now.Disabled
-		}
+		one.Admission.Gone = func() bool { return s.store.Gone(u.Name) }
 		if one.PasswordHash != "" {
 			one.Renew = s.renewal(u, given.passwords)
 		}

@@ -55,7 +55,8 @@ type userList struct {
 
 	mu      sync.Mutex
 	list    []User
-	seen    int64 // the number of the change
+	at      map[string]int // in list, by name
+	seen    int64          // the number of the change
 	known   bool
 	changed func()
 }
@@ -71,11 +72,19 @@ func (s *Store) Users() []User {
 func (s *Store) User(name string) (u User, there bool) {
 	s.users.mu.Lock()
 	defer s.users.mu.Unlock()
-	i := slices.IndexFunc(s.users.list, func(u User) bool { return u.Name == name })
-	if i < 0 {
+	i, there := s.users.at[name]
+	if !there {
 		return u, false
 	}
 	return s.users.list[i], true
+}
+
+// Gone reports whether a user has been disabled or removed, as far as this node knows.
+func (s *Store) Gone(name string) bool {
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	i, there := s.users.at[name]
+	return there && s.users.list[i].Disabled || !there && s.users.known
 }
 
 // KnowsUsers reports whether Users returns the store's users, and not none because the store has
@@ -131,9 +140,13 @@ func (u *userList) fetch(t tx) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	at := make(map[string]int, len(list))
+	for i := range list {
+		at[list[i].Name] = i
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.list, u.seen, u.known = list, now, true
+	u.list, u.at, u.seen, u.known = list, at, now, true
 	return true, nil
 }
 
@@ -151,7 +164,7 @@ func (u *userList) expire(down time.Duration) {
 	u.mu.Lock()
 	expired := u.known && down > u.store.times.stale
 	if expired {
-		u.list, u.known = nil, false
+		u.list, u.at, u.known = nil, nil, false
 	}
 	u.mu.Unlock()
 	if expired {
@@ -273,6 +286,16 @@ func (s *Store) RemoveUser(ctx context.Context, name string) error {
 	return s.change(ctx, func(t tx) (int64, error) {
 		return t.exec(`DELETE FROM users WHERE name = $1`, name)
 	})
+}
+
+// SessionsOf returns how many sessions of a user run on all nodes.
+func (s *Store) SessionsOf(ctx context.Context, name string) (n int64, err error) {
+	err = s.doOne(ctx, func(t tx) error {
+		_, err := t.one(`SELECT CAST(coalesce(sum(used), 0) AS BIGINT) FROM sessions
+			WHERE name = $1`, []any{name}, &n)
+		return err
+	})
+	return n, err
 }
 
 // change changes a user and tells all nodes. This one knows when it returns.
