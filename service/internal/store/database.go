@@ -80,8 +80,11 @@ func openDatabase(text string) (*database, error) {
 		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 			// What has an order has an index for it. Before there are statistics of a table that has
 			// become long, PostgreSQL may rather read all of it by another index, and sort. What it
-			// has to sort all the same seems to be so much work then that it would compile it first.
-			_, err := conn.Exec(ctx, fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d;
+			// has to sort all the same seems to be so much work then that it would compile it first. The
+			// limits that an administrator has given the role would look like a store that is down, and
+			// new tables take longer.
+			_, err := conn.Exec(ctx, fmt.Sprintf(`SET statement_timeout = 0; SET lock_timeout = 0;
+				SET idle_in_transaction_session_timeout = %d;
 				SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds()))
 			return err
 		}))
@@ -179,10 +182,39 @@ func isNoRoom(err error) bool {
 
 // advised adds what to do to an error.
 func (d *database) advised(err error) error {
-	if d.isFull(err) {
-		return fmt.Errorf("its disk is full: make room: %w", err)
+	advice := ""
+	switch code := codeOf(err); {
+	case d.isFull(err), code == diskFull:
+		advice = "its disk is full: make room"
+	case code == tooManyConnections:
+		advice = "raise max_connections, or the limit of the role"
+	case code == notAllowed, code == noSchema:
+		advice = "its role lacks a right: GRANT CREATE ON SCHEMA, or GRANT ALL on the tables"
+	case isBusy(err):
+		advice = "another program has locked it"
+	default:
+		return err
 	}
-	return err
+	return fmt.Errorf("%s: %w", advice, err)
+}
+
+// Codes of PostgreSQL's errors.
+const (
+	readOnly           = "25006"
+	noSchema           = "3F000"
+	notAllowed         = "42501"
+	diskFull           = "53100"
+	tooManyConnections = "53300"
+	endedByAdmin       = "57P01"
+	endedAsIdle        = "57P05"
+)
+
+// codeOf returns the code of an error of PostgreSQL, or "".
+func codeOf(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
 }
 
 // tx is a transaction, or a single statement.
@@ -204,29 +236,58 @@ func (d *database) do(ctx context.Context, run func(t tx) error) error {
 }
 
 func (d *database) doWithin(ctx context.Context, patience time.Duration,
-	run func(t tx) error) (err error) {
+	run func(t tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	defer func() { d.leave(err) }()
-	d.transactions.Add(1)
-	begun, err := d.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer begun.Rollback()
-	if err := run(tx{begun, ctx, d}); err != nil {
-		return err
-	}
-	return begun.Commit()
+	return d.connected(func() error {
+		d.transactions.Add(1)
+		begun, err := d.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer begun.Rollback()
+		if err := run(tx{begun, ctx, d}); err != nil {
+			return err
+		}
+		return begun.Commit()
+	})
 }
 
 // doOne runs a single statement, which takes one round trip instead of a transaction's three.
 func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
-	err := run(tx{d.DB, ctx, d})
-	d.leave(err)
+	return d.connected(func() error { return run(tx{d.DB, ctx, d}) })
+}
+
+// connected runs what needs a connection. If PostgreSQL gives this node no more of them, it waits
+// for one of those that there are.
+func (d *database) connected(run func() error) (err error) {
+	for range 2 * connections { // others are connecting, and also let this node have one less
+		if err = run(); codeOf(err) != tooManyConnections {
+			break
+		}
+		may := d.Stats()
+		if may.MaxOpenConnections > 1 {
+			d.SetMaxOpenConns(may.MaxOpenConnections - 1)
+		} else if may.OpenConnections == 0 {
+			break
+		}
+	}
+	if needsAnother(err) {
+		d.leave()
+	}
 	return err
+}
+
+// mayConnect lets the node have all its connections again, and reports whether it got fewer.
+func (d *database) mayConnect() (fewer bool) {
+	if d.postgres == "" || d.Stats().MaxOpenConnections == connections {
+		return false
+	}
+	d.SetMaxOpenConns(connections)
+	d.SetMaxIdleConns(connections)
+	return true
 }
 
 // needsAnother reports whether a statement needs another connection, and has done nothing on this
@@ -234,14 +295,14 @@ func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 // ended by an administrator, by the limit for idle sessions, or before all of the statement was
 // sent.
 func needsAnother(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "25006" || pg.Code == "57P01" || pg.Code == "57P05") ||
+	code := codeOf(err)
+	return code == readOnly || code == endedByAdmin || code == endedAsIdle ||
 		errors.Is(err, syscall.EPIPE)
 }
 
-// leave closes the connections if one of them has become useless: so may be the others.
-func (d *database) leave(err error) {
-	if !needsAnother(err) {
+// leave closes the connections to PostgreSQL when one has become useless: so may be the others.
+func (d *database) leave() {
+	if d.postgres == "" {
 		return
 	}
 	d.SetMaxIdleConns(0)

@@ -172,14 +172,22 @@ const migrationPatience = 5 * time.Minute
 
 // version returns the version of the tables, which nobody else changes until the transaction ends.
 func version(t tx) (at int, err error) {
+	there := false
 	if t.db.postgres != "" {
 		if _, err := t.exec(`SELECT pg_advisory_xact_lock(7309940311)`); err != nil {
 			return 0, err
 		}
+		// The role may lack the right to make tables, or have a schema of its own by now, where no
+		// others are to be made.
+		if _, err := t.one(`SELECT to_regclass('versions') IS NOT NULL`, nil, &there); err != nil {
+			return 0, err
+		}
 	}
-	if _, err = t.exec(`CREATE TABLE IF NOT EXISTS versions
-		(version BIGINT PRIMARY KEY)`); err != nil {
-		return 0, err
+	if !there {
+		if _, err = t.exec(`CREATE TABLE IF NOT EXISTS versions
+			(version BIGINT PRIMARY KEY)`); err != nil {
+			return 0, err
+		}
 	}
 	_, err = t.one(`SELECT coalesce(max(version), 0) FROM versions`, nil, &at)
 	return at, err

@@ -12,11 +12,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/usftp/usftp/internal/pace"
 )
@@ -45,6 +44,9 @@ type Store struct {
 	down  bool
 	since time.Time // of being down, or up
 	cause error     // the first error
+	said  bool      // the log has that it is down
+
+	complained time.Time // the last time
 
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -86,7 +88,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	}
 	db.patience = max(db.patience, times.patience)
 	host, _ := os.Hostname()
-	s := &Store{db: db, log: log, times: times, down: true, since: time.Now(),
+	s := &Store{db: db, log: log, times: times, down: true, since: time.Now(), said: true,
 		node: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:8])}
 	s.bans = newBans(s)
 	s.sessions.init(s)
@@ -163,6 +165,9 @@ func (s *Store) run(ctx context.Context) {
 		}
 		if s.Down() {
 			if s.join(ctx) != nil {
+				s.mu.Lock()
+				s.complain()
+				s.mu.Unlock()
 				s.users.expire(s.lasts())
 				continue
 			}
@@ -195,6 +200,10 @@ func (s *Store) run(ctx context.Context) {
 
 // clean removes rows that are no longer needed.
 func (s *Store) clean(ctx context.Context) {
+	if s.db.mayConnect() {
+		s.log.Warn("this node had too few connections to the store: raise max_connections there, " +
+			"or the limit of the role")
+	}
 	s.do(ctx, recallStrays)
 	s.do(ctx, cleanBans)
 	s.do(ctx, s.movers.clean)
@@ -467,8 +476,8 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 		// Class 40 of PostgreSQL: the transaction conflicted with another. The others: it has ended
 		// the connection, as of a node that was suspended for longer than mostIdle, or takes no
 		// changes any more.
-		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) && !needsAnother(err) {
+		if !strings.HasPrefix(codeOf(err), "40") && !errors.Is(err, driver.ErrBadConn) &&
+			!needsAnother(err) {
 			break
 		}
 		err = do(ctx, run)
@@ -511,13 +520,30 @@ func (s *Store) Down() bool {
 }
 
 func (s *Store) fell(err error) {
+	s.db.leave()            // if a server has gone, none of its connections may cost a try
 	err = s.db.advised(err) // before the lock: a disk may be slow
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down {
 		s.down, s.since, s.cause = true, time.Now(), err
-		s.log.Error("the store does not answer", "store", s.db.name, "error", err)
+		s.complain()
 	}
+}
+
+// A store that answers some statements only, as with a full disk, would fall each second.
+const (
+	betweenComplaints = time.Minute
+	certainlyDown     = 10 * time.Second
+)
+
+// complain logs that the store is down. The caller holds the lock.
+func (s *Store) complain() {
+	if !s.down || s.said || time.Since(s.complained) < betweenComplaints &&
+		time.Since(s.since) < certainlyDown {
+		return
+	}
+	s.said, s.complained = true, time.Now()
+	s.log.Error("the store does not answer", "store", s.db.name, "error", s.cause)
 }
 
 func (s *Store) up() {
@@ -525,7 +551,10 @@ func (s *Store) up() {
 	defer s.mu.Unlock()
 	if s.down {
 		s.down, s.since = false, time.Now()
-		s.log.Info("the store answers", "store", s.db.name)
+		if s.said {
+			s.log.Info("the store answers", "store", s.db.name)
+		}
+		s.said = false
 	}
 }
 
