@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -29,8 +30,9 @@ import (
 //	       MATERIALIZED, or PostgreSQL may run it several times, each with other rows
 type database struct {
 	*sql.DB
-	name     string // for errors: without the password
-	postgres string // its URL, or "" for SQLite
+	name     string      // for errors: without the password
+	postgres string      // its URL, or "" for SQLite
+	file     os.FileInfo // of SQLite, once it is there
 	config   *pgx.ConnConfig
 	left     chan struct{} // this node has closed its connections
 	words    *strings.Replacer
@@ -128,16 +130,34 @@ func openFile(name string) (*database, error) {
 }
 
 // create creates the file of SQLite, if there is none, so that only its owner can read it: it has
-// password hashes.
+// password hashes. Afterwards it only looks for the file. Closing it would end the locks that SQLite
+// has on it, and another program take itself for the last one, and remove the write-ahead log.
 func (d *database) create() error {
 	if d.postgres != "" {
 		return nil
 	}
+	if d.file != nil {
+		_, err := os.Stat(d.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("its file was moved away: put it back, or stop the server: %w", err)
+		}
+		return err
+	}
 	f, err := os.OpenFile(d.name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
-		err = f.Close()
+		d.file, err = f.Stat()
+		err = errors.Join(err, f.Close())
 	}
 	return err
+}
+
+// isReplaced reports whether another file has the name of SQLite's: this node keeps its own.
+func (d *database) isReplaced() bool {
+	if d.file == nil {
+		return false
+	}
+	now, err := os.Stat(d.name)
+	return err == nil && !os.SameFile(d.file, now)
 }
 
 // whileBusy is the pause before another attempt to open a file that is busy.

@@ -39,6 +39,7 @@ type Store struct {
 	trail    trail
 	told     told
 	looked   atomic.Bool // at the database's clock
+	replaced bool        // another file has the name of SQLite's; only run uses it
 
 	mu    sync.Mutex
 	down  bool
@@ -180,6 +181,7 @@ func (s *Store) run(ctx context.Context) {
 		beats := time.Since(beaten) >= s.times.beat
 		if beats {
 			beaten = time.Now()
+			s.lookAtFile()
 			s.do(ctx, s.bury)
 			s.do(ctx, s.quotas.read)
 			s.giveBackRights(ctx)
@@ -196,6 +198,19 @@ func (s *Store) run(ctx context.Context) {
 			s.told.obey(ctx, s)
 		}
 	}
+}
+
+// lookAtFile notices that the file of SQLite is no longer what other programs find.
+func (s *Store) lookAtFile() {
+	if err := s.db.create(); err != nil {
+		s.fell(err)
+	}
+	is := s.db.isReplaced()
+	if is && !s.replaced {
+		s.log.Error("the store's file was replaced, which has no effect until this server is "+
+			"started again", "store", s.db.name)
+	}
+	s.replaced = is
 }
 
 // clean removes rows that are no longer needed.
