@@ -248,10 +248,8 @@ func (s *service) read() (*site.Settings, error) {
 		err = made.checkAdmin()
 	}
 	for _, one := range made.Users { // the start has checked the first users
-		for _, root := range one.Roots() {
-			if err == nil && s.store != nil && below(root, s.storeName) {
-				err = errServed(s.storeName, root)
-			}
+		if err == nil && s.store != nil {
+			err = keptFrom(&one, s.storeName)
 		}
 	}
 	made.InEffect = func() {

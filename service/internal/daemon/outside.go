@@ -364,12 +364,10 @@ func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*s
 		return nil, errors.New("the user is in no list, and no [[outside]] is for them")
 	}
 	one, err := o.templates[i].account(name)
-	for _, root := range one.Roots() {
-		if err == nil && s.store != nil && below(root, s.storeName) {
-			err = errServed(s.storeName, root)
-		}
-	}
 	if s.store != nil {
+		if err == nil {
+			err = keptFrom(&one, s.storeName)
+		}
 		one.Admission.Gone = func() bool {
 			_, there := s.store.User(name)
 			return there

@@ -110,15 +110,11 @@ func userCommand(a *ui.App) *cobra.Command {
 				if err := made.notInFile(name); err != nil {
 					return err
 				}
-				err := s.DisableUser(ctx, name, true)
-				if errors.Is(err, store.ErrNoUser) && made.outsider(name) {
-					err = s.DisableOutsider(ctx, name)
-				}
-				return err
+				return s.DisableUser(ctx, name, made.outsider(name))
 			}),
 		storeCommand("enable NAME", "let a user in again", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {
-				return about(args[0], s.DisableUser(ctx, args[0], false))
+				return about(args[0], s.EnableUser(ctx, args[0]))
 			}),
 		storeCommand("expire NAME", "have a password changed at the next login", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {

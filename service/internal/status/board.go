@@ -455,9 +455,11 @@ func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) err
 	if b.Store == nil {
 		return errNoStore
 	}
-	err := b.Store.DisableUser(ctx, name, disabled)
-	if disabled && errors.Is(err, store.ErrNoUser) && b.Outsider(name) {
-		err = b.Store.DisableOutsider(ctx, name)
+	var err error
+	if disabled {
+		err = b.Store.DisableUser(ctx, name, b.Outsider(name))
+	} else {
+		err = b.Store.EnableUser(ctx, name)
 	}
 	if errors.Is(err, store.ErrNoUser) {
 		return fmt.Errorf("user %q: %w in the store; users of the configuration file are changed "+

@@ -82,7 +82,7 @@ func (b *Bans) Failed(ctx context.Context, source sshd.Source, weight float64,
 
 func setBan(t tx, source sshd.Source, ban time.Duration) error {
 	ms := ban.Milliseconds()
-	if _, err := t.exec(`INSERT INTO bans (network, failures, seen, until)
+	if err := t.run(`INSERT INTO bans (network, failures, seen, until)
 		VALUES ($1, 0, @now, @now + $2)
 		ON CONFLICT (network) DO UPDATE SET until = @now + $2, seen = @now`, source.String(),
 		ms); err != nil {
@@ -159,7 +159,7 @@ func (b *Bans) Lift(ctx context.Context, source sshd.Source) (banned bool, err e
 				[]any{key}, &bans); err != nil {
 				return err
 			}
-			if _, err := t.exec(`DELETE FROM bans WHERE `+like, key); err != nil {
+			if err := t.run(`DELETE FROM bans WHERE `+like, key); err != nil {
 				return err
 			}
 			banned = banned || bans > 0
@@ -218,17 +218,16 @@ func (b *Bans) read(t tx) error {
 // cleanBans removes failures that are a day old, and the oldest ones beyond mostFailures. If the
 // database's clock was set back, bans from before are as long as they were to be.
 func cleanBans(t tx) error {
-	if _, err := t.exec(`UPDATE bans SET until = until - (seen - @now), seen = @now
+	if err := t.run(`UPDATE bans SET until = until - (seen - @now), seen = @now
 		WHERE seen > @now + $1`, time.Minute.Milliseconds()); err != nil {
 		return err
 	}
-	if _, err := t.exec(`DELETE FROM bans WHERE until < @now AND seen < @now - $1`,
+	if err := t.run(`DELETE FROM bans WHERE until < @now AND seen < @now - $1`,
 		longestMemory.Milliseconds()); err != nil {
 		return err
 	}
-	_, err := t.exec(`DELETE FROM bans WHERE network IN (SELECT network FROM bans
+	return t.run(`DELETE FROM bans WHERE network IN (SELECT network FROM bans
 		ORDER BY seen DESC LIMIT 1000000 OFFSET $1)`, mostFailures)
-	return err
 }
 
 // longestMemory is how long failures are remembered, however slowly the rules forget them: nodes

@@ -348,6 +348,12 @@ func (t tx) exec(statement string, args ...any) (rows int64, err error) {
 	return result.RowsAffected()
 }
 
+// run runs a statement.
+func (t tx) run(statement string, args ...any) error {
+	_, err := t.exec(statement, args...)
+	return err
+}
+
 // rowsAtOnce is how many rows a statement inserts. With a statement for each row, a transaction
 // about thousands would not end in time.
 const rowsAtOnce = 500
@@ -370,12 +376,20 @@ func (t tx) insert(into, row, onConflict string, rows [][]any) error {
 				values.WriteString(text)
 			}
 		}
-		if _, err := t.exec(`INSERT INTO `+into+` VALUES `+values.String()+` `+onConflict,
+		if err := t.run(`INSERT INTO `+into+` VALUES `+values.String()+` `+onConflict,
 			args...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// number is a bool as a column has it.
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // places returns the list of n arguments, from the one with this number on.

@@ -44,11 +44,11 @@ func TestLimitsOfARole(t *testing.T) {
 	locked, waits, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- s.do(context.Background(), func(t tx) error {
-			_, err := t.exec(`LOCK TABLE users`)
+			err := t.run(`LOCK TABLE users`)
 			close(locked)
 			<-waits
 			if err == nil {
-				_, err = t.exec(`SELECT pg_sleep(0.1)`)
+				err = t.run(`SELECT pg_sleep(0.1)`)
 			}
 			return err
 		})
@@ -83,8 +83,7 @@ func TestTooManyConnections(t *testing.T) {
 	for range 50 {
 		go func() {
 			many <- s.do(context.Background(), func(t tx) error {
-				_, err := t.exec(`SELECT pg_sleep(0.01)`)
-				return err
+				return t.run(`SELECT pg_sleep(0.01)`)
 			})
 		}()
 	}
@@ -131,7 +130,7 @@ func TestServerThatIsGone(t *testing.T) {
 	for range connections {
 		all.Go(func() {
 			if err := s.do(context.Background(), func(t tx) error {
-				_, err := t.exec(`SELECT 1`)
+				err := t.run(`SELECT 1`)
 				begun <- struct{}{}
 				<-ended
 				return err

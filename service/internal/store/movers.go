@@ -108,7 +108,6 @@ func part(rate, nodes int64) int64 {
 }
 
 func (m *movers) clean(t tx) error {
-	_, err := t.exec(`DELETE FROM movers WHERE abs(@now - seen) > $1`,
+	return t.run(`DELETE FROM movers WHERE abs(@now - seen) > $1`,
 		m.store.times.dead.Milliseconds())
-	return err
 }

@@ -174,7 +174,7 @@ const migrationPatience = 5 * time.Minute
 func version(t tx) (at int, err error) {
 	there := false
 	if t.db.postgres != "" {
-		if _, err := t.exec(`SELECT pg_advisory_xact_lock(7309940311)`); err != nil {
+		if err := t.run(`SELECT pg_advisory_xact_lock(7309940311)`); err != nil {
 			return 0, err
 		}
 		// The role may lack the right to make tables, or have a schema of its own by now, where no
@@ -184,7 +184,7 @@ func version(t tx) (at int, err error) {
 		}
 	}
 	if !there {
-		if _, err = t.exec(`CREATE TABLE IF NOT EXISTS versions
+		if err = t.run(`CREATE TABLE IF NOT EXISTS versions
 			(version BIGINT PRIMARY KEY)`); err != nil {
 			return 0, err
 		}
@@ -201,11 +201,11 @@ func migrate(t tx) error {
 	}
 	for ; at < len(schema); at++ {
 		for _, statement := range schema[at] {
-			if _, err := t.exec(statement); err != nil {
+			if err := t.run(statement); err != nil {
 				return fmt.Errorf("version %d of the tables: %w", at+1, err)
 			}
 		}
-		if _, err := t.exec(`INSERT INTO versions (version) VALUES ($1)`, at+1); err != nil {
+		if err := t.run(`INSERT INTO versions (version) VALUES ($1)`, at+1); err != nil {
 			return err
 		}
 	}

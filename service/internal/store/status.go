@@ -45,9 +45,8 @@ func (t *told) tell(ctx context.Context, s *Store) {
 	}
 	text := column(status()) // slow, so not within the transaction
 	s.doOne(ctx, func(t tx) error {
-		_, err := t.exec(`INSERT INTO statuses (node, status) VALUES ($1, $2)
+		return t.run(`INSERT INTO statuses (node, status) VALUES ($1, $2)
 			ON CONFLICT (node) DO UPDATE SET status = $2`, s.node, text)
-		return err
 	})
 }
 

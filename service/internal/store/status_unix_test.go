@@ -53,7 +53,7 @@ func testChangesAreKnown(t *testing.T, name string) {
 	must(t, s.PutUser(t.Context(), User{Name: "ann"}, false))
 	gone, leave := context.WithCancel(t.Context())
 	s.OnUsers(leave)
-	must(t, s.DisableUser(gone, "ann", true))
+	must(t, s.DisableUser(gone, "ann", false))
 	if !s.Gone("ann") || !s.Gone("bob") {
 		t.Error("the node that has disabled the user does not know it")
 	}

@@ -96,6 +96,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	s.quotas.init(s)
 	s.movers.init(s)
 	s.users.store = s
+	s.rights.init()
 	s.outbox.init()
 	s.trail.init()
 	err = s.join(ctx)
@@ -269,7 +270,7 @@ func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) erro
 	}
 	err = s.sessions.rewrite(func() error {
 		return do(ctx, func(t tx) error {
-			if _, err := t.exec(`INSERT INTO nodes (node, seen) VALUES ($1, @now)
+			if err := t.run(`INSERT INTO nodes (node, seen) VALUES ($1, @now)
 				ON CONFLICT (node) DO UPDATE SET seen = @now`, s.node); err != nil {
 				return err
 			}
@@ -356,7 +357,7 @@ func (s *Store) bury(t tx) error {
 // is from before the database's clock was set back: the node may give another sign.
 func (s *Store) buryOne(t tx, node string) error {
 	dead := s.times.dead.Milliseconds()
-	if _, err := t.exec(`UPDATE nodes SET seen = CASE WHEN seen > 0 THEN @now ELSE -(@now) END
+	if err := t.run(`UPDATE nodes SET seen = CASE WHEN seen > 0 THEN @now ELSE -(@now) END
 		WHERE node = $1 AND abs(seen) > @now + $2`, node, dead); err != nil {
 		return err
 	}
@@ -438,12 +439,11 @@ func (s *Store) compareClocks(now int64) {
 // more: they took it after the last burial, or a transaction of theirs was under way then. A live
 // node writes its row itself, with its next sign of life.
 func recallStrays(t tx) error {
-	_, err := t.exec(`INSERT INTO nodes (node, seen) SELECT node, -(@now) FROM (
+	return t.run(`INSERT INTO nodes (node, seen) SELECT node, -(@now) FROM (
 			SELECT node FROM sessions UNION SELECT node FROM leases
 			UNION SELECT node FROM uploads WHERE node > ''
 			UNION SELECT node FROM statuses UNION SELECT node FROM orders) AS held
 		WHERE node NOT IN (SELECT node FROM nodes) ON CONFLICT (node) DO NOTHING`)
-	return err
 }
 
 // forget frees the sessions of a node that has ended. Its leased quota stays counted until the tree
@@ -462,7 +462,7 @@ func forget(t tx, node string) error {
 		`DELETE FROM statuses WHERE node = $1`,
 		`DELETE FROM orders WHERE node = $1`,
 	} {
-		if _, err := t.exec(statement, node); err != nil {
+		if err := t.run(statement, node); err != nil {
 			return err
 		}
 	}
@@ -509,6 +509,14 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 
 // A refusal is an error in an answer of the store, which is not down.
 type refusal struct{ error }
+
+// plainly unwraps a refusal.
+func plainly(err error) error {
+	if refused, ok := errors.AsType[refusal](err); ok {
+		return refused.error
+	}
+	return err
+}
 
 // Err returns nil, or why the store does not answer.
 func (s *Store) Err() error {
@@ -591,7 +599,7 @@ func (s *Store) Close() error {
 		if err := s.quotas.end(t); err != nil {
 			return err
 		}
-		if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, s.node); err != nil {
+		if err := t.run(`DELETE FROM nodes WHERE node = $1`, s.node); err != nil {
 			return err
 		}
 		return forget(t, s.node)

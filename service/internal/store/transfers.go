@@ -24,7 +24,7 @@ func (q *quotas) cleanTransfers(t tx) error {
 	}
 	q.mu.Unlock()
 	for _, table := range []string{"leases", "quotas"} {
-		if _, err := t.exec(`DELETE FROM `+table+` WHERE tree IN (SELECT tree FROM `+table+`
+		if err := t.run(`DELETE FROM `+table+` WHERE tree IN (SELECT tree FROM `+table+`
 			WHERE substr(tree, 1, $1) = $2 AND substr(tree, $3, $4) <= $5 LIMIT $6)`, at,
 			site.TransferTree, at+1, len(last), last, removedAtOnce); err != nil {
 			return err
