@@ -187,3 +187,25 @@ func TestFullDiskOfPostgreSQL(t *testing.T) {
 		t.Errorf("the log:\n%s", &log)
 	}
 }
+
+// TestEmptiedDatabase: a node makes no new tables in place of those that it knew, as in a database
+// that is about to be restored, and no user is gone. Nor does it once they are back.
+func TestEmptiedDatabase(t *testing.T) {
+	t.Parallel()
+	url := storetest.Postgres(t)
+	s := still(t, url)
+	must(t, s.PutUser(t.Context(), User{Name: "ann"}, false))
+	asAdmin(t, url, `ALTER SCHEMA public RENAME TO away`, `CREATE SCHEMA public`)
+	if err := s.PutUser(t.Context(), User{Name: "bob"}, false); !errors.Is(err, ErrDown) {
+		t.Errorf("without tables: %v", err)
+	}
+	if err := s.join(t.Context()); err == nil || !strings.Contains(err.Error(), "restore") {
+		t.Errorf("without tables: %v", err)
+	}
+	if s.Gone("ann") {
+		t.Error("a user is gone")
+	}
+	asAdmin(t, url, `DROP SCHEMA public`, `ALTER SCHEMA away RENAME TO public`)
+	must(t, s.join(t.Context()))
+	must(t, s.PutUser(t.Context(), User{Name: "bob"}, false))
+}

@@ -39,6 +39,7 @@ type Store struct {
 	trail    trail
 	told     told
 	looked   atomic.Bool // at the database's clock
+	joined   bool        // the store has answered; only join uses it
 	replaced bool        // another file has the name of SQLite's; only run uses it
 
 	mu    sync.Mutex
@@ -136,6 +137,9 @@ func (s *Store) join(ctx context.Context) error {
 			return err
 		})
 	}
+	if err == nil && at == 0 && s.joined { // it may be about to be restored
+		err = errEmptied
+	}
 	if err == nil && at < len(schema) {
 		err = s.db.doWithin(ctx, migrationPatience, migrate)
 	}
@@ -149,10 +153,13 @@ func (s *Store) join(ctx context.Context) error {
 		err = s.users.read(ctx)
 	}
 	if err == nil {
+		s.joined = true
 		s.up()
 	}
 	return err
 }
+
+var errEmptied = errors.New("its tables have gone: restore them, or start all nodes again")
 
 // run keeps this node and the store in step until ctx ends.
 func (s *Store) run(ctx context.Context) {
