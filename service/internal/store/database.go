@@ -47,6 +47,7 @@ type database struct {
 const (
 	patience     = 2 * time.Second
 	filePatience = 8 * time.Second
+	lockPatience = 7 * time.Second // with another program, whose lock then is the reason
 )
 
 // mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. A node that
@@ -109,7 +110,7 @@ func (d *database) usePassword(_ context.Context, config *pgx.ConnConfig) error 
 // openFile opens an SQLite file, which create has to make.
 func openFile(name string) (*database, error) {
 	settings := url.Values{
-		"_pragma": {fmt.Sprintf("busy_timeout(%d)", filePatience.Milliseconds()),
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", lockPatience.Milliseconds()),
 			"journal_mode(WAL)", "synchronous(NORMAL)"},
 		"_txlock": {"immediate"},
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
 )
@@ -55,4 +56,27 @@ func TestFileIsMoved(t *testing.T) {
 	must(t, os.WriteFile(name+".copy", nil, 0o600))
 	must(t, os.Rename(name+".copy", name))
 	says("until this server is started again")
+}
+
+// TestFileIsLocked: the log says that another program has locked the file, and not only that it took
+// too long.
+func TestFileIsLocked(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "store.db")
+	s := still(t, name)
+	var ms int64
+	must(t, s.db.QueryRow(`PRAGMA busy_timeout`).Scan(&ms))
+	if waits := time.Duration(ms) * time.Millisecond; waits < filePatience/2 || waits >= filePatience {
+		t.Errorf("SQLite waits %s for another program, and a transaction has %s", waits, filePatience)
+	}
+	_, err := s.db.Exec(`PRAGMA busy_timeout = 10`)
+	must(t, err)
+	other := still(t, name)
+	must(t, other.db.do(t.Context(), func(tx) error {
+		s.PutUser(t.Context(), User{Name: "ann"}, false)
+		return nil
+	}))
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "another program has locked it") {
+		t.Errorf("of a locked file: %v", err)
+	}
 }
