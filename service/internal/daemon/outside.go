@@ -156,11 +156,7 @@ func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 	}
 	if t.SearchPassword != "" {
 		name := f.path(t.SearchPassword)
-		err := f.readableByOthers(name)
-		var data []byte
-		if err == nil {
-			data, err = os.ReadFile(name)
-		}
+		data, err := f.readSecret(name)
 		if l.SearchPassword = strings.TrimRight(string(data), "\r\n"); err == nil &&
 			l.SearchPassword == "" { // a bind with none succeeds, as nobody
 			err = fmt.Errorf("no password in %s", name)
