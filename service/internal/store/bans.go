@@ -39,7 +39,6 @@ func newBans(s *Store) *Bans {
 // Bans returns the bans of the store.
 func (s *Store) Bans() *Bans { return s.bans }
 
-// Banned implements [sshd.Bans].
 func (b *Bans) Banned(source sshd.Source) bool {
 	b.mu.Lock()
 	until, alone := b.until[source], b.alone
@@ -47,7 +46,6 @@ func (b *Bans) Banned(source sshd.Source) bool {
 	return time.Now().Before(until) || alone.Banned(source)
 }
 
-// Failed implements [sshd.Bans].
 func (b *Bans) Failed(ctx context.Context, source sshd.Source, weight float64,
 	rules *sshd.BanRules) (delay, ban time.Duration) {
 	err := b.store.do(ctx, func(t tx) error {

@@ -40,13 +40,11 @@ func (s *Store) Bandwidth(name string, rates sshd.Rates) sshd.Bandwidth {
 	return m
 }
 
-// Send implements [sshd.Bandwidth].
 func (m *mover) Send(ctx context.Context, n int) error {
 	m.moves()
 	return m.share.Send(ctx, n)
 }
 
-// Receive implements [sshd.Bandwidth].
 func (m *mover) Receive(ctx context.Context, n int) error {
 	m.moves()
 	return m.share.Receive(ctx, n)

@@ -175,7 +175,6 @@ func (o objects) Lock(ctx context.Context, name, target string) (objectfs.Upload
 	return r.upload(name), nil
 }
 
-// Update implements [objectfs.State].
 func (o objects) Update(ctx context.Context, u objectfs.Upload) error {
 	return plainly(o.store.doOne(ctx, func(t tx) error {
 		rows, err := o.write(t, u, o.store.node)
@@ -256,7 +255,6 @@ func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error
 	return err
 }
 
-// Find implements [objectfs.State].
 func (o objects) Find(ctx context.Context, name string) (objectfs.Upload, error) {
 	var r row
 	err := o.store.doOne(ctx, func(t tx) error {
@@ -270,7 +268,6 @@ func (o objects) Find(ctx context.Context, name string) (objectfs.Upload, error)
 	return r.upload(name), plainly(err)
 }
 
-// Waiting implements [objectfs.State].
 func (o objects) Waiting(ctx context.Context,
 	names ...string) (found map[string]objectfs.Upload, err error) {
 	args, places := o.several(names)
@@ -295,7 +292,6 @@ func (o objects) several(names []string) (args []any, list string) {
 	return args, places(2, len(names))
 }
 
-// Pending implements [objectfs.State].
 func (o objects) Pending(ctx context.Context, prefix string) (list []objectfs.Upload, err error) {
 	err = o.store.doOne(ctx, func(t tx) error {
 		list = nil
@@ -354,7 +350,6 @@ func (o objects) setTime(t tx, key string, stamp objectfs.Stamp) (err error) {
 	return err
 }
 
-// CopyTime implements [objectfs.State].
 func (o objects) CopyTime(ctx context.Context, from objectfs.Object, to, etag string) error {
 	return o.store.doOne(ctx, func(t tx) error {
 		return t.run(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3,
@@ -364,7 +359,6 @@ func (o objects) CopyTime(ctx context.Context, from objectfs.Object, to, etag st
 	})
 }
 
-// Times implements [objectfs.State].
 func (o objects) Times(ctx context.Context, keys []string) (map[string]objectfs.Stamp, error) {
 	found := map[string]objectfs.Stamp{}
 	if len(keys) == 0 {

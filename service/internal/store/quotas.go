@@ -89,7 +89,6 @@ func (s *Store) Account(ctx context.Context, tree string, maxBytes, maxFiles int
 	return h.limited(maxBytes, maxFiles)
 }
 
-// WithLimits implements [server.Limitable].
 func (a *Account) WithLimits(maxBytes, maxFiles int64) server.Account {
 	return a.limited(maxBytes, maxFiles)
 }
@@ -156,7 +155,6 @@ func (h *holding) open(ctx context.Context, first ...func(t tx) error) error {
 	return err
 }
 
-// Counted implements [server.Countable].
 func (h *holding) Counted(ctx context.Context) (bool, error) {
 	h.mu.Lock()
 	counted := h.counted
@@ -180,7 +178,6 @@ func (h *holding) Await(bytes, files int64) {
 // held returns what a count by another node does not find. The caller holds the lock.
 func (h *holding) held() amount { return h.spare.plus(h.awaited) }
 
-// BeginCount implements [server.Countable].
 func (h *holding) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
 	h.asking <- struct{}{} // spare stays as it is
 	defer func() { <-h.asking }()
@@ -203,7 +200,6 @@ func (h *holding) BeginCount(ctx context.Context) (end func(bytes, files int64) 
 	}, err
 }
 
-// Usage implements [server.Account].
 func (a *Account) Usage() server.Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -240,7 +236,6 @@ func (a *Account) take(want amount) (lacking amount, taken bool) {
 	return lacking, false
 }
 
-// Reserve implements [server.Account].
 func (a *Account) Reserve(ctx context.Context, bytes, files int64) error {
 	want := amount{bytes, files}
 	if _, taken := a.take(want); taken {

@@ -53,10 +53,8 @@ func (s *Store) Sessions(name string, most int) sshd.Sessions {
 	return u
 }
 
-// Most implements [sshd.Sessions].
 func (u *userSessions) Most() int { return u.most }
 
-// Begin implements [sshd.Sessions].
 func (u *userSessions) Begin(ctx context.Context) (end func(), err error) {
 	freed, err := u.local.Begin(ctx)
 	if err != nil {
