@@ -513,8 +513,18 @@ url = "`+storetest.Postgres(t)+`"`)
 // is read again. Others go on, as do those of a user who gets another key.
 func TestSessionsOfTheDisabledEnd(t *testing.T) {
 	t.Parallel()
+	for name, store := range map[string]string{"SQLite": "file = 'store.db'",
+		"PostgreSQL": "url = '" + storetest.Postgres(t) + "'"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testSessionsOfTheDisabled(t, store)
+		})
+	}
+}
+
+func testSessionsOfTheDisabled(t *testing.T, store string) {
 	home, key := servetest.HomeWithKey(t)
-	file, alice, _ := writeConfig(t, home, key, "[store]\nurl = '"+storetest.Postgres(t)+"'")
+	file, alice, _ := writeConfig(t, home, key, "[store]\n"+store)
 	one := servetest.Start(t, home, "usftpd", "--config", file)
 	two := servetest.Start(t, home, "usftpd", "--config", file)
 	begin := func(s *servetest.Server, user string) *usftp.Client {
