@@ -68,7 +68,7 @@ func openDatabase(text string) (*database, error) {
 		return nil, fmt.Errorf("the store's URL is not valid: %w", err)
 	}
 	if config.ValidateConnect == nil {
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+		config.ValidateConnect = takesChanges
 	}
 	d := &database{
 		config:   config,
@@ -95,6 +95,15 @@ func openDatabase(text string) (*database, error) {
 	d.SetMaxIdleConns(connections)
 	d.SetConnMaxLifetime(10 * time.Minute) // so that a preferred host is found again
 	return d, nil
+}
+
+// takesChanges returns an error for a server that does not.
+func takesChanges(ctx context.Context, conn *pgconn.PgConn) error {
+	err := pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
+	if err != nil {
+		err = fmt.Errorf("it takes no changes, as a standby, or if its disk is nearly full: %w", err)
+	}
+	return err
 }
 
 // usePassword reads the password for a connection again: it may have been replaced in the file of

@@ -209,3 +209,24 @@ func TestEmptiedDatabase(t *testing.T) {
 	must(t, s.join(t.Context()))
 	must(t, s.PutUser(t.Context(), User{Name: "bob"}, false))
 }
+
+// TestReadOnly: a node whose only server takes no changes for a while says so, and goes on then.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	url := storetest.Postgres(t)
+	s := still(t, url)
+	for _, is := range []string{"on", "off"} {
+		asAdmin(t, url, `ALTER SYSTEM SET default_transaction_read_only = `+is,
+			`SELECT pg_reload_conf()`)
+		testenv.Until(t, "the node sees that", func() bool {
+			if s.Down() {
+				s.join(t.Context())
+			}
+			s.PutUser(t.Context(), User{Name: "ann"}, true)
+			return s.Down() == (is == "on")
+		})
+		if err := s.Err(); is == "on" && !strings.Contains(err.Error(), "it takes no changes") {
+			t.Error(err)
+		}
+	}
+}
