@@ -99,6 +99,7 @@ func (b *Bans) set(source sshd.Source, ban time.Duration) {
 			maps.DeleteFunc(b.until, func(other sshd.Source, _ time.Time) bool {
 				return other == source || source.User == "" && other.Network == source.Network
 			})
+			b.alone = sshd.NewBanList() // which knows no single ban
 		} else if _, known := b.until[source]; known || len(b.until) < mostBans {
 			b.until[source] = until
 		}
@@ -175,16 +176,16 @@ func (b *Bans) look(ctx context.Context) {
 	b.store.do(ctx, b.read)
 }
 
-// refresh is look for a store that was down. It drops the bans that this node has counted
-// meanwhile: the store's can be lifted, those cannot.
-func (b *Bans) refresh(ctx context.Context) error {
-	err := b.store.db.do(ctx, b.read)
-	if err == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.alone = sshd.NewBanList()
-	}
-	return err
+// refresh is look for a store that was down.
+func (b *Bans) refresh(ctx context.Context) error { return b.store.db.do(ctx, b.read) }
+
+// trust drops the bans that this node has counted alone: the store's can be lifted, those cannot.
+// The store must have answered for a while by then, or whoever attacks during an outage of some
+// statements only would never be banned.
+func (b *Bans) trust() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.alone = sshd.NewBanList()
 }
 
 // read replaces this node's bans by the store's, apart from what changes while they are read.

@@ -174,12 +174,23 @@ func TestFullDiskOfPostgreSQL(t *testing.T) {
 	must(t, err)
 	asAdmin(t, url, `CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'; END $$`,
-		`CREATE TRIGGER no_room BEFORE INSERT ON users FOR EACH ROW EXECUTE FUNCTION no_room()`)
+		`CREATE TRIGGER no_room BEFORE INSERT ON users FOR EACH ROW EXECUTE FUNCTION no_room()`,
+		`CREATE TRIGGER no_room BEFORE INSERT ON bans FOR EACH ROW EXECUTE FUNCTION no_room()`)
 	for range 5 {
 		if err := s.PutUser(t.Context(), User{Name: "u"}, true); !errors.Is(err, ErrDown) {
 			t.Errorf("with a full disk: %v", err)
 		}
 		must(t, s.join(t.Context()))
+	}
+	for range rules.AddressFailures {
+		s.Bans().Failed(t.Context(), attacker, 1, &rules)
+		must(t, s.join(t.Context()))
+	}
+	if !s.Bans().Banned(attacker) {
+		t.Error("nobody is banned as long as the disk is full")
+	}
+	if banned, err := s.Bans().Lift(t.Context(), attacker); err != nil || s.Bans().Banned(attacker) {
+		t.Errorf("a ban that is lifted: %v, %v", banned, err)
 	}
 	must(t, s.Close())
 	if n := strings.Count(log.String(), "does not answer"); n != 1 ||

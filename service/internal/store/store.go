@@ -229,6 +229,9 @@ func (s *Store) clean(ctx context.Context) {
 	}
 	s.do(ctx, recallStrays)
 	s.do(ctx, cleanBans)
+	if !s.Down() && s.lasts() >= s.times.clean {
+		s.bans.trust()
+	}
 	s.do(ctx, s.movers.clean)
 	s.do(ctx, s.quotas.cleanTransfers)
 	s.do(ctx, cleanUploads)
