@@ -8,8 +8,8 @@ import (
 )
 
 // cleanTransfers removes the counts of bytes that users moved before the last month, some at a
-// time, and from memory those of periods that are over. [site.TransferTree] documents the names of the trees; the month is compared, not the name,
-// since databases sort texts in ways of their own.
+// time, and from memory those of periods that are over. [site.TransferTree] documents the names of
+// the trees; the month is compared, not the name, since databases sort texts in ways of their own.
 func (q *quotas) cleanTransfers(t tx) error {
 	const at = len(site.TransferTree)
 	last := time.Now().UTC().AddDate(0, 0, -62).Format("2006-01")
