@@ -262,6 +262,21 @@ func TestLongName(t *testing.T) {
 	b.put(name[:objectfs.MaxKey], "text")
 }
 
+// TestLongNamesBelow: a directory is not renamed if a name below it would become too long, and
+// nothing of it is copied.
+func TestLongNamesBelow(t *testing.T) {
+	b := newBench(t)
+	b.must(b.fs.Mkdir(t.Context(), "/d", wire.Attrs{}))
+	b.put("/d/a", "text")
+	long := "/d/" + strings.Repeat("n", objectfs.MaxKey-3)
+	b.put(long, "text")
+	b.is(b.fs.Rename(t.Context(), "/d", "/ddd"), fs.ErrInvalid)
+	b.missing("/ddd")
+	b.holds(long, "text")
+	b.must(b.fs.Rename(t.Context(), "/d", "/e"))
+	b.holds("/e/a", "text")
+}
+
 func TestModes(t *testing.T) {
 	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}
 	b := newBench(t)

@@ -362,6 +362,11 @@ func (f *FS) moveBelow(ctx context.Context, u Upload, to string, target *info) e
 	if err != nil {
 		return err
 	}
+	for _, o := range objects {
+		if len(to)+len(o.Key)-len(from) > MaxKey {
+			return errLongName
+		}
+	}
 	// Before anything is copied: whoever moves one of them to the same place would count it, too.
 	held, err := f.lockAll(ctx, objects, u)
 	if err != nil {

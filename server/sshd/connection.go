@@ -155,7 +155,8 @@ func (s *Server) ServeConn(raw net.Conn) {
 	}
 	// Before open asks whether the user may log in: EndLogins then finds whoever may no longer.
 	s.loggedIn(conn, Login{User: secure.User(), Remote: raw.RemoteAddr().String(),
-		Client: l.client, Method: by.method, Key: by.key, Since: time.Now()})
+		Client: l.client, Method: by.method, Key: by.key, Since: time.Now(),
+		gone: l.access.gone})
 	if err := l.open(); err != nil {
 		l.Report(server.Event{Kind: server.LoginRefused, User: secure.User(), Err: err})
 		secure.Disconnect(transport.ReasonByApplication, told(err))

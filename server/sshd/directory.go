@@ -145,7 +145,7 @@ func newEntry(user User, old *entry, limits Limits) *entry {
 
 func (e *entry) access() *Access {
 	return &Access{FS: e.FS, Policy: e.Policy, Open: e.Open, Bandwidth: e.bandwidth,
-		Sessions: e.sessions, Second: e.Second}
+		Sessions: e.sessions, Second: e.Second, gone: e.Admission.Gone}
 }
 
 // access returns a user's Access, which holds as long as the user exists and may log in.

@@ -16,7 +16,10 @@ type Login struct {
 	Method   string // of successful authentication
 	Key      string // the fingerprint of the successful key, if any
 	Since    time.Time
-	Sessions int // its present number
+	Sessions int  // its present number
+	Gone     bool // as [Admission] has it: the user has been disabled or removed since
+
+	gone func() bool
 }
 
 func (s *Server) loggedIn(conn *connection, login Login) {
@@ -27,14 +30,19 @@ func (s *Server) loggedIn(conn *connection, login Login) {
 	conn.login = &login
 }
 
+// now returns the login as it is now. The caller holds the server's lock.
+func (c *connection) now() Login {
+	now := *c.login
+	now.Sessions, now.Gone = c.sessions, now.gone != nil && now.gone()
+	return now
+}
+
 // Logins returns the connections that have logged in, the oldest first.
 func (s *Server) Logins() (all []Login) {
 	s.mu.Lock()
 	for conn := range s.conns {
 		if conn.login != nil {
-			one := *conn.login
-			one.Sessions = conn.sessions
-			all = append(all, one)
+			all = append(all, conn.now())
 		}
 	}
 	s.mu.Unlock()
@@ -48,7 +56,7 @@ func (s *Server) EndLogins(end func(Login) bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for conn := range s.conns {
-		if conn.login != nil && end(*conn.login) {
+		if conn.login != nil && end(conn.now()) {
 			conn.ended.Store(true)
 			go conn.Close()
 			n++

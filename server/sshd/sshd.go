@@ -56,6 +56,8 @@ type Access struct {
 	// Renew, if not nil, means that the password has to be changed before the login is complete: it
 	// takes the new one, or returns an [*UnacceptablePassword].
 	Renew func(fresh string) error
+
+	gone func() bool // of Admission
 }
 
 // Config configures a server. At least one of PublicKey and Password must be set.

@@ -42,10 +42,7 @@ func (f *configFile) admin(table *adminTable) error {
 		at: fmt.Sprintf("%s:%d", f.name, f.lines["admin"])}
 	if table.Token != "" {
 		name := f.path(table.Token)
-		data, err := os.ReadFile(name)
-		if err == nil {
-			err = f.readableByOthers(name)
-		}
+		data, err := f.readSecret(name)
 		if made.Token = bytes.TrimSpace(data); err == nil && len(made.Token) < shortestToken {
 			err = fmt.Errorf("%s: a token of fewer than %d bytes can be guessed", name,
 				shortestToken)

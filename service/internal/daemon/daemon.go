@@ -21,6 +21,7 @@ import (
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/sshd"
 	"github.com/usftp/usftp/service/internal/audit"
 	"github.com/usftp/usftp/service/internal/hooks"
 	"github.com/usftp/usftp/service/internal/status"
@@ -247,18 +248,17 @@ func (s *service) read() (*site.Settings, error) {
 		err = made.checkAdmin()
 	}
 	for _, one := range made.Users { // the start has checked the first users
-		for _, root := range one.Roots() {
-			if err == nil && s.store != nil && below(root, s.storeName) {
-				err = errServed(s.storeName, root)
-			}
+		if err == nil && s.store != nil {
+			err = keptFrom(&one, s.storeName)
 		}
 	}
 	made.InEffect = func() {
-		s.latest.Store(made)
+		before := s.latest.Swap(made)
 		if made.outside != nil {
 			s.outside = made.outside
 		}
 		s.warnOfSecrets(made)
+		s.EndLogins(func(l sshd.Login) bool { return before.admits(l.User) && !made.admits(l.User) })
 	}
 	if s.started == nil {
 		s.started = made

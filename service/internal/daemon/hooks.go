@@ -180,10 +180,7 @@ func (f *configFile) secret(name string) ([]byte, error) {
 		return nil, nil
 	}
 	name = f.path(name)
-	if err := f.readableByOthers(name); err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(name)
+	data, err := f.readSecret(name)
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +207,14 @@ func (f *configFile) readableByOthers(name string) error {
 			info.Mode().Perm())
 	}
 	return err
+}
+
+// readSecret reads a file of secrets, which others must not be able to read.
+func (f *configFile) readSecret(name string) ([]byte, error) {
+	if err := f.readableByOthers(name); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(name)
 }
 
 // describe returns a text that differs if the hooks do.

@@ -156,11 +156,7 @@ func (f *configFile) ldap(t *ldapTable, made *outsiders) error {
 	}
 	if t.SearchPassword != "" {
 		name := f.path(t.SearchPassword)
-		err := f.readableByOthers(name)
-		var data []byte
-		if err == nil {
-			data, err = os.ReadFile(name)
-		}
+		data, err := f.readSecret(name)
 		if l.SearchPassword = strings.TrimRight(string(data), "\r\n"); err == nil &&
 			l.SearchPassword == "" { // a bind with none succeeds, as nobody
 			err = fmt.Errorf("no password in %s", name)
@@ -338,6 +334,13 @@ func (made *settings) outsider(name string) bool {
 		made.notInFile(name) == nil
 }
 
+// admits reports whether the file has a user of a name, who is not disabled.
+func (made *settings) admits(name string) bool {
+	return made != nil && slices.ContainsFunc(made.Users, func(u site.Account) bool {
+		return u.Name == name && !u.Admission.Disabled
+	})
+}
+
 // notInFile returns an error if the file has a user of a name, whom the store's does not change.
 func (made *settings) notInFile(name string) error {
 	if slices.ContainsFunc(made.Users, func(u site.Account) bool { return u.Name == name }) {
@@ -357,12 +360,10 @@ func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*s
 		return nil, errors.New("the user is in no list, and no [[outside]] is for them")
 	}
 	one, err := o.templates[i].account(name)
-	for _, root := range one.Roots() {
-		if err == nil && s.store != nil && below(root, s.storeName) {
-			err = errServed(s.storeName, root)
-		}
-	}
 	if s.store != nil {
+		if err == nil {
+			err = keptFrom(&one, s.storeName)
+		}
 		one.Admission.Gone = func() bool {
 			_, there := s.store.User(name)
 			return there

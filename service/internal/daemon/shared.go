@@ -52,10 +52,8 @@ func (s *service) openStore(ctx context.Context) error {
 	named := s.started.store != ""
 	name, err := s.started.storeName()
 	for _, one := range s.started.Users {
-		for _, root := range one.Roots() {
-			if err == nil && below(root, name) {
-				err = errServed(name, root)
-			}
+		if err == nil {
+			err = keptFrom(&one, name)
 		}
 	}
 	if err == nil && s.Check {
@@ -78,15 +76,25 @@ func (s *service) openStore(ctx context.Context) error {
 	}
 	s.Shared, s.storeName = shared{s.store}, name
 	s.MoreUsers = s.storedUsers
-	s.store.OnUsers(s.Refresh)
+	s.store.OnUsers(func() {
+		s.Refresh()
+		if s.latest.Load() != nil { // before, nobody can have connected
+			s.EndLogins(func(l sshd.Login) bool { return l.Gone })
+		}
+	})
 	return nil
 }
 
-// errServed is the error for a store in a served directory: users would see it, and those who can
-// write there could make themselves another user.
-func errServed(name, root string) error {
-	return fmt.Errorf("the store %s would be in %s, which is served: set another file in [store]",
-		name, root)
+// keptFrom returns an error if the store is in a directory of a user, who would see it. Whoever can
+// write there could make another user.
+func keptFrom(one *site.Account, store string) error {
+	for _, root := range one.Roots() {
+		if below(root, store) {
+			return fmt.Errorf("the store %s would be in %s, which is served: set another file in "+
+				"[store]", store, root)
+		}
+	}
+	return nil
 }
 
 // below reports whether a file lies below a directory. The file may not exist yet.
@@ -144,19 +152,14 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 	given, _ := made.Templates.(templates)
 	for _, u := range s.store.Users() {
 		one, err := storedUser(&u, given.groups, canBeAtomic)
-		for _, root := range one.Roots() {
-			if err == nil && below(root, s.storeName) {
-				err = errServed(s.storeName, root)
-			}
+		if err == nil {
+			err = keptFrom(&one, s.storeName)
 		}
 		if err != nil {
 			s.Log.Warn("a user is left out", "user", u.Name, "error", err)
 			continue
 		}
-		one.Admission.Gone = func() bool {
-			now, there := s.store.User(u.Name)
-			return !there || now.Disabled
-		}
+		one.Admission.Gone = func() bool { return s.store.Gone(u.Name) }
 		if one.PasswordHash != "" {
 			one.Renew = s.renewal(u, given.passwords)
 		}

@@ -507,3 +507,75 @@ url = "`+storetest.Postgres(t)+`"`)
 		t.Errorf("that took %s", took)
 	}
 }
+
+// TestSessionsOfTheDisabledEnd: the sessions of a user of the store who is disabled or removed end
+// on all nodes, and the command says how many there were; those of a user of the file end once it
+// is read again. Others go on, as do those of a user who gets another key.
+func TestSessionsOfTheDisabledEnd(t *testing.T) {
+	t.Parallel()
+	for name, store := range map[string]string{"SQLite": "file = 'store.db'",
+		"PostgreSQL": "url = '" + storetest.Postgres(t) + "'"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testSessionsOfTheDisabled(t, store)
+		})
+	}
+}
+
+func testSessionsOfTheDisabled(t *testing.T, store string) {
+	home, key := servetest.HomeWithKey(t)
+	file, alice, _ := writeConfig(t, home, key, "[store]\n"+store)
+	one := servetest.Start(t, home, "usftpd", "--config", file)
+	two := servetest.Start(t, home, "usftpd", "--config", file)
+	begin := func(s *servetest.Server, user string) *usftp.Client {
+		t.Helper()
+		var client *usftp.Client
+		testenv.Until(t, user+" is let in", func() bool {
+			conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			secure, err := loginAs(t, conn, user, key)
+			if err == nil {
+				client, err = usftp.NewClient(secure)
+			}
+			return err == nil
+		})
+		return client
+	}
+	for _, name := range []string{"ann", "carol"} {
+		do(t, home, file, "", "user add", "--root", alice, "--key", key+".pub", name)
+	}
+	bob, carol := begin(one, "bob"), begin(two, "carol")
+	defer bob.Close()
+	do(t, home, file, "", "user add --replace", "--root", alice, "--key", key+".pub", "carol")
+	for _, command := range []string{"user disable ann", "user remove ann"} {
+		do(t, home, file, "", "user enable ann")
+		running := []*usftp.Client{begin(one, "ann"), begin(two, "ann"), begin(two, "ann")}
+		if out := do(t, home, file, "", command); out != "3 sessions ended\n" {
+			t.Errorf("%s: %q", command, out)
+		}
+		for _, client := range running {
+			client.Wait()
+		}
+	}
+	if out := do(t, home, file, "", "user disable carol"); out != "1 session ended\n" {
+		t.Errorf("%q", out)
+	}
+	carol.Wait()
+
+	text := string(readFile(t, file))
+	for _, changed := range []string{
+		strings.Replace(text, `name = "alice"`, "name = \"alice\"\ndisabled = true", 1),
+		strings.Replace(text, `name = "alice"`, `name = "another"`, 1)} {
+		client := begin(one, "alice")
+		writeFile(t, file, []byte(changed))
+		one.Cmd.Process.Signal(syscall.SIGHUP)
+		client.Wait()
+		writeFile(t, file, []byte(text))
+		one.Cmd.Process.Signal(syscall.SIGHUP)
+	}
+	if _, err := bob.Stat("/"); err != nil {
+		t.Errorf("bob's session: %v", err)
+	}
+}

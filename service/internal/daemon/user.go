@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/internal/cmdline"
+	"github.com/usftp/usftp/internal/pace"
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/server/sshd"
@@ -53,8 +54,8 @@ func storeCommand(use, short string, operands int,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withStore(cmd.Context(), config, func(s *store.Store, trail *audit.Trail) error {
 				err := run(cmd.Context(), s, args)
-				if err == nil && trail != nil && !onlyShows[cmd.Name()] {
-					noteCommand(trail, cmd, args)
+				if trail != nil && !onlyShows[cmd.Name()] {
+					noteCommand(trail, cmd, args, err)
 				}
 				return err
 			})
@@ -79,7 +80,7 @@ func listCommand(short string,
 var onlyShows = map[string]bool{"list": true, "audit": true}
 
 // noteCommand records an operator's change to the store.
-func noteCommand(trail *audit.Trail, cmd *cobra.Command, args []string) {
+func noteCommand(trail *audit.Trail, cmd *cobra.Command, args []string, err error) {
 	done := strings.Join(append([]string{cmd.Parent().Name(), cmd.Name()}, args...), " ")
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name != "config" {
@@ -94,7 +95,7 @@ func noteCommand(trail *audit.Trail, cmd *cobra.Command, args []string) {
 	if of := cmd.Parent().Name(); (of == "user" || of == "totp") && len(args) > 0 {
 		name = args[0]
 	}
-	trail.Admin(by, done, name, nil)
+	trail.Admin(by, done, name, err)
 }
 
 func userCommand(a *ui.App) *cobra.Command {
@@ -104,18 +105,24 @@ func userCommand(a *ui.App) *cobra.Command {
 			func(_ context.Context, s *store.Store, asJSON bool) error {
 				return listUsers(a, s, asJSON)
 			}),
-		disableUserCommand(),
+		keepOutCommand(a, "disable NAME", "let a user in no longer, and end their sessions",
+			func(ctx context.Context, s *store.Store, made *settings, name string) error {
+				if err := made.notInFile(name); err != nil {
+					return err
+				}
+				return s.DisableUser(ctx, name, made.outsider(name))
+			}),
 		storeCommand("enable NAME", "let a user in again", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {
-				return about(args[0], s.DisableUser(ctx, args[0], false))
+				return about(args[0], s.EnableUser(ctx, args[0]))
 			}),
 		storeCommand("expire NAME", "have a password changed at the next login", 1,
 			func(ctx context.Context, s *store.Store, args []string) error {
 				return about(args[0], s.ExpirePassword(ctx, args[0]))
 			}),
-		storeCommand("remove NAME", "remove a user, but no files", 1,
-			func(ctx context.Context, s *store.Store, args []string) error {
-				return about(args[0], s.RemoveUser(ctx, args[0]))
+		keepOutCommand(a, "remove NAME", "remove a user, but no files, and end their sessions",
+			func(ctx context.Context, s *store.Store, _ *settings, name string) error {
+				return s.RemoveUser(ctx, name)
 			}))
 }
 
@@ -126,22 +133,40 @@ func about(user string, err error) error {
 	return nil
 }
 
-func disableUserCommand() (cmd *cobra.Command) {
-	cmd = storeCommand("disable NAME", "let a user in no longer", 1,
-		func(ctx context.Context, s *store.Store, args []string) error {
-			name := args[0]
-			made, err := readConfig(cmd.Flag("config").Value.String())
-			if err == nil {
-				err = made.notInFile(name)
+// goneWithin is how long it takes for sessions to end: as long as for a node that was killed to
+// count as dead, and a little.
+const goneWithin = 20 * time.Second
+
+// keepOutCommand returns a command that keeps a user out, and tells how many sessions of theirs the
+// nodes have ended.
+func keepOutCommand(a *ui.App, use, short string, keepOut func(ctx context.Context, s *store.Store,
+	made *settings, name string) error) (cmd *cobra.Command) {
+	cmd = storeCommand(use, short, 1, func(ctx context.Context, s *store.Store,
+		args []string) error {
+		name := args[0]
+		made, err := readConfig(cmd.Flag("config").Value.String())
+		all := int64(0)
+		if err == nil && made.notInFile(name) == nil { // whose sessions go on
+			all, err = s.SessionsOf(ctx, name)
+		}
+		if err == nil {
+			err = keepOut(ctx, s, made, name)
+		}
+		left := all
+		for began := time.Now(); err == nil && left > 0 && time.Since(began) < goneWithin; {
+			if err = pace.Sleep(ctx, 50*time.Millisecond); err == nil {
+				left, err = s.SessionsOf(ctx, name)
 			}
-			if err == nil {
-				err = s.DisableUser(ctx, name, true)
-			}
-			if errors.Is(err, store.ErrNoUser) && made.outsider(name) {
-				err = s.DisableOutsider(ctx, name)
-			}
-			return about(name, err)
-		})
+		}
+		if err == nil && left > 0 {
+			err = fmt.Errorf("is let in no longer, but %s on: see the nodes' logs",
+				ui.Count(left, "session goes", "sessions go"))
+		}
+		if err == nil {
+			_, err = fmt.Fprintln(a.Out, ui.Count(all, "session", "sessions"), "ended")
+		}
+		return about(name, err)
+	})
 	return cmd
 }
 

@@ -14,7 +14,6 @@ type clock struct {
 	ahead *atomic.Int64 // by how many ns this machine's is ahead, as of the last answer
 }
 
-// RoundTrip implements http.RoundTripper.
 func (c clock) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	answer, err := c.RoundTripper.RoundTrip(r)

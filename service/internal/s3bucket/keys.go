@@ -29,15 +29,12 @@ func (c *Config) credentials() *credentials.Credentials {
 // providers before that one until then: a role's keys hold for hours.
 type kept struct{ *credentials.Credentials }
 
-// RetrieveWithCredContext implements [credentials.Provider].
 func (k kept) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	return k.GetWithContext(cc)
 }
 
-// Retrieve implements [credentials.Provider].
 func (k kept) Retrieve() (credentials.Value, error) { return k.GetWithContext(nil) }
 
-// IsExpired implements [credentials.Provider].
 func (kept) IsExpired() bool { return true }
 
 // keys are the keys that a provider has. A file of them is read for each request, also while
@@ -53,7 +50,6 @@ type noKeys string
 
 func (n noKeys) Error() string { return string(n) }
 
-// RetrieveWithCredContext implements [credentials.Provider].
 func (k keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	value, err := k.Provider.RetrieveWithCredContext(cc)
 	switch {

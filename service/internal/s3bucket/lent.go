@@ -20,7 +20,6 @@ func lend(body *io.SectionReader) *lent { return &lent{size: body.Size(), body: 
 // reader returns a reader of the whole body.
 func (l *lent) reader() io.Reader { return io.NewSectionReader(l, 0, l.size) }
 
-// ReadAt implements io.ReaderAt.
 func (l *lent) ReadAt(p []byte, offset int64) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -69,7 +69,6 @@ func change[T any](ctx context.Context, b *Bucket, request func(context.Context)
 // counting counts the tries of a change whose outcome nobody knows.
 type counting struct{ http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := c.RoundTripper.RoundTrip(r)
 	if lost, ok := r.Context().Value(lostKey{}).(*atomic.Int64); ok &&

@@ -20,7 +20,6 @@ type watcher struct {
 	longest time.Duration
 }
 
-// RoundTrip implements http.RoundTripper.
 func (w watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	timer := time.AfterFunc(w.longest, func() { cancel(errSilent) })
@@ -49,7 +48,6 @@ type sent struct {
 	moved func()
 }
 
-// Read implements io.Reader.
 func (s *sent) Read(p []byte) (int, error) {
 	s.moved()
 	return s.ReadCloser.Read(p)
@@ -64,7 +62,6 @@ type received struct {
 	timer  *time.Timer
 }
 
-// Read implements io.Reader.
 func (b *received) Read(p []byte) (int, error) {
 	b.moved()
 	n, err := b.ReadCloser.Read(p)
@@ -83,7 +80,6 @@ type cutAnswer struct{ error }
 
 func (c cutAnswer) Unwrap() error { return c.error }
 
-// Close implements io.Closer.
 func (b *received) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()

@@ -372,25 +372,22 @@ func (b *Board) status(ctx context.Context) *Status {
 	return s
 }
 
-// An order tells a node which logins to end, in JSON.
+// An order tells a node which login to end, in JSON.
 type order struct {
-	End     uint64 `json:"end,omitempty"`      // the login with this ID
-	EndUser string `json:"end_user,omitempty"` // the logins of this user
+	End uint64 `json:"end"` // its ID
 }
 
 // obey carries out an order from another node.
-func (b *Board) obey(text string) { b.carryOut(text) }
-
-// carryOut carries an order out, and returns how many logins have ended.
-func (b *Board) carryOut(text string) (ended int) {
+func (b *Board) obey(text string) {
 	var o order
-	if json.Unmarshal([]byte(text), &o) != nil {
-		return 0
+	if json.Unmarshal([]byte(text), &o) == nil {
+		b.end(o.End)
 	}
-	// A user who was disabled cannot come back: this node knows that by now.
-	return b.EndLogins(func(l sshd.Login) bool {
-		return o.End != 0 && l.ID == o.End || o.EndUser != "" && l.User == o.EndUser
-	})
+}
+
+// end ends a login on this node, and reports whether there was one.
+func (b *Board) end(id uint64) bool {
+	return id != 0 && b.EndLogins(func(l sshd.Login) bool { return l.ID == id }) > 0
 }
 
 var (
@@ -414,9 +411,8 @@ func (b *Board) userOf(ctx context.Context, node string, id uint64) string {
 
 // EndLogin ends a login on a node.
 func (b *Board) EndLogin(ctx context.Context, node string, id uint64) error {
-	text, _ := json.Marshal(order{End: id})
 	if node == b.node {
-		if id == 0 || b.carryOut(string(text)) == 0 {
+		if !b.end(id) {
 			return fmt.Errorf("session %d: %w", id, ErrNotThere)
 		}
 		return nil
@@ -424,8 +420,9 @@ func (b *Board) EndLogin(ctx context.Context, node string, id uint64) error {
 	if b.Store == nil || node == "" {
 		return fmt.Errorf("node %q: %w", node, ErrNotThere)
 	}
-	n, err := b.Store.Order(ctx, node, string(text))
-	if err == nil && n == 0 {
+	text, _ := json.Marshal(order{End: id})
+	there, err := b.Store.Order(ctx, node, string(text))
+	if err == nil && !there {
 		err = fmt.Errorf("node %q: %w", node, ErrNotThere)
 	}
 	return err
@@ -452,26 +449,22 @@ func (b *Board) LiftBan(ctx context.Context, network, user string) error {
 	return err
 }
 
-// DisableUser disables a user of the store or from outside, and ends their sessions; or enables
+// DisableUser disables a user of the store or from outside, which ends their sessions; or enables
 // them again.
 func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) error {
 	if b.Store == nil {
 		return errNoStore
 	}
-	err := b.Store.DisableUser(ctx, name, disabled)
-	if disabled && errors.Is(err, store.ErrNoUser) && b.Outsider(name) {
-		err = b.Store.DisableOutsider(ctx, name)
+	var err error
+	if disabled {
+		err = b.Store.DisableUser(ctx, name, b.Outsider(name))
+	} else {
+		err = b.Store.EnableUser(ctx, name)
 	}
 	if errors.Is(err, store.ErrNoUser) {
 		return fmt.Errorf("user %q: %w in the store; users of the configuration file are changed "+
 			"there", name, ErrNotThere)
 	}
-	if err != nil || !disabled {
-		return err
-	}
-	text, _ := json.Marshal(order{EndUser: name})
-	b.carryOut(string(text))
-	_, err = b.Store.Order(ctx, "", string(text))
 	return err
 }
 

@@ -39,7 +39,6 @@ func newBans(s *Store) *Bans {
 // Bans returns the bans of the store.
 func (s *Store) Bans() *Bans { return s.bans }
 
-// Banned implements [sshd.Bans].
 func (b *Bans) Banned(source sshd.Source) bool {
 	b.mu.Lock()
 	until, alone := b.until[source], b.alone
@@ -47,7 +46,6 @@ func (b *Bans) Banned(source sshd.Source) bool {
 	return time.Now().Before(until) || alone.Banned(source)
 }
 
-// Failed implements [sshd.Bans].
 func (b *Bans) Failed(ctx context.Context, source sshd.Source, weight float64,
 	rules *sshd.BanRules) (delay, ban time.Duration) {
 	err := b.store.do(ctx, func(t tx) error {
@@ -82,7 +80,7 @@ func (b *Bans) Failed(ctx context.Context, source sshd.Source, weight float64,
 
 func setBan(t tx, source sshd.Source, ban time.Duration) error {
 	ms := ban.Milliseconds()
-	if _, err := t.exec(`INSERT INTO bans (network, failures, seen, until)
+	if err := t.run(`INSERT INTO bans (network, failures, seen, until)
 		VALUES ($1, 0, @now, @now + $2)
 		ON CONFLICT (network) DO UPDATE SET until = @now + $2, seen = @now`, source.String(),
 		ms); err != nil {
@@ -101,6 +99,7 @@ func (b *Bans) set(source sshd.Source, ban time.Duration) {
 			maps.DeleteFunc(b.until, func(other sshd.Source, _ time.Time) bool {
 				return other == source || source.User == "" && other.Network == source.Network
 			})
+			b.alone = sshd.NewBanList() // which knows no single ban
 		} else if _, known := b.until[source]; known || len(b.until) < mostBans {
 			b.until[source] = until
 		}
@@ -159,7 +158,7 @@ func (b *Bans) Lift(ctx context.Context, source sshd.Source) (banned bool, err e
 				[]any{key}, &bans); err != nil {
 				return err
 			}
-			if _, err := t.exec(`DELETE FROM bans WHERE `+like, key); err != nil {
+			if err := t.run(`DELETE FROM bans WHERE `+like, key); err != nil {
 				return err
 			}
 			banned = banned || bans > 0
@@ -177,16 +176,16 @@ func (b *Bans) look(ctx context.Context) {
 	b.store.do(ctx, b.read)
 }
 
-// refresh is look for a store that was down. It drops the bans that this node has counted
-// meanwhile: the store's can be lifted, those cannot.
-func (b *Bans) refresh(ctx context.Context) error {
-	err := b.store.db.do(ctx, b.read)
-	if err == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.alone = sshd.NewBanList()
-	}
-	return err
+// refresh is look for a store that was down.
+func (b *Bans) refresh(ctx context.Context) error { return b.store.db.do(ctx, b.read) }
+
+// trust drops the bans that this node has counted alone: the store's can be lifted, those cannot.
+// The store must have answered for a while by then, or whoever attacks during an outage of some
+// statements only would never be banned.
+func (b *Bans) trust() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.alone = sshd.NewBanList()
 }
 
 // read replaces this node's bans by the store's, apart from what changes while they are read.
@@ -218,17 +217,16 @@ func (b *Bans) read(t tx) error {
 // cleanBans removes failures that are a day old, and the oldest ones beyond mostFailures. If the
 // database's clock was set back, bans from before are as long as they were to be.
 func cleanBans(t tx) error {
-	if _, err := t.exec(`UPDATE bans SET until = until - (seen - @now), seen = @now
+	if err := t.run(`UPDATE bans SET until = until - (seen - @now), seen = @now
 		WHERE seen > @now + $1`, time.Minute.Milliseconds()); err != nil {
 		return err
 	}
-	if _, err := t.exec(`DELETE FROM bans WHERE until < @now AND seen < @now - $1`,
+	if err := t.run(`DELETE FROM bans WHERE until < @now AND seen < @now - $1`,
 		longestMemory.Milliseconds()); err != nil {
 		return err
 	}
-	_, err := t.exec(`DELETE FROM bans WHERE network IN (SELECT network FROM bans
+	return t.run(`DELETE FROM bans WHERE network IN (SELECT network FROM bans
 		ORDER BY seen DESC LIMIT 1000000 OFFSET $1)`, mostFailures)
-	return err
 }
 
 // longestMemory is how long failures are remembered, however slowly the rules forget them: nodes

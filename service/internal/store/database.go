@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -29,8 +30,9 @@ import (
 //	       MATERIALIZED, or PostgreSQL may run it several times, each with other rows
 type database struct {
 	*sql.DB
-	name     string // for errors: without the password
-	postgres string // its URL, or "" for SQLite
+	name     string      // for errors: without the password
+	postgres string      // its URL, or "" for SQLite
+	file     os.FileInfo // of SQLite, once it is there
 	config   *pgx.ConnConfig
 	left     chan struct{} // this node has closed its connections
 	words    *strings.Replacer
@@ -45,6 +47,7 @@ type database struct {
 const (
 	patience     = 2 * time.Second
 	filePatience = 8 * time.Second
+	lockPatience = 7 * time.Second // with another program, whose lock then is the reason
 )
 
 // mostIdle is how long PostgreSQL waits for a node in the middle of a transaction. A node that
@@ -65,7 +68,7 @@ func openDatabase(text string) (*database, error) {
 		return nil, fmt.Errorf("the store's URL is not valid: %w", err)
 	}
 	if config.ValidateConnect == nil {
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+		config.ValidateConnect = takesChanges
 	}
 	d := &database{
 		config:   config,
@@ -80,8 +83,11 @@ func openDatabase(text string) (*database, error) {
 		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 			// What has an order has an index for it. Before there are statistics of a table that has
 			// become long, PostgreSQL may rather read all of it by another index, and sort. What it
-			// has to sort all the same seems to be so much work then that it would compile it first.
-			_, err := conn.Exec(ctx, fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d;
+			// has to sort all the same seems to be so much work then that it would compile it first. The
+			// limits that an administrator has given the role would look like a store that is down, and
+			// new tables take longer.
+			_, err := conn.Exec(ctx, fmt.Sprintf(`SET statement_timeout = 0; SET lock_timeout = 0;
+				SET idle_in_transaction_session_timeout = %d;
 				SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds()))
 			return err
 		}))
@@ -89,6 +95,15 @@ func openDatabase(text string) (*database, error) {
 	d.SetMaxIdleConns(connections)
 	d.SetConnMaxLifetime(10 * time.Minute) // so that a preferred host is found again
 	return d, nil
+}
+
+// takesChanges returns an error for a server that does not.
+func takesChanges(ctx context.Context, conn *pgconn.PgConn) error {
+	err := pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
+	if err != nil {
+		err = fmt.Errorf("it takes no changes, as a standby, or if its disk is nearly full: %w", err)
+	}
+	return err
 }
 
 // usePassword reads the password for a connection again: it may have been replaced in the file of
@@ -104,7 +119,7 @@ func (d *database) usePassword(_ context.Context, config *pgx.ConnConfig) error 
 // openFile opens an SQLite file, which create has to make.
 func openFile(name string) (*database, error) {
 	settings := url.Values{
-		"_pragma": {fmt.Sprintf("busy_timeout(%d)", filePatience.Milliseconds()),
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", lockPatience.Milliseconds()),
 			"journal_mode(WAL)", "synchronous(NORMAL)"},
 		"_txlock": {"immediate"},
 	}
@@ -125,16 +140,34 @@ func openFile(name string) (*database, error) {
 }
 
 // create creates the file of SQLite, if there is none, so that only its owner can read it: it has
-// password hashes.
+// password hashes. Afterwards it only looks for the file. Closing it would end the locks that SQLite
+// has on it, and another program take itself for the last one, and remove the write-ahead log.
 func (d *database) create() error {
 	if d.postgres != "" {
 		return nil
 	}
+	if d.file != nil {
+		_, err := os.Stat(d.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("its file was moved away: put it back, or stop the server: %w", err)
+		}
+		return err
+	}
 	f, err := os.OpenFile(d.name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
-		err = f.Close()
+		d.file, err = f.Stat()
+		err = errors.Join(err, f.Close())
 	}
 	return err
+}
+
+// isReplaced reports whether another file has the name of SQLite's: this node keeps its own.
+func (d *database) isReplaced() bool {
+	if d.file == nil {
+		return false
+	}
+	now, err := os.Stat(d.name)
+	return err == nil && !os.SameFile(d.file, now)
 }
 
 // whileBusy is the pause before another attempt to open a file that is busy.
@@ -179,10 +212,39 @@ func isNoRoom(err error) bool {
 
 // advised adds what to do to an error.
 func (d *database) advised(err error) error {
-	if d.isFull(err) {
-		return fmt.Errorf("its disk is full: make room: %w", err)
+	advice := ""
+	switch code := codeOf(err); {
+	case d.isFull(err), code == diskFull:
+		advice = "its disk is full: make room"
+	case code == tooManyConnections:
+		advice = "raise max_connections, or the limit of the role"
+	case code == notAllowed, code == noSchema:
+		advice = "its role lacks a right: GRANT CREATE ON SCHEMA, or GRANT ALL on the tables"
+	case isBusy(err):
+		advice = "another program has locked it"
+	default:
+		return err
 	}
-	return err
+	return fmt.Errorf("%s: %w", advice, err)
+}
+
+// Codes of PostgreSQL's errors.
+const (
+	readOnly           = "25006"
+	noSchema           = "3F000"
+	notAllowed         = "42501"
+	diskFull           = "53100"
+	tooManyConnections = "53300"
+	endedByAdmin       = "57P01"
+	endedAsIdle        = "57P05"
+)
+
+// codeOf returns the code of an error of PostgreSQL, or "".
+func codeOf(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
 }
 
 // tx is a transaction, or a single statement.
@@ -204,29 +266,58 @@ func (d *database) do(ctx context.Context, run func(t tx) error) error {
 }
 
 func (d *database) doWithin(ctx context.Context, patience time.Duration,
-	run func(t tx) error) (err error) {
+	run func(t tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	defer func() { d.leave(err) }()
-	d.transactions.Add(1)
-	begun, err := d.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer begun.Rollback()
-	if err := run(tx{begun, ctx, d}); err != nil {
-		return err
-	}
-	return begun.Commit()
+	return d.connected(func() error {
+		d.transactions.Add(1)
+		begun, err := d.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer begun.Rollback()
+		if err := run(tx{begun, ctx, d}); err != nil {
+			return err
+		}
+		return begun.Commit()
+	})
 }
 
 // doOne runs a single statement, which takes one round trip instead of a transaction's three.
 func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
-	err := run(tx{d.DB, ctx, d})
-	d.leave(err)
+	return d.connected(func() error { return run(tx{d.DB, ctx, d}) })
+}
+
+// connected runs what needs a connection. If PostgreSQL gives this node no more of them, it waits
+// for one of those that there are.
+func (d *database) connected(run func() error) (err error) {
+	for range 2 * connections { // others are connecting, and also let this node have one less
+		if err = run(); codeOf(err) != tooManyConnections {
+			break
+		}
+		may := d.Stats()
+		if may.MaxOpenConnections > 1 {
+			d.SetMaxOpenConns(may.MaxOpenConnections - 1)
+		} else if may.OpenConnections == 0 {
+			break
+		}
+	}
+	if needsAnother(err) {
+		d.leave()
+	}
 	return err
+}
+
+// mayConnect lets the node have all its connections again, and reports whether it got fewer.
+func (d *database) mayConnect() (fewer bool) {
+	if d.postgres == "" || d.Stats().MaxOpenConnections == connections {
+		return false
+	}
+	d.SetMaxOpenConns(connections)
+	d.SetMaxIdleConns(connections)
+	return true
 }
 
 // needsAnother reports whether a statement needs another connection, and has done nothing on this
@@ -234,14 +325,14 @@ func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 // ended by an administrator, by the limit for idle sessions, or before all of the statement was
 // sent.
 func needsAnother(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "25006" || pg.Code == "57P01" || pg.Code == "57P05") ||
+	code := codeOf(err)
+	return code == readOnly || code == endedByAdmin || code == endedAsIdle ||
 		errors.Is(err, syscall.EPIPE)
 }
 
-// leave closes the connections if one of them has become useless: so may be the others.
-func (d *database) leave(err error) {
-	if !needsAnother(err) {
+// leave closes the connections to PostgreSQL when one has become useless: so may be the others.
+func (d *database) leave() {
+	if d.postgres == "" {
 		return
 	}
 	d.SetMaxIdleConns(0)
@@ -267,6 +358,12 @@ func (t tx) exec(statement string, args ...any) (rows int64, err error) {
 	return result.RowsAffected()
 }
 
+// run runs a statement.
+func (t tx) run(statement string, args ...any) error {
+	_, err := t.exec(statement, args...)
+	return err
+}
+
 // rowsAtOnce is how many rows a statement inserts. With a statement for each row, a transaction
 // about thousands would not end in time.
 const rowsAtOnce = 500
@@ -289,12 +386,20 @@ func (t tx) insert(into, row, onConflict string, rows [][]any) error {
 				values.WriteString(text)
 			}
 		}
-		if _, err := t.exec(`INSERT INTO `+into+` VALUES `+values.String()+` `+onConflict,
+		if err := t.run(`INSERT INTO `+into+` VALUES `+values.String()+` `+onConflict,
 			args...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// number is a bool as a column has it.
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // places returns the list of n arguments, from the one with this number on.

@@ -55,9 +55,9 @@ func TestUsersOfAnOlderServer(t *testing.T) {
 	s, other := patient(t, name), patient(t, name)
 	must(t, s.PutUser(t.Context(), User{Name: "first"}, true))
 	must(t, other.do(t.Context(), func(t tx) error {
-		_, err := t.exec(`DELETE FROM users`)
+		err := t.run(`DELETE FROM users`)
 		if err == nil {
-			_, err = t.exec(`UPDATE changes SET n = 0 WHERE topic = 'users'`) // as before
+			err = t.run(`UPDATE changes SET n = 0 WHERE topic = 'users'`) // as before
 		}
 		return err
 	}))

@@ -35,8 +35,7 @@ func testManyUsers(t *testing.T, name string) {
 	}
 	back := func() {
 		must(t, s.do(ctx, func(t tx) error {
-			_, err := t.exec(`DELETE FROM nodes`)
-			return err
+			return t.run(`DELETE FROM nodes`)
 		}))
 		costs("a return", func() { must(t, s.live(ctx, s.do)) })
 	}

@@ -40,13 +40,11 @@ func (s *Store) Bandwidth(name string, rates sshd.Rates) sshd.Bandwidth {
 	return m
 }
 
-// Send implements [sshd.Bandwidth].
 func (m *mover) Send(ctx context.Context, n int) error {
 	m.moves()
 	return m.share.Send(ctx, n)
 }
 
-// Receive implements [sshd.Bandwidth].
 func (m *mover) Receive(ctx context.Context, n int) error {
 	m.moves()
 	return m.share.Receive(ctx, n)
@@ -108,7 +106,6 @@ func part(rate, nodes int64) int64 {
 }
 
 func (m *movers) clean(t tx) error {
-	_, err := t.exec(`DELETE FROM movers WHERE abs(@now - seen) > $1`,
+	return t.run(`DELETE FROM movers WHERE abs(@now - seen) > $1`,
 		m.store.times.dead.Milliseconds())
-	return err
 }

@@ -22,8 +22,7 @@ func (t tx) notify(what string) error {
 	if t.db.postgres == "" {
 		return nil
 	}
-	_, err := t.exec(`SELECT pg_notify($1, $2)`, channel, what)
-	return err
+	return t.run(`SELECT pg_notify($1, $2)`, channel, what)
 }
 
 // listen handles the notices of other nodes until ctx ends.

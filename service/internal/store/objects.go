@@ -44,12 +44,13 @@ type grant struct {
 	life  int
 }
 
+func (r *rights) init() {
+	r.held, r.since, r.spent = map[right]int{}, map[right]grant{}, map[right]int64{}
+}
+
 func (r *rights) add(one right, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held == nil {
-		r.held = map[right]int{}
-	}
 	if r.held[one] += n; r.held[one] <= 0 {
 		delete(r.held, one)
 		delete(r.since, one)
@@ -60,9 +61,6 @@ func (r *rights) add(one right, n int) {
 func (r *rights) got(one right, given grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.since == nil {
-		r.since = map[right]grant{}
-	}
 	r.since[one] = given
 }
 
@@ -70,9 +68,6 @@ func (r *rights) got(one right, given grant) {
 func (r *rights) spend(one right, fence int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.spent == nil {
-		r.spent = map[right]int64{}
-	}
 	r.spent[one] = fence
 }
 
@@ -126,13 +121,6 @@ func toTime(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-func number(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
-}
-
 // row is a row that is being read. Names are bytes: clients choose them.
 type row struct {
 	objectfs.Upload
@@ -181,23 +169,14 @@ func (o objects) Lock(ctx context.Context, name, target string) (objectfs.Upload
 	})
 	if err != nil {
 		o.store.rights.add(one, -1)
-		return objectfs.Upload{}, refused(err)
+		return objectfs.Upload{}, plainly(err)
 	}
 	o.store.rights.got(one, grant{r.Fence, life})
 	return r.upload(name), nil
 }
 
-// refused unwraps a refusal.
-func refused(err error) error {
-	if refusal, ok := errors.AsType[refusal](err); ok {
-		return refusal.error
-	}
-	return err
-}
-
-// Update implements [objectfs.State].
 func (o objects) Update(ctx context.Context, u objectfs.Upload) error {
-	return refused(o.store.doOne(ctx, func(t tx) error {
+	return plainly(o.store.doOne(ctx, func(t tx) error {
 		rows, err := o.write(t, u, o.store.node)
 		if err == nil && rows == 0 {
 			err = refusal{objectfs.ErrLocked}
@@ -276,7 +255,6 @@ func (o objects) Unlock(ctx context.Context, u objectfs.Upload, keep bool) error
 	return err
 }
 
-// Find implements [objectfs.State].
 func (o objects) Find(ctx context.Context, name string) (objectfs.Upload, error) {
 	var r row
 	err := o.store.doOne(ctx, func(t tx) error {
@@ -287,10 +265,9 @@ func (o objects) Find(ctx context.Context, name string) (objectfs.Upload, error)
 		}
 		return err
 	})
-	return r.upload(name), refused(err)
+	return r.upload(name), plainly(err)
 }
 
-// Waiting implements [objectfs.State].
 func (o objects) Waiting(ctx context.Context,
 	names ...string) (found map[string]objectfs.Upload, err error) {
 	args, places := o.several(names)
@@ -315,7 +292,6 @@ func (o objects) several(names []string) (args []any, list string) {
 	return args, places(2, len(names))
 }
 
-// Pending implements [objectfs.State].
 func (o objects) Pending(ctx context.Context, prefix string) (list []objectfs.Upload, err error) {
 	err = o.store.doOne(ctx, func(t tx) error {
 		list = nil
@@ -351,9 +327,8 @@ func beyond(prefix string) []byte {
 func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time) error {
 	err := o.store.doOne(ctx, func(t tx) (err error) {
 		if mtime.IsZero() {
-			_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2 AND etag = $3`,
+			return t.run(`DELETE FROM stamps WHERE bucket = $1 AND name = $2 AND etag = $3`,
 				o.bucket, []byte(key), etag)
-			return err
 		}
 		return o.setTime(t, key, objectfs.Stamp{ETag: etag, MTime: mtime})
 	})
@@ -366,27 +341,24 @@ func (o objects) SetTime(ctx context.Context, key, etag string, mtime time.Time)
 // setTime sets or clears the time of a key, whatever there was.
 func (o objects) setTime(t tx, key string, stamp objectfs.Stamp) (err error) {
 	if stamp.MTime.IsZero() {
-		_, err = t.exec(`DELETE FROM stamps WHERE bucket = $1 AND name = $2`, o.bucket, []byte(key))
+		err = t.run(`DELETE FROM stamps WHERE bucket = $1 AND name = $2`, o.bucket, []byte(key))
 	} else {
-		_, err = t.exec(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3, $4)
+		err = t.run(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (bucket, name) DO UPDATE SET etag = $3, mtime = $4`, o.bucket, []byte(key),
 			stamp.ETag, stamp.MTime.UnixMilli())
 	}
 	return err
 }
 
-// CopyTime implements [objectfs.State].
 func (o objects) CopyTime(ctx context.Context, from objectfs.Object, to, etag string) error {
 	return o.store.doOne(ctx, func(t tx) error {
-		_, err := t.exec(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3,
+		return t.run(`INSERT INTO stamps (bucket, name, etag, mtime) VALUES ($1, $2, $3,
 			coalesce((SELECT mtime FROM stamps WHERE bucket = $1 AND name = $4 AND etag = $5), $6))
 			ON CONFLICT (bucket, name) DO UPDATE SET etag = excluded.etag, mtime = excluded.mtime`,
 			o.bucket, []byte(to), etag, []byte(from.Key), from.ETag, from.Modified.UnixMilli())
-		return err
 	})
 }
 
-// Times implements [objectfs.State].
 func (o objects) Times(ctx context.Context, keys []string) (map[string]objectfs.Stamp, error) {
 	found := map[string]objectfs.Stamp{}
 	if len(keys) == 0 {
@@ -442,7 +414,7 @@ func (s *Store) giveBack(t tx, spent map[right]int64) error {
 		return err
 	}
 	for _, one := range all {
-		if _, err := t.exec(`UPDATE uploads SET node = '', begun = @now WHERE bucket = $1
+		if err := t.run(`UPDATE uploads SET node = '', begun = @now WHERE bucket = $1
 			AND name = $2 AND node = $3 AND fence = $4`, one.bucket, []byte(one.name), s.node,
 			one.fence); err != nil {
 			return err
@@ -454,14 +426,12 @@ func (s *Store) giveBack(t tx, spent map[right]int64) error {
 // forgetRights releases the locks of a node that has ended. If it is alive after all, and no other
 // session has taken them, it goes on. Until now, clients may have gone on with its uploads.
 func forgetRights(t tx, node string) error {
-	_, err := t.exec(`UPDATE uploads SET node = '', begun = @now WHERE node = $1`, node)
-	return err
+	return t.run(`UPDATE uploads SET node = '', begun = @now WHERE node = $1`, node)
 }
 
 // cleanUploads removes forgotten uploads, but not at once: the fencing numbers of locks taken
 // within one millisecond are ahead of the clock, and a node that was taken for dead may go on.
 func cleanUploads(t tx) error {
-	_, err := t.exec(`DELETE FROM uploads WHERE node = '' AND id = '' AND fence < @now - $1`,
+	return t.run(`DELETE FROM uploads WHERE node = '' AND id = '' AND fence < @now - $1`,
 		(10 * time.Minute).Milliseconds())
-	return err
 }

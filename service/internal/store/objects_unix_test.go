@@ -73,8 +73,7 @@ func testObjects(t *testing.T, name string) {
 		}
 	}
 	must(t, two.(objects).store.do(ctx, func(t tx) error { // as an older version does
-		_, err := t.exec(`UPDATE uploads SET fence = fence + 1`)
-		return err
+		return t.run(`UPDATE uploads SET fence = fence + 1`)
 	}))
 	second.Fence++
 	if found, err = one.Find(ctx, oddName); err != nil || found.ETag != "" {

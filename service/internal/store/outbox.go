@@ -242,7 +242,7 @@ const early = "-early"
 func (s *Store) settle(t tx, parts []endedPart) error {
 	for _, p := range parts {
 		if p.outcome == NotMade {
-			if _, err := t.exec(`DELETE FROM outbox WHERE id IN ($1, $2)`, p.ID,
+			if err := t.run(`DELETE FROM outbox WHERE id IN ($1, $2)`, p.ID,
 				p.ID+early); err != nil {
 				return err
 			}
@@ -333,25 +333,23 @@ func (o *outbox) count(ctx context.Context, s *Store) {
 
 // adopt releases messages announced by nodes that are gone, as unsure.
 func adopt(t tx) error {
-	_, err := t.exec(`UPDATE outbox SET id = id || $1, node = '', unsure = 1, until = @now
+	return t.run(`UPDATE outbox SET id = id || $1, node = '', unsure = 1, until = @now
 		WHERE node <> '' AND node NOT IN (SELECT node FROM nodes WHERE seen > 0)`, early)
-	return err
 }
 
 // giveUp gives up messages for a hook, some at a time, if no node has it. One that has it posts and
 // takes messages for it, whose time then is that of late.
 func giveUp(t tx, hook string) error {
-	_, err := t.exec(`UPDATE outbox SET dead = @now, error = $1 WHERE id IN (SELECT id FROM outbox
+	return t.run(`UPDATE outbox SET dead = @now, error = $1 WHERE id IN (SELECT id FROM outbox
 		WHERE hook = $2 AND dead = 0 AND node = '' AND NOT EXISTS (SELECT 1 FROM outbox
 			WHERE hook = $2 AND dead = 0 AND until > (SELECT @now) - $3) LIMIT $4)`,
 		"no node has a hook of this name: is it still in the configuration?", hook,
 		longestAlive.Milliseconds(), removedAtOnce)
-	return err
 }
 
 // cleanOutbox removes old dead letters.
 func cleanOutbox(t tx) error {
-	if _, err := t.exec(`DELETE FROM outbox WHERE dead > 0 AND dead < (SELECT @now) - $1`,
+	if err := t.run(`DELETE FROM outbox WHERE dead > 0 AND dead < (SELECT @now) - $1`,
 		longestDead.Milliseconds()); err != nil {
 		return err
 	}
@@ -360,10 +358,9 @@ func cleanOutbox(t tx) error {
 
 // trimLetters removes the oldest dead letters, if all of them count for more than most.
 func trimLetters(t tx, most int64) error {
-	_, err := t.exec(`DELETE FROM outbox WHERE id IN (SELECT id FROM (SELECT id, `+sizes+`
+	return t.run(`DELETE FROM outbox WHERE id IN (SELECT id FROM (SELECT id, `+sizes+`
 		OVER (ORDER BY dead DESC, id) AS newer FROM outbox WHERE dead > 0) AS letters
 		WHERE newer > $1)`, most)
-	return err
 }
 
 // messageColumns are the columns of a message, in the order of messageRow.fields.
@@ -474,8 +471,7 @@ func (o *outbox) turn(hook string) (from string, many bool) {
 // Delivered removes a message from the outbox.
 func (s *Store) Delivered(ctx context.Context, m Message) error {
 	return s.do(ctx, func(t tx) error {
-		_, err := t.exec(`DELETE FROM outbox WHERE id = $1`, m.ID)
-		return err
+		return t.run(`DELETE FROM outbox WHERE id = $1`, m.ID)
 	})
 }
 
@@ -508,9 +504,8 @@ func (s *Store) Failed(ctx context.Context, m Message, again, giveUp time.Durati
 // GiveBack ends the lease of a message that this node no longer tries to deliver.
 func (s *Store) GiveBack(ctx context.Context, m Message) error {
 	return s.do(ctx, func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET until = @now WHERE id = $1 AND until = $2`, m.ID,
+		return t.run(`UPDATE outbox SET until = @now WHERE id = $1 AND until = $2`, m.ID,
 			m.lease)
-		return err
 	})
 }
 

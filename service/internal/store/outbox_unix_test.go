@@ -147,8 +147,7 @@ func testUsersTakeTurns(t *testing.T, name string) {
 	for takeSome(10) != nil {
 	}
 	must(t, s.do(t.Context(), func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET dead = @now`)
-		return err
+		return t.run(`UPDATE outbox SET dead = @now`)
 	}))
 	_, err := s.Replay(t.Context(), "h")
 	must(t, err)
@@ -162,8 +161,7 @@ func testUsersTakeTurns(t *testing.T, name string) {
 		post(fmt.Sprint("k", i), 1)
 	}
 	must(t, s.do(t.Context(), func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET until = @now + 60000 WHERE name >= $1`, []byte("k"))
-		return err
+		return t.run(`UPDATE outbox SET until = @now + 60000 WHERE name >= $1`, []byte("k"))
 	}))
 	post("zz", 1)
 	s.outbox.count(t.Context(), s)
@@ -184,7 +182,7 @@ func testTurnsOfAll(t *testing.T, name string) {
 		must(t, s.Post(t.Context(), Message{Hook: "h", User: fmt.Sprint("k", i)}))
 	}
 	must(t, s.do(t.Context(), func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET until = @now + 60000`) // of another try
+		err := t.run(`UPDATE outbox SET until = @now + 60000`) // of another try
 		return err
 	}))
 	for range 50 {
@@ -192,9 +190,8 @@ func testTurnsOfAll(t *testing.T, name string) {
 	}
 	must(t, s.Post(t.Context(), Message{Hook: "h", User: "m"}))
 	must(t, s.do(t.Context(), func(t tx) error {
-		_, err := t.exec(`INSERT INTO outbox (id, made, until, event, hook)
+		return t.run(`INSERT INTO outbox (id, made, until, event, hook)
 			VALUES ('older', @now, @now, '', 'h')`)
-		return err
 	}))
 	s.outbox.count(t.Context(), s)
 	seen := map[string]bool{}
@@ -276,8 +273,7 @@ func testDeadLetters(t *testing.T, name string) {
 		must(t, s.Post(t.Context(), make([]Message, 50)...))
 	}
 	must(t, s.do(t.Context(), func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET dead = @now`)
-		return err
+		return t.run(`UPDATE outbox SET dead = @now`)
 	}))
 	seen := map[string]bool{}
 	must(t, s.DeadLetters(t.Context(), func(m Message) {
@@ -324,8 +320,7 @@ func testGivenUpFromFirstTry(t *testing.T, name string) {
 func age(t *testing.T, s *Store, column string, by time.Duration) {
 	t.Helper()
 	must(t, s.do(t.Context(), func(t tx) error {
-		_, err := t.exec(`UPDATE outbox SET `+column+` = `+column+` - $1`, by.Milliseconds())
-		return err
+		return t.run(`UPDATE outbox SET `+column+` = `+column+` - $1`, by.Milliseconds())
 	}))
 }
 
@@ -405,7 +400,7 @@ func testAnnounced(t *testing.T, name string) {
 	for outcome, unsure := range map[Outcome]bool{Made: false, Unsure: true} {
 		slow := announce("slow")
 		must(t, two.do(t.Context(), func(t tx) error {
-			if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, one.node); err != nil {
+			if err := t.run(`DELETE FROM nodes WHERE node = $1`, one.node); err != nil {
 				return err
 			}
 			return adopt(t)
@@ -548,8 +543,7 @@ func testOldLetters(t *testing.T, name string) {
 			if err := insert(t, "", []Message{{ID: fmt.Sprint(age), Event: text}}); err != nil {
 				return err
 			}
-			_, err := t.exec(`UPDATE outbox SET dead = @now - $1 WHERE dead = 0`, 1000*age)
-			return err
+			return t.run(`UPDATE outbox SET dead = @now - $1 WHERE dead = 0`, 1000*age)
 		}))
 	}
 	for _, c := range []struct{ most, left int64 }{{13, 3}, {12, 2}, {11, 1}, {0, 0}} {

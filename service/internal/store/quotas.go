@@ -89,7 +89,6 @@ func (s *Store) Account(ctx context.Context, tree string, maxBytes, maxFiles int
 	return h.limited(maxBytes, maxFiles)
 }
 
-// WithLimits implements [server.Limitable].
 func (a *Account) WithLimits(maxBytes, maxFiles int64) server.Account {
 	return a.limited(maxBytes, maxFiles)
 }
@@ -116,7 +115,7 @@ type reading struct {
 
 // row makes sure that the store has a row, and reads it.
 func (h *holding) row(t tx) (r reading, err error) {
-	if _, err := t.exec(`INSERT INTO quotas (tree, bytes, files, counted) VALUES ($1, 0, 0, 0)
+	if err := t.run(`INSERT INTO quotas (tree, bytes, files, counted) VALUES ($1, 0, 0, 0)
 		ON CONFLICT (tree) DO NOTHING`, h.tree); err != nil {
 		return r, err
 	}
@@ -156,7 +155,6 @@ func (h *holding) open(ctx context.Context, first ...func(t tx) error) error {
 	return err
 }
 
-// Counted implements [server.Countable].
 func (h *holding) Counted(ctx context.Context) (bool, error) {
 	h.mu.Lock()
 	counted := h.counted
@@ -180,7 +178,6 @@ func (h *holding) Await(bytes, files int64) {
 // held returns what a count by another node does not find. The caller holds the lock.
 func (h *holding) held() amount { return h.spare.plus(h.awaited) }
 
-// BeginCount implements [server.Countable].
 func (h *holding) BeginCount(ctx context.Context) (end func(bytes, files int64) error, err error) {
 	h.asking <- struct{}{} // spare stays as it is
 	defer func() { <-h.asking }()
@@ -196,15 +193,13 @@ func (h *holding) BeginCount(ctx context.Context) (end func(bytes, files int64) 
 		defer func() { <-h.asking }()
 		more := amount{bytes, files}.minus(before)
 		return h.open(ctx, func(t tx) error {
-			_, err := t.exec(`UPDATE quotas SET bytes = bytes + $2, files = files + $3,
+			return t.run(`UPDATE quotas SET bytes = bytes + $2, files = files + $3,
 				counted = counted + 1 WHERE tree = $1 AND counted = $4`, h.tree, more.bytes,
 				more.files, counts)
-			return err
 		})
 	}, err
 }
 
-// Usage implements [server.Account].
 func (a *Account) Usage() server.Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -241,7 +236,6 @@ func (a *Account) take(want amount) (lacking amount, taken bool) {
 	return lacking, false
 }
 
-// Reserve implements [server.Account].
 func (a *Account) Reserve(ctx context.Context, bytes, files int64) error {
 	want := amount{bytes, files}
 	if _, taken := a.take(want); taken {
@@ -328,7 +322,7 @@ func (a *Account) more(ctx context.Context, want, lacking amount, advance bool) 
 			return refusal{server.ErrQuota}
 		}
 		if !leased {
-			_, err = t.exec(`INSERT INTO leases (tree, node) VALUES ($1, $2)
+			err = t.run(`INSERT INTO leases (tree, node) VALUES ($1, $2)
 				ON CONFLICT (tree, node) DO NOTHING`, a.tree, a.store.node)
 		}
 		return err
@@ -404,7 +398,7 @@ func (h *holding) land(ctx context.Context) bool {
 			RETURNING bytes, files`, []any{h.tree, going.bytes, going.files, h.store.node,
 			going.id}, &total.bytes, &total.files)
 		if err == nil && fresh {
-			_, err = t.exec(`INSERT INTO leases (tree, node, flushed, bytes, files)
+			err = t.run(`INSERT INTO leases (tree, node, flushed, bytes, files)
 				VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tree, node)
 				DO UPDATE SET flushed = $3, bytes = $4, files = $5`, h.tree, h.store.node, going.id,
 				held.bytes, held.files)
@@ -561,10 +555,9 @@ func (q *quotas) end(t tx) error {
 		if !uncertain {
 			continue
 		}
-		if _, err := t.exec(`UPDATE quotas SET counted = 0 WHERE tree = $1`, h.tree); err != nil {
+		if err := t.run(`UPDATE quotas SET counted = 0 WHERE tree = $1`, h.tree); err != nil {
 			return err
 		}
 	}
-	_, err := t.exec(`DELETE FROM leases WHERE node = $1`, q.store.node)
-	return err
+	return t.run(`DELETE FROM leases WHERE node = $1`, q.store.node)
 }

@@ -170,15 +170,19 @@ var schema = [][]string{{
 // machine, or a new index of a long trail.
 const migrationPatience = 5 * time.Minute
 
-// version returns the version of the tables, which nobody else changes until the transaction ends.
+// version returns the version of the tables, 0 if there are none. Nobody else changes it until the
+// transaction ends.
 func version(t tx) (at int, err error) {
+	is := `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'versions')`
 	if t.db.postgres != "" {
-		if _, err := t.exec(`SELECT pg_advisory_xact_lock(7309940311)`); err != nil {
+		if err := t.run(`SELECT pg_advisory_xact_lock(7309940311)`); err != nil {
 			return 0, err
 		}
+		// in whatever schema: the role may have got one of its own
+		is = `SELECT to_regclass('versions') IS NOT NULL`
 	}
-	if _, err = t.exec(`CREATE TABLE IF NOT EXISTS versions
-		(version BIGINT PRIMARY KEY)`); err != nil {
+	there := false
+	if _, err := t.one(is, nil, &there); err != nil || !there {
 		return 0, err
 	}
 	_, err = t.one(`SELECT coalesce(max(version), 0) FROM versions`, nil, &at)
@@ -188,16 +192,19 @@ func version(t tx) (at int, err error) {
 // migrate brings the tables up to date. Nodes that start at once take turns.
 func migrate(t tx) error {
 	at, err := version(t)
+	if err == nil && at == 0 {
+		err = t.run(`CREATE TABLE IF NOT EXISTS versions (version BIGINT PRIMARY KEY)`)
+	}
 	if err != nil {
 		return err
 	}
 	for ; at < len(schema); at++ {
 		for _, statement := range schema[at] {
-			if _, err := t.exec(statement); err != nil {
+			if err := t.run(statement); err != nil {
 				return fmt.Errorf("version %d of the tables: %w", at+1, err)
 			}
 		}
-		if _, err := t.exec(`INSERT INTO versions (version) VALUES ($1)`, at+1); err != nil {
+		if err := t.run(`INSERT INTO versions (version) VALUES ($1)`, at+1); err != nil {
 			return err
 		}
 	}

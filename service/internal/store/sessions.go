@@ -53,10 +53,8 @@ func (s *Store) Sessions(name string, most int) sshd.Sessions {
 	return u
 }
 
-// Most implements [sshd.Sessions].
 func (u *userSessions) Most() int { return u.most }
 
-// Begin implements [sshd.Sessions].
 func (u *userSessions) Begin(ctx context.Context) (end func(), err error) {
 	freed, err := u.local.Begin(ctx)
 	if err != nil {
@@ -125,7 +123,7 @@ func enter(t tx, name, node string, most int) error {
 		err = refusal{errTooMany}
 	}
 	if err == nil {
-		_, err = t.exec(`INSERT INTO sessions (name, node, used) VALUES ($1, $2, 1)
+		err = t.run(`INSERT INTO sessions (name, node, used) VALUES ($1, $2, 1)
 			ON CONFLICT (name, node) DO UPDATE SET used = sessions.used + 1`, name, node)
 	}
 	return err
@@ -145,7 +143,7 @@ func leave(t tx, name, node string) error {
 		}
 		return err
 	}
-	if _, err := t.exec(`UPDATE places SET used = used - 1 WHERE name = $1`, name); err != nil {
+	if err := t.run(`UPDATE places SET used = used - 1 WHERE name = $1`, name); err != nil {
 		return err
 	}
 	rows, err := t.exec(`UPDATE sessions SET used = used - 1

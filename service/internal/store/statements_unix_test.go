@@ -191,8 +191,7 @@ func testPause(t *testing.T, name string) {
 		if tries++; tries == 1 {
 			time.Sleep(s.db.mostIdle() * 5 / 4) // the rest of its time is for a busy machine
 		}
-		_, err := t.exec(`UPDATE nodes SET seen = seen`)
-		return err
+		return t.run(`UPDATE nodes SET seen = seen`)
 	}))
 	if tries != 2 || s.Down() {
 		t.Errorf("%d tries, and the store is down: %t", tries, s.Down())

@@ -19,8 +19,6 @@ type told struct {
 	mu     sync.Mutex
 	status func() string
 	order  func(what string)
-
-	waiting []string // orders
 }
 
 // Tell sets a function that is called now and then for the status that this node shows to the
@@ -47,14 +45,12 @@ func (t *told) tell(ctx context.Context, s *Store) {
 	}
 	text := column(status()) // slow, so not within the transaction
 	s.doOne(ctx, func(t tx) error {
-		_, err := t.exec(`INSERT INTO statuses (node, status) VALUES ($1, $2)
+		return t.run(`INSERT INTO statuses (node, status) VALUES ($1, $2)
 			ON CONFLICT (node) DO UPDATE SET status = $2`, s.node, text)
-		return err
 	})
 }
 
-// obey carries out the orders to this node, which then knows all changes of users that were made
-// before the orders were given.
+// obey carries out the orders to this node.
 func (t *told) obey(ctx context.Context, s *Store) {
 	_, order := t.functions()
 	if order == nil {
@@ -69,16 +65,6 @@ func (t *told) obey(ctx context.Context, s *Store) {
 	}) != nil {
 		return
 	}
-	t.mu.Lock()
-	t.waiting = append(t.waiting, all...)
-	none := len(t.waiting) == 0
-	t.mu.Unlock()
-	if none || s.users.look(ctx) != nil { // they wait until this node knows the changes
-		return
-	}
-	t.mu.Lock()
-	all, t.waiting = t.waiting, nil
-	t.mu.Unlock()
 	for _, what := range all {
 		order(what)
 	}
@@ -101,24 +87,17 @@ func (s *Store) Statuses(ctx context.Context) (all []NodeStatus, err error) {
 	return all, err
 }
 
-// Order orders a node, or without a name all others that have a status, to do something soon. It
-// returns the number of these nodes.
-func (s *Store) Order(ctx context.Context, node, what string) (n int64, err error) {
-	err = s.do(ctx, func(t tx) (err error) {
-		n, err = s.order(t, node, what)
-		return err
+// Order orders a node to do something soon, and reports whether there is one that takes orders.
+func (s *Store) Order(ctx context.Context, node, what string) (there bool, err error) {
+	err = s.do(ctx, func(t tx) error {
+		rows, err := t.exec(`INSERT INTO orders (id, node, what)
+			SELECT $1, node, $2 FROM statuses WHERE node = $3`, rand.Text(), what, node)
+		if there = rows > 0; err != nil {
+			return err
+		}
+		return t.notify(ordersNotice)
 	})
-	return n, err
-}
-
-func (s *Store) order(t tx, node, what string) (n int64, err error) {
-	n, err = t.exec(`INSERT INTO orders (id, node, what)
-		SELECT $1 || node, node, $2 FROM statuses
-		WHERE node = $3 OR $3 = '' AND node <> $4`, rand.Text(), what, node, s.node)
-	if err != nil {
-		return n, err
-	}
-	return n, t.notify(ordersNotice)
+	return there, err
 }
 
 // LatestDead returns the latest dead letters, at most so many, and the number of dead letters of

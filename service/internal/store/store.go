@@ -12,11 +12,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/usftp/usftp/internal/pace"
 )
@@ -40,11 +39,16 @@ type Store struct {
 	trail    trail
 	told     told
 	looked   atomic.Bool // at the database's clock
+	joined   bool        // the store has answered; only join uses it
+	replaced bool        // another file has the name of SQLite's; only run uses it
 
 	mu    sync.Mutex
 	down  bool
 	since time.Time // of being down, or up
 	cause error     // the first error
+	said  bool      // the log has that it is down
+
+	complained time.Time // the last time
 
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -86,13 +90,14 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	}
 	db.patience = max(db.patience, times.patience)
 	host, _ := os.Hostname()
-	s := &Store{db: db, log: log, times: times, down: true, since: time.Now(),
+	s := &Store{db: db, log: log, times: times, down: true, since: time.Now(), said: true,
 		node: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:8])}
 	s.bans = newBans(s)
 	s.sessions.init(s)
 	s.quotas.init(s)
 	s.movers.init(s)
 	s.users.store = s
+	s.rights.init()
 	s.outbox.init()
 	s.trail.init()
 	err = s.join(ctx)
@@ -132,6 +137,9 @@ func (s *Store) join(ctx context.Context) error {
 			return err
 		})
 	}
+	if err == nil && at == 0 && s.joined { // it may be about to be restored
+		err = errEmptied
+	}
 	if err == nil && at < len(schema) {
 		err = s.db.doWithin(ctx, migrationPatience, migrate)
 	}
@@ -145,10 +153,13 @@ func (s *Store) join(ctx context.Context) error {
 		err = s.users.read(ctx)
 	}
 	if err == nil {
+		s.joined = true
 		s.up()
 	}
 	return err
 }
+
+var errEmptied = errors.New("its tables have gone: restore them, or start all nodes again")
 
 // run keeps this node and the store in step until ctx ends.
 func (s *Store) run(ctx context.Context) {
@@ -163,6 +174,9 @@ func (s *Store) run(ctx context.Context) {
 		}
 		if s.Down() {
 			if s.join(ctx) != nil {
+				s.mu.Lock()
+				s.complain()
+				s.mu.Unlock()
 				s.users.expire(s.lasts())
 				continue
 			}
@@ -175,6 +189,7 @@ func (s *Store) run(ctx context.Context) {
 		beats := time.Since(beaten) >= s.times.beat
 		if beats {
 			beaten = time.Now()
+			s.lookAtFile()
 			s.do(ctx, s.bury)
 			s.do(ctx, s.quotas.read)
 			s.giveBackRights(ctx)
@@ -193,10 +208,30 @@ func (s *Store) run(ctx context.Context) {
 	}
 }
 
+// lookAtFile notices that the file of SQLite is no longer what other programs find.
+func (s *Store) lookAtFile() {
+	if err := s.db.create(); err != nil {
+		s.fell(err)
+	}
+	is := s.db.isReplaced()
+	if is && !s.replaced {
+		s.log.Error("the store's file was replaced, which has no effect until this server is "+
+			"started again", "store", s.db.name)
+	}
+	s.replaced = is
+}
+
 // clean removes rows that are no longer needed.
 func (s *Store) clean(ctx context.Context) {
+	if s.db.mayConnect() {
+		s.log.Warn("this node had too few connections to the store: raise max_connections there, " +
+			"or the limit of the role")
+	}
 	s.do(ctx, recallStrays)
 	s.do(ctx, cleanBans)
+	if !s.Down() && s.lasts() >= s.times.clean {
+		s.bans.trust()
+	}
 	s.do(ctx, s.movers.clean)
 	s.do(ctx, s.quotas.cleanTransfers)
 	s.do(ctx, cleanUploads)
@@ -245,7 +280,7 @@ func (s *Store) live(ctx context.Context, do func(context.Context, func(tx) erro
 	}
 	err = s.sessions.rewrite(func() error {
 		return do(ctx, func(t tx) error {
-			if _, err := t.exec(`INSERT INTO nodes (node, seen) VALUES ($1, @now)
+			if err := t.run(`INSERT INTO nodes (node, seen) VALUES ($1, @now)
 				ON CONFLICT (node) DO UPDATE SET seen = @now`, s.node); err != nil {
 				return err
 			}
@@ -332,7 +367,7 @@ func (s *Store) bury(t tx) error {
 // is from before the database's clock was set back: the node may give another sign.
 func (s *Store) buryOne(t tx, node string) error {
 	dead := s.times.dead.Milliseconds()
-	if _, err := t.exec(`UPDATE nodes SET seen = CASE WHEN seen > 0 THEN @now ELSE -(@now) END
+	if err := t.run(`UPDATE nodes SET seen = CASE WHEN seen > 0 THEN @now ELSE -(@now) END
 		WHERE node = $1 AND abs(seen) > @now + $2`, node, dead); err != nil {
 		return err
 	}
@@ -414,12 +449,11 @@ func (s *Store) compareClocks(now int64) {
 // more: they took it after the last burial, or a transaction of theirs was under way then. A live
 // node writes its row itself, with its next sign of life.
 func recallStrays(t tx) error {
-	_, err := t.exec(`INSERT INTO nodes (node, seen) SELECT node, -(@now) FROM (
+	return t.run(`INSERT INTO nodes (node, seen) SELECT node, -(@now) FROM (
 			SELECT node FROM sessions UNION SELECT node FROM leases
 			UNION SELECT node FROM uploads WHERE node > ''
 			UNION SELECT node FROM statuses UNION SELECT node FROM orders) AS held
 		WHERE node NOT IN (SELECT node FROM nodes) ON CONFLICT (node) DO NOTHING`)
-	return err
 }
 
 // forget frees the sessions of a node that has ended. Its leased quota stays counted until the tree
@@ -438,7 +472,7 @@ func forget(t tx, node string) error {
 		`DELETE FROM statuses WHERE node = $1`,
 		`DELETE FROM orders WHERE node = $1`,
 	} {
-		if _, err := t.exec(statement, node); err != nil {
+		if err := t.run(statement, node); err != nil {
 			return err
 		}
 	}
@@ -467,8 +501,8 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 		// Class 40 of PostgreSQL: the transaction conflicted with another. The others: it has ended
 		// the connection, as of a node that was suspended for longer than mostIdle, or takes no
 		// changes any more.
-		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !(ok && pg.Code[:2] == "40") && !errors.Is(err, driver.ErrBadConn) && !needsAnother(err) {
+		if !strings.HasPrefix(codeOf(err), "40") && !errors.Is(err, driver.ErrBadConn) &&
+			!needsAnother(err) {
 			break
 		}
 		err = do(ctx, run)
@@ -485,6 +519,14 @@ func (s *Store) try(ctx context.Context, run func(t tx) error,
 
 // A refusal is an error in an answer of the store, which is not down.
 type refusal struct{ error }
+
+// plainly unwraps a refusal.
+func plainly(err error) error {
+	if refused, ok := errors.AsType[refusal](err); ok {
+		return refused.error
+	}
+	return err
+}
 
 // Err returns nil, or why the store does not answer.
 func (s *Store) Err() error {
@@ -511,13 +553,30 @@ func (s *Store) Down() bool {
 }
 
 func (s *Store) fell(err error) {
+	s.db.leave()            // if a server has gone, none of its connections may cost a try
 	err = s.db.advised(err) // before the lock: a disk may be slow
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down {
 		s.down, s.since, s.cause = true, time.Now(), err
-		s.log.Error("the store does not answer", "store", s.db.name, "error", err)
+		s.complain()
 	}
+}
+
+// A store that answers some statements only, as with a full disk, would fall each second.
+const (
+	betweenComplaints = time.Minute
+	certainlyDown     = 10 * time.Second
+)
+
+// complain logs that the store is down. The caller holds the lock.
+func (s *Store) complain() {
+	if !s.down || s.said || time.Since(s.complained) < betweenComplaints &&
+		time.Since(s.since) < certainlyDown {
+		return
+	}
+	s.said, s.complained = true, time.Now()
+	s.log.Error("the store does not answer", "store", s.db.name, "error", s.cause)
 }
 
 func (s *Store) up() {
@@ -525,7 +584,10 @@ func (s *Store) up() {
 	defer s.mu.Unlock()
 	if s.down {
 		s.down, s.since = false, time.Now()
-		s.log.Info("the store answers", "store", s.db.name)
+		if s.said {
+			s.log.Info("the store answers", "store", s.db.name)
+		}
+		s.said = false
 	}
 }
 
@@ -547,7 +609,7 @@ func (s *Store) Close() error {
 		if err := s.quotas.end(t); err != nil {
 			return err
 		}
-		if _, err := t.exec(`DELETE FROM nodes WHERE node = $1`, s.node); err != nil {
+		if err := t.run(`DELETE FROM nodes WHERE node = $1`, s.node); err != nil {
 			return err
 		}
 		return forget(t, s.node)

@@ -41,7 +41,7 @@ func (s *Store) PutSecret(ctx context.Context, name, secret string, recovery []s
 		}
 		for _, hash := range recovery {
 			if err == nil {
-				_, err = t.exec(`INSERT INTO recovery (name, hash) VALUES ($1, $2)`, name, hash)
+				err = t.run(`INSERT INTO recovery (name, hash) VALUES ($1, $2)`, name, hash)
 			}
 		}
 		return err
@@ -60,7 +60,7 @@ func (s *Store) RemoveSecret(ctx context.Context, name string) error {
 }
 
 func removeSecret(t tx, name string) (rows int64, err error) {
-	if _, err := t.exec(`DELETE FROM recovery WHERE name = $1`, name); err != nil {
+	if err := t.run(`DELETE FROM recovery WHERE name = $1`, name); err != nil {
 		return 0, err
 	}
 	return t.exec(`DELETE FROM totp WHERE name = $1`, name)
@@ -117,22 +117,12 @@ func (s *Store) UseCode(ctx context.Context, name, hash string,
 			return nil
 		case !ok:
 			wrong = errCodeWrong
-			_, err = t.exec(`UPDATE totp SET wrong = wrong + 1 WHERE name = $1`, name)
-			return err
+			return t.run(`UPDATE totp SET wrong = wrong + 1 WHERE name = $1`, name)
 		case number <= last:
 			wrong = errCodeUsed
 			return nil
 		}
-		_, err = t.exec(`UPDATE totp SET last = $2 WHERE name = $1`, name, number)
-		return err
+		return t.run(`UPDATE totp SET last = $2 WHERE name = $1`, name, number)
 	})
 	return errors.Join(plainly(err), wrong)
-}
-
-// plainly unwraps a refusal.
-func plainly(err error) error {
-	if refused := (refusal{}); errors.As(err, &refused) {
-		return refused.error
-	}
-	return err
 }

@@ -54,9 +54,8 @@ func (s *Store) lookAtClock(t tx) (now int64, steady bool, err error) {
 		return 0, false, err
 	}
 	note := func(topic string, n int64) error {
-		_, err := t.exec(`INSERT INTO changes (topic, n) VALUES ($1, $2)
+		return t.run(`INSERT INTO changes (topic, n) VALUES ($1, $2)
 			ON CONFLICT (topic) DO UPDATE SET n = excluded.n`, topic, n)
-		return err
 	}
 	passed := time.Duration(now-last) * time.Millisecond
 	if last > 0 && passed.Abs() > mostJump {

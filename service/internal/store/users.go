@@ -55,7 +55,8 @@ type userList struct {
 
 	mu      sync.Mutex
 	list    []User
-	seen    int64 // the number of the change
+	at      map[string]int // in list, by name
+	seen    int64          // the number of the change
 	known   bool
 	changed func()
 }
@@ -71,11 +72,19 @@ func (s *Store) Users() []User {
 func (s *Store) User(name string) (u User, there bool) {
 	s.users.mu.Lock()
 	defer s.users.mu.Unlock()
-	i := slices.IndexFunc(s.users.list, func(u User) bool { return u.Name == name })
-	if i < 0 {
+	i, there := s.users.at[name]
+	if !there {
 		return u, false
 	}
 	return s.users.list[i], true
+}
+
+// Gone reports whether a user has been disabled or removed, as far as this node knows.
+func (s *Store) Gone(name string) bool {
+	s.users.mu.Lock()
+	defer s.users.mu.Unlock()
+	i, there := s.users.at[name]
+	return there && s.users.list[i].Disabled || !there && s.users.known
 }
 
 // KnowsUsers reports whether Users returns the store's users, and not none because the store has
@@ -131,9 +140,13 @@ func (u *userList) fetch(t tx) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	at := make(map[string]int, len(list))
+	for i := range list {
+		at[list[i].Name] = i
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.list, u.seen, u.known = list, now, true
+	u.list, u.at, u.seen, u.known = list, at, now, true
 	return true, nil
 }
 
@@ -151,7 +164,7 @@ func (u *userList) expire(down time.Duration) {
 	u.mu.Lock()
 	expired := u.known && down > u.store.times.stale
 	if expired {
-		u.list, u.known = nil, false
+		u.list, u.at, u.known = nil, nil, false
 	}
 	u.mu.Unlock()
 	if expired {
@@ -188,12 +201,6 @@ func listUsers(t tx) (list []User, err error) {
 // PutUser adds a user; replace allows it to replace one of that name, and the user stays disabled
 // if that one was.
 func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
-	flag := func(set bool) (n int64) {
-		if set {
-			n = 1
-		}
-		return n
-	}
 	return s.change(ctx, func(t tx) (rows int64, err error) {
 		disabled := int64(0)
 		if replace {
@@ -208,10 +215,10 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
 			@now * $17)
 			ON CONFLICT (name) DO NOTHING`,
-			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, max(disabled, flag(u.Disabled)),
-			flag(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
+			u.Name, u.Root, strings.Join(u.Keys, "\n"), u.Password, max(disabled, number(u.Disabled)),
+			number(u.ReadOnly), u.QuotaBytes, u.QuotaFiles, u.Bandwidth, u.Sessions,
 			u.Group, u.Up, u.Down, u.Expires, strings.Join(u.AllowFrom, " "),
-			flag(u.SecondFactor), flag(!u.PasswordSet.IsZero()))
+			number(u.SecondFactor), number(!u.PasswordSet.IsZero()))
 		if err == nil && rows == 0 {
 			err = refusal{errors.New("there is a user of that name; --replace changes it")}
 		}
@@ -219,30 +226,28 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 	})
 }
 
-// DisableUser disables a user, or enables one again.
-func (s *Store) DisableUser(ctx context.Context, name string, disabled bool) error {
-	value := 0
-	if disabled {
-		value = 1
-	}
+// DisableUser disables a user, who need not be in the store if outsider is set.
+func (s *Store) DisableUser(ctx context.Context, name string, outsider bool) error {
 	return s.change(ctx, func(t tx) (int64, error) {
-		if !disabled { // an outsider needs no row here
-			if rows, err := t.exec(`DELETE FROM users WHERE name = $1 AND disabled = 1 AND root = ''
-				AND user_group = '' AND password = ''
-				AND keys = ''`, name); err != nil || rows > 0 {
-				return rows, err
-			}
+		rows, err := t.exec(`UPDATE users SET disabled = 1 WHERE name = $1`, name)
+		if err != nil || rows > 0 || !outsider {
+			return rows, err
 		}
-		return t.exec(`UPDATE users SET disabled = $2 WHERE name = $1`, name, value)
+		return t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
+			quota_bytes, quota_files, bandwidth, sessions)
+			VALUES ($1, '', '', '', 1, 0, 0, 0, 0, 0)
+			ON CONFLICT (name) DO UPDATE SET disabled = 1`, name)
 	})
 }
 
-// DisableOutsider disables a user who may not be in the store.
-func (s *Store) DisableOutsider(ctx context.Context, name string) error {
+// EnableUser enables a user again. An outsider needs no row here.
+func (s *Store) EnableUser(ctx context.Context, name string) error {
 	return s.change(ctx, func(t tx) (int64, error) {
-		return t.exec(`INSERT INTO users (name, root, keys, password, disabled, read_only,
-			quota_bytes, quota_files, bandwidth, sessions) VALUES ($1, '', '', '', 1, 0, 0, 0, 0, 0)
-			ON CONFLICT (name) DO UPDATE SET disabled = 1`, name)
+		if rows, err := t.exec(`DELETE FROM users WHERE name = $1 AND disabled = 1 AND root = ''
+			AND user_group = '' AND password = '' AND keys = ''`, name); err != nil || rows > 0 {
+			return rows, err
+		}
+		return t.exec(`UPDATE users SET disabled = 0 WHERE name = $1`, name)
 	})
 }
 
@@ -275,6 +280,16 @@ func (s *Store) RemoveUser(ctx context.Context, name string) error {
 	})
 }
 
+// SessionsOf returns how many sessions of a user run on all nodes.
+func (s *Store) SessionsOf(ctx context.Context, name string) (n int64, err error) {
+	err = s.doOne(ctx, func(t tx) error {
+		_, err := t.one(`SELECT CAST(coalesce(sum(used), 0) AS BIGINT) FROM sessions
+			WHERE name = $1`, []any{name}, &n)
+		return err
+	})
+	return n, err
+}
+
 // change changes a user and tells all nodes. This one knows when it returns.
 func (s *Store) change(ctx context.Context, run func(t tx) (rows int64, err error)) error {
 	err := s.do(ctx, func(t tx) error {
@@ -286,17 +301,14 @@ func (s *Store) change(ctx context.Context, run func(t tx) (rows int64, err erro
 			return refusal{ErrNoUser}
 		}
 		// Not only one more: a server that lacks the last changes must come to other numbers.
-		if _, err := t.exec(`UPDATE changes SET n = CASE WHEN n < @now THEN @now ELSE n + 1 END
+		if err := t.run(`UPDATE changes SET n = CASE WHEN n < @now THEN @now ELSE n + 1 END
 			WHERE topic = 'users'`); err != nil {
 			return err
 		}
 		return t.notify(usersNotice)
 	})
-	if refused := (refusal{}); errors.As(err, &refused) {
-		return refused.error
-	}
 	if err == nil { // even if whoever asked has left
 		s.users.look(context.WithoutCancel(ctx))
 	}
-	return err
+	return plainly(err)
 }
