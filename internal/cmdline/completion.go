@@ -150,7 +150,8 @@ __NAME_handle_completion_types() {
 `},
 }
 
-// zshQuoting: cobra's script for zsh completes nothing within a quote.
+// zshQuoting: cobra's script for zsh completes nothing within a quote, and _describe takes the
+// backslashes out of what it is given, such as those that keep a name from being a pattern.
 var zshQuoting = []correction{{`    # Use eval to handle any environment variables and such
     out=$(eval ${requestComp} 2>/dev/null)
 `, "", `    # Use eval to handle any environment variables and such
@@ -165,6 +166,9 @@ var zshQuoting = []correction{{`    # Use eval to handle any environment variabl
         esac
     done
     out=$(eval ${requestComp}${quote} 2>/dev/null)
+`}, {`            comp=${comp//:/\\:}
+`, "", `            comp=${comp//\\/\\\\}
+            comp=${comp//:/\\:}
 `}}
 
 // fishQuoting: cobra's script for fish evaluates the words before the last without their quotes, so
