@@ -56,3 +56,9 @@ func TestLimitOfRsync(t *testing.T) {
 	run(t, t.TempDir(), "sync", "-rlpt", "a", "h:").says(t, ui.ExitUsage,
 		`invalid argument "pt" for "-l, --limit" flag: .*; -l limits the speed, .*`+"\nTry .*")
 }
+
+func TestFindWithoutRegex(t *testing.T) {
+	t.Parallel()
+	run(t, t.TempDir(), "find", "h:a", "-regex", ".*x").says(t, ui.ExitFailed,
+		`unknown predicate "-regex"; use -path with a pattern, or pipe into grep`+"\nTry .*")
+}
