@@ -260,7 +260,7 @@ func TestCompletionInShells(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	root := completionTree(t)
-	for _, name := range []string{"$(touch bad)a", "$(touch bad)b"} {
+	for _, name := range []string{"$(touch bad)a", "$(touch bad)b", "two  spaces"} {
 		writeFile(t, filepath.Join(root, name), nil)
 	}
 	at := "testhost:" + root + "/"
@@ -341,6 +341,7 @@ complete -C "usftp ls --config $CONF $WORD"
 			wantCompleted(t, ask(at+"zzz"), []string{}...)
 			for _, quote := range []string{`"`, `'`} {
 				wantCompleted(t, ask(quote+at+"sp a"), at+"sp ace.txt")
+				wantCompleted(t, ask(quote+at+"two  s"), at+"two  spaces")
 			}
 			if shell.name == "bash" { // the others quote what they insert
 				wantCompleted(t, ask(at+`\$`), head+`\$\(touch\ bad\)a`, head+`\$\(touch\ bad\)b`)
