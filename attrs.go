@@ -332,6 +332,11 @@ func (s *session) lsetstat(op, name string, to change) operation[none] {
 // fsetstat changes attributes by handle (draft-02, section 6.9).
 func (f *File) fsetstat(op string, to change) operation[none] {
 	return onHandle(f, op, func(open *openFile) operation[none] {
+		if isErlang(open.client.options.serverVersion) {
+			// It takes a relative name at OPEN to begin at the directory of its own process here,
+			// and with a root of its own an absolute one at the machine's.
+			return open.client.setstat(op, f.Name(), to)
+		}
 		command := open.client.command(op, f.Name(),
 			wire.Fsetstat{Handle: open.handle.Name, Attrs: to.Attrs})
 		command.call.Ordered = true // after the WRITEs of a transfer that was given up

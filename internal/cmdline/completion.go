@@ -150,8 +150,12 @@ __NAME_handle_completion_types() {
 `},
 }
 
-// zshQuoting: cobra's script for zsh completes nothing within a quote.
-var zshQuoting = []correction{{`    # Use eval to handle any environment variables and such
+// zshQuoting: cobra's script for zsh completes nothing within a quote, and makes one space of several
+// in it; and _describe takes the backslashes out of what it is given, such as those that keep a name
+// from being a pattern.
+var zshQuoting = []correction{{`    words=("${=words[1,CURRENT]}")
+`, "", `    words=("${(@)words[1,CURRENT]}")
+`}, {`    # Use eval to handle any environment variables and such
     out=$(eval ${requestComp} 2>/dev/null)
 `, "", `    # Use eval to handle any environment variables and such
     local quote c
@@ -165,6 +169,9 @@ var zshQuoting = []correction{{`    # Use eval to handle any environment variabl
         esac
     done
     out=$(eval ${requestComp}${quote} 2>/dev/null)
+`}, {`            comp=${comp//:/\\:}
+`, "", `            comp=${comp//\\/\\\\}
+            comp=${comp//:/\\:}
 `}}
 
 // fishQuoting: cobra's script for fish evaluates the words before the last without their quotes, so

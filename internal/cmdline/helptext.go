@@ -82,7 +82,13 @@ func flagError(cmd *cobra.Command, err error,
 		}
 	}
 	var value *pflag.InvalidValueError
-	if errors.As(err, &value) && errors.As(err, new(*strconv.NumError)) {
+	if !errors.As(err, &value) {
+		return err
+	}
+	if hint := hintFor(cmd, value.GetFlag().Name); hint != "" {
+		return fmt.Errorf("%w; %s", err, hint)
+	}
+	if errors.As(err, new(*strconv.NumError)) {
 		form, _ := ui.FlagForm(value.GetFlag())
 		wanted := "not a valid number"
 		if value.GetFlag().Value.Type() == "bool" {

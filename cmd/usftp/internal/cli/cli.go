@@ -107,30 +107,3 @@ func moreUsage(w io.Writer, cmd *cobra.Command) {
 		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command, and `usftp help connection`\nfor the flags that say how to connect.\n")
 	}
 }
-
-// flagHint returns the replacement for a flag that another tool has, or "".
-func flagHint(cmd *cobra.Command, name string) string {
-	if cmd.Name() == "sync" {
-		if hint := sync.RsyncHint(name); hint != "" {
-			return hint
-		}
-	}
-	if cmd.Name() == "mount" {
-		switch name { // sshfs's
-		case "d", "debug":
-			return "use -f -vv"
-		case "s":
-			return "requests always run concurrently"
-		case "1":
-			return "there is only version 2 of SSH"
-		case "p":
-			return "use -P"
-		}
-	}
-	long := map[string]string{"F": "config", "i": "identity", "J": "jump", "o": "option",
-		"P": "port"}[name]
-	if long != "" && cmd.Flags().Lookup(long) != nil {
-		return "use --" + long
-	}
-	return ""
-}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -259,7 +260,7 @@ func TestCompletionInShells(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	root := completionTree(t)
-	for _, name := range []string{"$(touch bad)a", "$(touch bad)b"} {
+	for _, name := range []string{"$(touch bad)a", "$(touch bad)b", "two  spaces"} {
 		writeFile(t, filepath.Join(root, name), nil)
 	}
 	at := "testhost:" + root + "/"
@@ -340,12 +341,36 @@ complete -C "usftp ls --config $CONF $WORD"
 			wantCompleted(t, ask(at+"zzz"), []string{}...)
 			for _, quote := range []string{`"`, `'`} {
 				wantCompleted(t, ask(quote+at+"sp a"), at+"sp ace.txt")
+				wantCompleted(t, ask(quote+at+"two  s"), at+"two  spaces")
 			}
 			if shell.name == "bash" { // the others quote what they insert
 				wantCompleted(t, ask(at+`\$`), head+`\$\(touch\ bad\)a`, head+`\$\(touch\ bad\)b`)
 				wantCompleted(t, ask(`"`+at+`\$`), at+`\$(touch bad)a`, at+`\$(touch bad)b`)
 			}
 		})
+	}
+}
+
+// TestBackslashInZsh: zsh inserts a name with the backslash that keeps * from being a pattern on the
+// host. Without it, rm removed other files, too.
+func TestBackslashInZsh(t *testing.T) {
+	t.Parallel()
+	program := testenv.Program(t, "zsh")
+	sshd := opensshd.Start(t, opensshd.Options{})
+	at, dir := "testhost:"+completionTree(t)+"/st", t.TempDir()
+	writeFile(t, filepath.Join(dir, "completion"), []byte(run(t, dir, "completion", "zsh").stdout))
+	cmd := exec.Command(program, "-f", "-i")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+dir, "SSH_AUTH_SOCK=", patient, "TERM=xterm")
+	s := onScreen(t, 1000, cmd)
+	s.typed(`autoload -U compinit; compinit -u -D; . ./completion; ` +
+		`usftp() { [[ $1 = __complete ]] && command usftp "$@" || print -r "it is ${@[-1]}" }` + "\r")
+	s.typed("usftp rm --config " + sshd.ConfigFile + " " + at + "\t\r")
+	s.await(`it is ` + regexp.QuoteMeta(at) + `.*\r\n`)
+	s.typed("exit\r")
+	s.End()
+	if !strings.Contains(s.shown.String(), "it is "+at+`\*r`) {
+		t.Errorf("another word was inserted: %q", &s.shown)
 	}
 }
 

@@ -183,10 +183,19 @@ func (c *command) registerCommon(f *pflag.FlagSet) {
 	}
 	c.flags.Connect.RegisterFree(f, taken)
 	c.all = f
+	if insteadOfH[c.name] != "" {
+		f.BoolP("h", "h", false, "")
+		f.Lookup("h").Hidden = true
+	}
 	if f.ShorthandLookup("h") != nil || c.rawArguments {
 		f.Bool("help", false, "print help")
 	}
 }
+
+// insteadOfH is for -h where other systems' commands have it for links: to print help would be to do
+// nothing, and succeed.
+var insteadOfH = map[string]string{"chmod": "operands that are links are followed",
+	"ln": "use -n", "touch": "links are followed"}
 
 func (c *command) execute(cmd *cobra.Command, args []string) error {
 	var err error
@@ -199,6 +208,9 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 	}
 	if err != nil {
 		return cmd.FlagErrorFunc()(cmd, err)
+	}
+	if h := cmd.Flags().Lookup("h"); h != nil && h.Changed {
+		return c.wrongUsage(errors.New("-h is not supported: " + insteadOfH[c.name]))
 	}
 	err = c.flags.Connect.Check(cmd.Flags().Changed)
 	if err == nil {

@@ -127,7 +127,7 @@ func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, e
 				words = append(words, args[i])
 			}
 		case strings.HasPrefix(arg, "-"):
-			return nil, nil, nil, fmt.Errorf("unknown predicate %q", arg)
+			return nil, nil, nil, verb.UnknownPredicate(arg)
 		case len(words) > 0:
 			return nil, nil, nil, fmt.Errorf("operands come before the expression: %q", arg)
 		default:

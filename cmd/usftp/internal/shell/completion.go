@@ -154,6 +154,9 @@ func (o operand) candidates(entries []complete.Entry, directories bool) (from in
 			continue
 		}
 		name := o.typed[from:] + quote(e.Name[len(prefix):], o.open)
+		if from == 0 && strings.HasPrefix(e.Name, "-") { // it would be taken for flags
+			name = "./" + name
+		}
 		if e.Dir {
 			name += "/"
 		}

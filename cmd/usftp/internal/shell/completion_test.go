@@ -21,7 +21,7 @@ func completing() *shell {
 	s.listings = newListings(s.session.client)
 	for dir, names := range map[string][]string{
 		"/srv": {"a long name", "alpha", "beta/", "beta/x", "it's", ".hidden", "日本", "日月", "*star",
-			"~tilde",
+			"~tilde", "-rf it",
 			"\x1b[31mred", "link/"},
 		"/srv/beta": {"one", "two/"},
 		"/home/me":  {"mine"},
@@ -75,6 +75,10 @@ func TestComplete(t *testing.T) {
 		"get \\*":          "get \\*star ",
 		"get *":            "get *", // a pattern
 		"get \\~":          "get \\~tilde ",
+		"rm -r":            "rm ./-rf\\ it ", // no flag
+		"rm '-":            "rm ./'-rf it' ",
+		"rm -- -":          "rm -- ./-rf\\ it ",
+		"rm ./-":           "rm ./-rf\\ it ",
 		"get ~/m":          "get ~/mine ",
 		"put local.":       "put local.txt ",
 		"put local\\ ":     "put local\\ file ",

@@ -2,10 +2,12 @@ package verb
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -129,9 +131,18 @@ type lineWriter struct {
 
 func (w *lineWriter) Write(p []byte) (int, error) {
 	if !w.numbered && !w.JSON {
-		return w.out.Write(p)
+		for piece := range slices.Chunk(p, outputBuffer) {
+			if w.over() { // the rest of p would take a slow terminal long
+				break
+			}
+			w.out.Write(piece)
+		}
+		return w.written(len(p))
 	}
 	for line := range bytes.Lines(p) {
+		if w.over() {
+			break
+		}
 		if !w.JSON {
 			if !w.inLine {
 				w.number++
@@ -146,11 +157,13 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 			w.emit()
 		}
 	}
+	return w.written(len(p))
+}
+
+// written returns the results of Write.
+func (w *lineWriter) written(n int) (int, error) {
 	_, err := w.out.Write(nil)
-	if err == nil {
-		err = w.err
-	}
-	return len(p), err
+	return n, cmp.Or(err, w.stopped())
 }
 
 // end prints the last line of a file as JSON if it lacks a line break.

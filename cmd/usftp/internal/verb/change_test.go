@@ -541,3 +541,23 @@ func TestMoveToTheSameFile(t *testing.T) {
 		t.Errorf("another file: %v, %q", err, said)
 	}
 }
+
+// TestLinksThatBecomeAbsolute: ln says once that a host such as Erlang's resolves a link's text.
+func TestLinksThatBecomeAbsolute(t *testing.T) {
+	server := sftptest.NewScripted(sftptest.Script{DraftSymlink: true})
+	t.Cleanup(func() { server.Close() })
+	r := newRig(clientOf(t, server.Dial(sftptest.LinkConfig{}),
+		usftp.WithServerVersion("SSH-2.0-Erlang/4.15.2")))
+	o := LinkOptions{Symbolic: true}
+	server.Files.Mkdir("/d")
+	ok(t, Link(t.Context(), r.Env, o, []string{"/f", "/n"}))
+	if _, said := r.take(); said != "" {
+		t.Errorf("of an absolute link it says %q", said)
+	}
+	ok(t, Link(t.Context(), r.Env, o, []string{"f", "g", "/d"}))
+	_, said := r.take()
+	if said != "relative symbolic links become absolute: the host resolves what they say" ||
+		!slices.Contains(server.Files.List(), "/d/f -> /d/f") {
+		t.Errorf("it says %q, with %q", said, server.Files.List())
+	}
+}

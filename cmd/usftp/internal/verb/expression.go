@@ -136,11 +136,33 @@ func (p *expressionParser) not() (expressionTest, error) {
 	return p.primary()
 }
 
+// UnknownPredicate is the error for a word that is no predicate here. It says what to do instead of
+// those that find(1) has.
+func UnknownPredicate(word string) error {
+	for _, hint := range []struct{ words, text string }{
+		{"-regex -iregex -regextype", "use -path with a pattern, or pipe into grep"},
+		{"-xdev -mount -fstype", "SFTP does not say where a file system begins"},
+		{"-links -inum -samefile", "SFTP has no inode numbers or link counts"},
+		{"-ctime -cmin -cnewer", "SFTP has no time of the last change; use -mtime and the like"},
+		{"-L -H -follow", "links are not followed"},
+		{"-readable -writable -executable", "use -perm"},
+		{"-execdir -ok -okdir", "use -exec, after -print to see what it is"},
+		{"-fprint -fprintf -fls -fprint0", "redirect the output"},
+		{"-daystart", "use -newermt with a time"},
+		{"-noleaf", "leave it out"},
+	} {
+		if slices.Contains(strings.Fields(hint.words), word) {
+			return fmt.Errorf("unknown predicate %q; %s", word, hint.text)
+		}
+	}
+	return fmt.Errorf("unknown predicate %q", word)
+}
+
 func (p *expressionParser) primary() (expressionTest, error) {
 	word := p.peek()
 	arguments, known := Primaries[word]
 	if !known || word == ")" || word == "-o" || word == "-a" || word == "-or" || word == "-and" {
-		return nil, fmt.Errorf("unknown predicate %q", word)
+		return nil, UnknownPredicate(word)
 	}
 	p.at++
 	if word == "-exec" {

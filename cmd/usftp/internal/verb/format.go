@@ -89,6 +89,9 @@ func columns(j *job, cells, plain []string) {
 	}
 	rows, column := layout(widths, cmp.Or(j.Width, 80))
 	for row := range rows {
+		if j.over() {
+			return
+		}
 		line := ""
 		for at := row; at < len(cells); at += rows {
 			line += cells[at]

@@ -58,7 +58,8 @@ func (l linked) close() bool    { return false }
 
 type linker struct {
 	*job
-	o LinkOptions
+	o    LinkOptions
+	told bool // the user has been told that relative links become absolute
 }
 
 // make makes one link.
@@ -89,6 +90,10 @@ func (l *linker) made(k link, r linked) {
 		l.notLinked(source, target, r.err)
 	case l.o.Symbolic:
 		l.done("linked", target, source, l.quoted(target)+" -> "+quoted(source))
+		if !l.told && !path.IsAbs(source) && private.OfClient(l.client).LinksFromLogin() {
+			l.told = true
+			l.say("relative symbolic links become absolute: the host resolves what they say")
+		}
 	default:
 		l.done("linked", target, source, l.quoted(target)+" => "+l.quoted(source))
 	}

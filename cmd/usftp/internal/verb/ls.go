@@ -240,6 +240,9 @@ func (l *lister) show(entries []*entry) {
 		columns(l.job, cells, plain)
 	default:
 		for _, e := range entries {
+			if l.over() {
+				return
+			}
 			l.line(l.Colors.paint(e, l.shown(l.withPrefix(e.name))), l.mark(&e.stat))
 		}
 	}
@@ -312,6 +315,9 @@ func (l *lister) showLong(entries []*entry) {
 	}
 	now := l.now()
 	for i, e := range entries {
+		if l.over() {
+			return
+		}
 		tail := l.mark(&e.stat)
 		if e.isLink() {
 			tail = ""
@@ -321,9 +327,6 @@ func (l *lister) showLong(entries []*entry) {
 		}
 		l.line(longLine(e, rows[i], users, groups, sizes, now,
 			l.Colors.paint(e, l.shown(e.name))+tail))
-		if l.err != nil {
-			return
-		}
 	}
 }
 
