@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -50,6 +51,48 @@ func TestWriteThatIsOnlyClaimed(t *testing.T) {
 					t.Errorf("%q are left", left)
 				}
 			})
+		}
+	}
+}
+
+// TestHoleWhereTheDiskWasFull: a host acknowledges a WRITE in the middle of a file although the disk
+// is full. Another file fails for that and makes room, so the first one gets the rest of its data.
+// It is copied again, and verified.
+func TestHoleWhereTheDiskWasFull(t *testing.T) {
+	for _, holes := range []int{1, 2} {
+		var b *bench
+		var other string
+		lost := 0
+		fail := sftptest.Call("the other file", func(sftptest.Request) {
+			far := b.host
+			far.Client = connect(t, b.server.Dial(sftptest.LinkConfig{})).Client
+			if _, err := uploadFile(t.Context(), far, other, "/other", transfer.Options{}); err == nil {
+				t.Error("the other file is copied")
+			}
+		})
+		b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			switch {
+			case r.Type != wire.TypeWrite:
+			case strings.Contains(r.Path, "other"):
+				return []sftptest.Action{sftptest.Refuse(wire.Failure, "no space")}
+			case r.Offset < 100_000 && r.Offset+r.Length > 100_000 && lost < holes:
+				lost++
+				return []sftptest.Action{fail, sftptest.Refuse(wire.OK, "")}
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		b.host.Quirks = new(pool.Quirks)
+		data := random(300_000)
+		other = b.local("other", data)
+		_, err := b.job(upload, b.local("file", data), "/file")
+		if holes == 1 && (err != nil || !bytes.Equal(b.remote("/file"), data)) {
+			t.Errorf("with one hole: %v", err)
+		}
+		if holes == 2 && !errors.Is(err, transfer.ErrVerify) {
+			t.Errorf("with a hole in the second attempt, too: %v", err)
+		}
+		if left := b.temporaries(); lost != holes || len(left) > 0 {
+			t.Errorf("%d holes; %q are left", lost, left)
 		}
 	}
 }
