@@ -402,6 +402,7 @@ type quirks struct {
 	listsAhead  bool         // several READDIRs on one handle may be asked at once
 	noReadWrite atomic.Bool  // it refuses to open a file for reading and writing
 	noFstat     atomic.Bool  // it does not serve FSTAT
+	wrongSizes  atomic.Bool  // it tells less than it has of files that are written
 	tellsDirs   atomic.Bool  // it has told the type of a directory
 	oneWrite    atomic.Bool  // it takes one WRITE of a file at a time, in order
 	symlinks    atomic.Int32

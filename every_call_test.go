@@ -2,6 +2,7 @@ package usftp_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -353,6 +354,7 @@ var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "St
 	"HasExtension", "HasPosixRename", "HasCheckFile", "HasChunks",
 	"CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
+	"private.Client.LosesWrites",
 	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
 	"private.Client.EmptiesToCut", "private.Client.SetsByName", "private.Client.StatsByName",
 	"private.Client.LastTime",
@@ -457,6 +459,11 @@ var fileCalls = map[string]anyCall{
 	"private.File.StartWriteClose": func(_ *usftp.Client, f *usftp.File) error {
 		_, err := private.OfFile(f).StartWriteClose(make([]byte, 10), usftp.NewAttrs{})()
 		return err
+	},
+	"private.File.StartStored": func(_ *usftp.Client, f *usftp.File) error {
+		prove := private.OfFile(f).StartStored(10)
+		// which tells why it ended
+		return cmp.Or(prove(), f.SetAttrs(usftp.NewAttrs{SetMode: true}))
 	},
 	"private.File.ReadClose": func(_ *usftp.Client, f *usftp.File) error {
 		_, err := private.OfFile(f).ReadClose(10, func() []byte { return make([]byte, 10) }, func() {})

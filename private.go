@@ -31,6 +31,7 @@ type (
 
 func (c privateClient) WorksInOrder() bool { return c.inOrder }
 func (c privateClient) ReadsOnce() bool    { return readsOnce(c.options.serverVersion) }
+func (c privateClient) LosesWrites() bool  { return c.losesWrites() }
 func (c privateClient) StartSmall()        { c.session.startsSmall.Store(true) }
 
 func (c privateClient) Touches() bool {

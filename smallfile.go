@@ -142,8 +142,11 @@ func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 		f.Async().Abandon()
 		return nil, err
 	}
+	prove := privateFile{f}.StartStored(int64(len(p)))
 	refused = f.SetAttrs(attrs)
-	_, err = f.Async().Close().WaitContext(f.ctx)
+	if _, err = f.Async().Close().WaitContext(f.ctx); err == nil {
+		err = prove()
+	}
 	return refused, err
 }
 

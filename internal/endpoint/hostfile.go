@@ -323,11 +323,11 @@ func (d *HostFiles) Remove(ctx context.Context, name string) error {
 // Explain implements Files. It distinguishes a full or read-only file system from other reasons.
 func (d *HostFiles) Explain(err error, name string) error {
 	switch dir := path.Dir(name); {
-	case !Refused(err):
+	case !Refused(err) && !errors.Is(err, private.ErrNotStored):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
 		return ExplainMissing(err, d.Client, dir)
-	case errors.Is(err, usftp.ErrSSHFxFailure):
+	case errors.Is(err, usftp.ErrSSHFxFailure), errors.Is(err, private.ErrNotStored):
 		return explainFailure(err, d.Client, d.Name, dir)
 	}
 	return err
@@ -349,6 +349,7 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 		return done, ErrNotTruncated
 	}
 	var steps []step
+	prove := private.OfFile(w.File).StartStored(f.Size)
 	if w.Striper != nil {
 		w.Striper.wrote(f.Size)
 		// first, since each connection answers in its own order
@@ -398,7 +399,9 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 		steps = nil
 	}
 	steps = append(steps, func() func() error { return waits(ctx, w.Async().Close()) })
-	err = runSteps(steps, atOnce)
+	if err = runSteps(steps, atOnce); err == nil {
+		err = prove()
+	}
 	if err == nil && later {
 		return w.SetByPath(f, refusal), nil
 	}

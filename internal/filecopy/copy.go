@@ -15,6 +15,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/endpoint"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 )
 
@@ -127,6 +128,7 @@ type progress struct {
 	began   bool  // one of them began to copy
 	arrived bool  // all of it has arrived and was counted
 	given   int64 // bytes that a stream has got, which cannot be taken back
+	refused int64 // WRITEs that the host had refused when the first byte was written
 	found   int64 // where the first one to begin continued from; see Copy.Found
 	ends    [2]pools.Progress
 }
@@ -341,6 +343,9 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	if err == nil {
 		err = out.finalize(c, in)
 	}
+	if err == nil && c.to != nil {
+		err = doubt(c, out)
+	}
 	if err == nil && c.hashes() {
 		err = c.hashing.finish(c)
 	}
@@ -367,6 +372,30 @@ func (c *Copy) move(in *input, out *output) (err error) {
 		placed(c, in, out)
 	}
 	return err
+}
+
+// errDoubtful ends an attempt whose data may not all have been stored.
+var errDoubtful = errors.New("the disk was full while it was written, and the host may have " +
+	"acknowledged what it has not stored")
+
+// doubt fails if the host has refused a WRITE of any file while this one was written, and may not
+// have stored all of those before it that it acknowledged: if the disk was full, files that failed
+// have made room since, and this one may have a hole. A file that took one WRITE would be too short.
+func doubt(c *Copy, out *output) error {
+	if c.IsSmall() || c.verifies() || !private.OfClient(c.to.client).LosesWrites() ||
+		out.quirks.NotWritten.Load() == c.known.refused {
+		return nil
+	}
+	return errDoubtful
+}
+
+// notWritten counts a WRITE that a host has refused, before anything makes room.
+func notWritten(c *Copy, out *output, err error) {
+	path, ok := errors.AsType[*fs.PathError](err)
+	if ok && path.Op == "write" && !endpoint.IsOfSource(err) &&
+		(endpoint.Refused(err) || errors.Is(err, private.ErrNotStored)) {
+		out.quirks.NotWritten.Add(1)
+	}
 }
 
 // placed does what remains once the copy has its name.
@@ -413,6 +442,7 @@ func (c *Copy) abandon(out *output, err error) {
 	if w == nil {
 		return
 	}
+	notWritten(c, out, err)
 	ctx, cancel := c.Dst.Cleanup(c.Ctx)
 	defer cancel()
 	if !at.atomic() {
@@ -484,6 +514,9 @@ func removeTemporary(ctx context.Context, c *Copy, in endpoint.Files, temporary 
 // rate.
 func (c *Copy) startAt(offset int64) {
 	c.Result.Resumed = offset
+	if offset == 0 || !c.known.began {
+		c.known.refused = c.Dst.Quirks().NotWritten.Load()
+	}
 	if offset == 0 {
 		c.known.again = reread{}
 		if p := c.known.prefix; p != nil {
@@ -513,6 +546,7 @@ const (
 	public              // it is made with its final permissions
 	prefixed            // all data read is hashed: it may be unchanged
 	apart               // it starts over, since the host gave one handle to several files
+	proved              // it is verified, since the disk may have been full for a while
 	ways
 	sameWay = ways
 )
@@ -538,6 +572,7 @@ var remedies = [ways]struct {
 	// part of it may be in another file, or another's in this one
 	apart: {after: []error{usftp.ErrSharedHandle, usftp.ErrOneHandle}, suits: rereadable,
 		most: pools.MostShared},
+	proved: {after: []error{errDoubtful}, suits: rereadable, most: 1},
 }
 
 // rereadable reports whether the source can be read again.
@@ -630,7 +665,7 @@ func (c *Copy) IsSmall() bool { return c.Small && !c.known.large }
 
 // verifies reports whether the stored file is compared with the source.
 func (c *Copy) verifies() bool {
-	if c.Options.Verify || c.known.delta {
+	if c.Options.Verify || c.known.delta || c.known.tried[proved] > 0 {
 		return true
 	}
 	s := c.main()

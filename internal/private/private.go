@@ -23,6 +23,9 @@ type Client interface {
 	// ReadsOnce reports whether the server is known to count the reads of a file, so that no file
 	// should be read without need.
 	ReadsOnce() bool
+	// LosesWrites reports whether the server may acknowledge a WRITE of which it has stored only the
+	// beginning, since the disk had no room for the rest, and may be asked whether it has.
+	LosesWrites() bool
 	// Touches reports whether the server is known to report the present time as the time of cached
 	// files.
 	Touches() bool
@@ -171,6 +174,10 @@ type File interface {
 	// two on others. On the former it calls closing before it waits: the server closes the file
 	// before it carries out requests that are sent from then on.
 	ReadClose(size int, memory func() []byte, closing func()) (after *usftp.FileStat, err error)
+	// StartStored starts to ask whether the server has stored all of a file that was written to this
+	// size, unless the server is known to tell if it has not. prove, to be called once the file is
+	// closed, returns ErrNotStored if the file ends too early.
+	StartStored(size int64) (prove func() error)
 	// HandleLost reports whether the file's handle was given up, since the host gave one to several
 	// open files: the file has to be opened again.
 	HandleLost() bool
@@ -191,6 +198,9 @@ func Untold(err error) bool { return hook.Untold(err) }
 
 // ErrOtherSize means that a file does not have the expected size.
 var ErrOtherSize = hook.ErrOtherSize
+
+// ErrNotStored means that the server has lost a part of what it acknowledged.
+var ErrNotStored = hook.ErrNotStored
 
 // Stripes is one transfer of a file's contents through several handles on several connections: an
 // SSH channel carries at most one window per round trip. Handles may join while it runs.

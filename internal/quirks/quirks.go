@@ -26,10 +26,11 @@ type Quirks struct {
 	NoModes     atomic.Bool // permissions cannot be set
 	NoDirTimes  atomic.Bool // times of directories cannot be set
 	NoDirModes  atomic.Bool
-	ToldDirs    atomic.Bool // the user has been told of NoDirTimes or NoDirModes
-	AskedNames  atomic.Bool // whether names that are not UTF-8 are changed
-	ToldLinks   atomic.Bool // the user has been told that relative links become absolute
-	Proved      atomic.Bool // a file has been looked at after its attributes were set
+	ToldDirs    atomic.Bool  // the user has been told of NoDirTimes or NoDirModes
+	AskedNames  atomic.Bool  // whether names that are not UTF-8 are changed
+	ToldLinks   atomic.Bool  // the user has been told that relative links become absolute
+	Proved      atomic.Bool  // a file has been looked at after its attributes were set
+	NotWritten  atomic.Int64 // WRITEs that it has refused, or not carried out
 	Clock       Clock
 }
 

@@ -23,4 +23,7 @@ var (
 
 	// ErrOtherSize is private.ErrOtherSize.
 	ErrOtherSize = errors.New("the file is not of the expected size")
+
+	// ErrNotStored is private.ErrNotStored.
+	ErrNotStored = errors.New("the host has not stored all that it acknowledged")
 )

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/usftp/usftp/internal/endpoint/endpointtest"
+	"github.com/usftp/usftp/internal/testenv"
 )
 
 // A peer is another program's server.
@@ -49,6 +52,9 @@ func TestHosts(t *testing.T) {
 			h.prepare(t, s)
 			for i, c := range steps {
 				t.Run(c.name, func(t *testing.T) { h.try(t, i, p) })
+			}
+			if h.real != "" {
+				t.Run("full disk", h.fullDisk)
 			}
 		})
 	}
@@ -90,6 +96,28 @@ func (h *host) try(t *testing.T, i int, p peer) {
 		}
 	}()
 	steps[i].do(s)
+}
+
+// fullDisk copies a file for which the host has a little too little room: what is said to be copied
+// is, also if the server acknowledges a WRITE of which it has stored a part.
+func (h *host) fullDisk(t *testing.T) {
+	s := &step{T: t, host: h, id: "full", disk: h.disk, local: filepath.Join(h.near, "full")}
+	must(t, os.Mkdir(s.local, 0o755))
+	s.disk.Mkdir(s.id)
+	full := filepath.Join(h.real, s.id)
+	if err := unix.Mount("tmpfs", full, "tmpfs", 0, "size=16k"); err != nil {
+		testenv.Unavailable(t, fmt.Sprint("mounting a file system: ", err))
+	}
+	defer unix.Unmount(full, unix.MNT_DETACH)
+	s.put("a", "old")
+	s.here("a", big[:20_000])
+	for _, args := range [][]string{{"cp", "a", s.far("a")}, {"sync", "--no-lock", ".", s.far(".")}} {
+		if o := s.run(args[0], args[1:]...); o.code == 0 ||
+			!strings.Contains(o.stderr, "usftp: cannot copy ") {
+			t.Errorf("%s: %+v", args, o)
+		}
+		s.there(map[string]string{"a": "old"})
+	}
 }
 
 // nearNames are the names of all files in the local directories.
