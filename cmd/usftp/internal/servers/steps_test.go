@@ -3,6 +3,7 @@
 package servers_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -259,6 +260,9 @@ var steps = []struct {
 				s.Errorf("%s printed %d bytes, not %d", c.verb, len(out), len(c.want))
 			}
 		}
+		if s.host.real != "" {
+			s.follow(filepath.Join(s.host.real, s.name("a")))
+		}
 	}},
 	{"stat", func(s *step) {
 		s.put("a", big)
@@ -398,7 +402,10 @@ var steps = []struct {
 			s.must(err)
 			s.must(f.Close())
 		}
-		if entries, err := os.ReadDir(at); err != nil || len(entries) != 4 {
+		if out, err := exec.Command("mapnew", name("h")).CombinedOutput(); err != nil {
+			s.Errorf("a new file that is mapped: %v: %s", err, out)
+		}
+		if entries, err := os.ReadDir(at); err != nil || len(entries) != 5 {
 			s.Errorf("the mount has %v, %v", entries, err)
 		}
 		// What another step is starting holds this process's files until it is another program.
@@ -410,7 +417,8 @@ var steps = []struct {
 			}
 			return unmounted
 		})
-		s.there(map[string]string{"a": "text", "c": isDir, "c/d": other, "f": "newtents", "g": "new"})
+		s.there(map[string]string{"a": "text", "c": isDir, "c/d": other, "f": "newtents", "g": "new",
+			"h": "begin" + strings.Repeat("\x00", mapped-10) + "ended"})
 	}},
 	{"rm", func(s *step) {
 		s.putTree("d")
@@ -459,6 +467,27 @@ func mix(trees ...map[string]string) map[string]string {
 		}
 	}
 	return all
+}
+
+// follow appends to a file whose end tail -f prints.
+func (s *step) follow(file string) {
+	s.Helper()
+	cmd := s.command("tail", "-f", "-n", "1", "-s", "0.05", s.far(filepath.Base(file)))
+	out, err := cmd.StdoutPipe()
+	s.must(err)
+	s.must(cmd.Start())
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	log, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+	s.must(err)
+	defer log.Close()
+	lines := bufio.NewScanner(out)
+	for n := 2999; n < 3003; n++ {
+		if want := fmt.Sprintf("line %d", n); !lines.Scan() || lines.Text() != want {
+			s.Fatalf("tail -f printed %q, %v, not %q", lines.Text(), lines.Err(), want)
+		}
+		fmt.Fprintf(log, "line %d\n", n+1)
+	}
 }
 
 // interrupted begins a copy, and interrupts it once it has copied something.

@@ -135,7 +135,7 @@ func (h *handle) inPlace() *handle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.plain == nil { // it is opened when it is used
-		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), single: true}
+		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), users: new(users), single: true}
 		f.plain.reader.reset(&f.fs.reading)
 	}
 	f.plain.client, f.plain.seen, f.plain.notBefore = h.client, h.seen, h.notBefore
@@ -731,7 +731,7 @@ func (h *handle) close(ctx context.Context) error {
 	}
 	defer h.turn.unlock()
 	remote := h.remote
-	if remote == nil || h.users.Load() > 0 {
+	if remote == nil || !h.users.none() {
 		return nil // Release closes a file in use
 	}
 	h.remote = nil
@@ -754,7 +754,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		return true, err
 	}
 	defer h.turn.unlock()
-	if h.remote == nil || h.users.Load() > 0 ||
+	if h.remote == nil || !h.users.none() ||
 		!private.OfClient(h.remote.Client()).WorksInOrder() {
 		return false, nil
 	}
