@@ -374,6 +374,13 @@ var steps = []struct {
 		s.put("a", big)
 		s.put("f", "contents")
 		s.put("g", "contents")
+		links := s.host.real != "" && !slices.ContainsFunc(s.limits, func(l limit) bool {
+			return l.why == "reading relative links"
+		})
+		if links {
+			s.putDir("links")
+			s.disk.Symlink("../f", s.name("links/one"))
+		}
 		at := filepath.Join(s.local, "at")
 		s.must(os.Mkdir(at, 0o755))
 		s.usftp("mount", s.far("."), at)
@@ -387,6 +394,9 @@ var steps = []struct {
 		data, err := os.ReadFile(name("a"))
 		if err != nil || string(data) != big {
 			s.Errorf("%d bytes were read, %v", len(data), err)
+		}
+		if links {
+			s.mountedLinks(name("links"))
 		}
 		for _, err := range []error{os.WriteFile(name("b"), []byte(other), 0o644),
 			os.Mkdir(name("c"), 0o755), os.Rename(name("b"), name("c/d")),
@@ -467,6 +477,23 @@ func mix(trees ...map[string]string) map[string]string {
 		}
 	}
 	return all
+}
+
+// mountedLinks reads a link that was in a directory of a mount before, and one that is made there,
+// and removes the directory.
+func (s *step) mountedLinks(dir string) {
+	s.Helper()
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	s.must(os.Symlink("../f", two))
+	for _, link := range []string{one, two} {
+		text, err := os.Readlink(link)
+		data, readErr := os.ReadFile(link)
+		if text != "../f" || string(data) != "contents" {
+			s.Errorf("%s leads to %q with %q, %v, %v", link, text, data, err, readErr)
+		}
+		s.must(os.Remove(link))
+	}
+	s.must(os.Remove(dir))
 }
 
 // follow appends to a file whose end tail -f prints.
