@@ -294,9 +294,13 @@ func (c *Client) Symlink(oldname, newname string) error {
 	order := c.symlinks.Load()
 	if order == symlinksUnknown {
 		// In the other order SYMLINK would succeed, and make a link called oldname.
-		if _, err := c.Lstat(newname); err == nil {
+		_, err := c.Lstat(newname)
+		if err == nil {
 			return &os.LinkError{Op: "symlink", Old: oldname, New: newname,
 				Err: &existsError{&StatusError{Code: uint32(wire.Failure)}}}
+		}
+		if err = c.fatal(err); err != nil {
+			return err
 		}
 	}
 	text := oldname

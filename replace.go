@@ -1,6 +1,7 @@
 package usftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,6 +118,9 @@ func (c privateClient) Move(oldname, newname string, replace bool) error {
 	fromLink, toLink := err == nil && isLink(moved), thereErr == nil && isLink(there)
 	failed := func(err error) error {
 		return &os.LinkError{Op: "rename", Old: oldname, New: newname, Err: err}
+	}
+	if ended := cmp.Or(c.fatal(err), c.fatal(thereErr)); ended != nil {
+		return ended
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -340,6 +340,10 @@ func (d *Dialer) tryLogIn(l *login, sniff *sniffer) (*Conn, error) {
 	}
 	c := newConn(d, t, route, l.hostKey)
 	c.roundTrip, c.first = l.roundTrip, first
+	if version := c.ServerVersion(); !strings.Contains(version, "OpenSSH") &&
+		!strings.HasPrefix(version, "SSH-2.0-usftp") {
+		route.conn.ackAtOnce()
+	}
 	return c, nil
 }
 

@@ -15,6 +15,8 @@ type socket struct {
 	sniff  *sniffer
 	heard  atomic.Int64 // the time of the peer's last bytes, UnixNano
 	closed atomic.Bool
+	// ack has the kernel acknowledge what has arrived; nil if that need not be at once
+	ack atomic.Pointer[func()]
 }
 
 func newSocket(c net.Conn, sniff *sniffer) *socket { return &socket{Conn: c, sniff: sniff} }
@@ -24,8 +26,25 @@ func (s *socket) Read(p []byte) (int, error) {
 	if n > 0 {
 		s.heard.Store(time.Now().UnixNano())
 		s.sniff.saw(p[:n])
+		if ack := s.ack.Load(); ack != nil && n < mostAcked {
+			(*ack)()
+		}
 	}
 	return n, err
+}
+
+// mostAcked is the size of reads that are acknowledged at once: more is, anyway.
+const mostAcked = 1024
+
+// ackAtOnce acknowledges short answers at once. This machine would wait for 40 ms, in case that it
+// has something to send along, and a server that has Nagle's algorithm sends its next answer only
+// then. OpenSSH's and Go's have turned it off; paramiko's has not.
+func (s *socket) ackAtOnce() {
+	if tcp, ok := s.Conn.(*net.TCPConn); ok {
+		if ack := acknowledge(tcp); ack != nil {
+			s.ack.Store(&ack)
+		}
+	}
 }
 
 // Close closes the connection once, so a second caller gets no confusing error.

@@ -87,8 +87,9 @@ func (e *StallError) Unwrap() error   { return net.ErrClosed }
 func (e *StallError) Timeout() bool   { return true }
 func (e *StallError) Temporary() bool { return false }
 
-// Unanswered is the error of the request whose missing reply ended the connection, and of those
-// about the same path or handle. It wraps the one that all others get.
+// Unanswered is the error of the request whose missing reply ended the connection, or that the peer
+// had to answer first when it closed the stream, and of those about the same path or handle. It
+// wraps the one that all others get.
 type Unanswered struct{ Err error }
 
 func (e Unanswered) Error() string { return e.Err.Error() }

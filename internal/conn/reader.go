@@ -146,14 +146,18 @@ func (c *Conn) readLoop() {
 	c.end(err)
 }
 
-// atListing returns the directory whose READDIR is the oldest request without an answer, or "".
-// Some servers do not survive a name that they cannot encode, as Erlang/OTP's one above U+00FF. The
-// caller may be listing another directory at that moment, and must know which one to leave out.
+// atListing blames the oldest request without an answer, and returns the directory of a READDIR, or
+// "". Some servers do not survive a name that they cannot encode, as Erlang/OTP's one above U+00FF.
+// The caller may be listing another directory at that moment, and must know which one to leave out.
 func (c *Conn) atListing() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	oldest := c.oldest((*Call).owed)
-	if oldest == nil || oldest.kind != wire.TypeReaddir || oldest.Handle == nil {
+	if oldest == nil {
+		return ""
+	}
+	c.blame(oldest)
+	if oldest.kind != wire.TypeReaddir || oldest.Handle == nil {
 		return ""
 	}
 	return oldest.Handle.Dir

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/conn"
 )
@@ -84,7 +85,8 @@ func CodeOf(err error) int {
 		return signal.Code()
 	case ReaderGone(err):
 		return ExitOutputGone
-	case errors.As(err, new(conn.Unanswered)): // about one file; others may be answered
+	case errors.As(err, new(conn.Unanswered)) && errors.As(err, new(*usftp.StallError)):
+		// It is about one file; others may be answered.
 		return ExitFailed
 	case errors.As(err, new(*dial.Error)), errors.Is(err, net.ErrClosed):
 		return ExitNoHost

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -21,15 +22,47 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/cmd/usftp/internal/cli"
 	"github.com/usftp/usftp/internal/endpoint/endpointtest"
 	"github.com/usftp/usftp/internal/testenv"
 )
 
-// The test binary is also the command, if started as "usftp", which is in PATH for the tests.
+// The test binary is also the command, if started as "usftp", which is in PATH for the tests, and
+// another one, "mapnew".
 func TestMain(m *testing.M) {
-	testscript.Main(tests{m}, map[string]func(){"usftp": func() { os.Exit(cli.Main(os.Args[1:])) }})
+	testscript.Main(tests{m}, map[string]func(){
+		"usftp":  func() { os.Exit(cli.Main(os.Args[1:])) },
+		"mapnew": mapNew,
+	})
+}
+
+// mapped is the size of a file that is mapped into memory.
+const mapped = 1 << 16
+
+// mapNew makes a file as databases and linkers do: it maps one that it has only made long, and
+// writes at both ends. It is a program of its own, since Go's scheduler waits for memory, and a
+// server that the test plays would not run.
+func mapNew() {
+	f, err := os.OpenFile(os.Args[1], os.O_RDWR|os.O_CREATE, 0o644)
+	if err == nil {
+		err = f.Truncate(mapped)
+	}
+	var data []byte
+	if err == nil {
+		data, err = unix.Mmap(int(f.Fd()), 0, mapped, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED)
+	}
+	if err == nil {
+		copy(data, "begin")
+		copy(data[mapped-5:], "ended")
+		err = errors.Join(unix.Msync(data, unix.MS_SYNC), unix.Munmap(data), f.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // tests runs the tests; none of this concerns the command that the test binary also is.

@@ -3,6 +3,7 @@
 package servers_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -259,6 +260,9 @@ var steps = []struct {
 				s.Errorf("%s printed %d bytes, not %d", c.verb, len(out), len(c.want))
 			}
 		}
+		if s.host.real != "" {
+			s.follow(filepath.Join(s.host.real, s.name("a")))
+		}
 	}},
 	{"stat", func(s *step) {
 		s.put("a", big)
@@ -370,6 +374,13 @@ var steps = []struct {
 		s.put("a", big)
 		s.put("f", "contents")
 		s.put("g", "contents")
+		links := s.host.real != "" && !slices.ContainsFunc(s.limits, func(l limit) bool {
+			return l.why == "reading relative links"
+		})
+		if links {
+			s.putDir("links")
+			s.disk.Symlink("../f", s.name("links/one"))
+		}
 		at := filepath.Join(s.local, "at")
 		s.must(os.Mkdir(at, 0o755))
 		s.usftp("mount", s.far("."), at)
@@ -383,6 +394,9 @@ var steps = []struct {
 		data, err := os.ReadFile(name("a"))
 		if err != nil || string(data) != big {
 			s.Errorf("%d bytes were read, %v", len(data), err)
+		}
+		if links {
+			s.mountedLinks(name("links"))
 		}
 		for _, err := range []error{os.WriteFile(name("b"), []byte(other), 0o644),
 			os.Mkdir(name("c"), 0o755), os.Rename(name("b"), name("c/d")),
@@ -398,7 +412,10 @@ var steps = []struct {
 			s.must(err)
 			s.must(f.Close())
 		}
-		if entries, err := os.ReadDir(at); err != nil || len(entries) != 4 {
+		if out, err := exec.Command("mapnew", name("h")).CombinedOutput(); err != nil {
+			s.Errorf("a new file that is mapped: %v: %s", err, out)
+		}
+		if entries, err := os.ReadDir(at); err != nil || len(entries) != 5 {
 			s.Errorf("the mount has %v, %v", entries, err)
 		}
 		// What another step is starting holds this process's files until it is another program.
@@ -410,7 +427,8 @@ var steps = []struct {
 			}
 			return unmounted
 		})
-		s.there(map[string]string{"a": "text", "c": isDir, "c/d": other, "f": "newtents", "g": "new"})
+		s.there(map[string]string{"a": "text", "c": isDir, "c/d": other, "f": "newtents", "g": "new",
+			"h": "begin" + strings.Repeat("\x00", mapped-10) + "ended"})
 	}},
 	{"rm", func(s *step) {
 		s.putTree("d")
@@ -459,6 +477,49 @@ func mix(trees ...map[string]string) map[string]string {
 		}
 	}
 	return all
+}
+
+// mountedLinks reads a link that was in a directory of a mount before, and one that is copied there,
+// and removes the directory.
+func (s *step) mountedLinks(dir string) {
+	s.Helper()
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	s.must(os.Symlink("../f", filepath.Join(s.local, "two")))
+	// Few hosts set a link's times, which is no failure.
+	if out, err := exec.Command("cp", "-a", filepath.Join(s.local, "two"), two).
+		CombinedOutput(); err != nil {
+		s.Errorf("cp -a: %v: %s", err, out)
+	}
+	for _, link := range []string{one, two} {
+		text, err := os.Readlink(link)
+		data, readErr := os.ReadFile(link)
+		if text != "../f" || string(data) != "contents" {
+			s.Errorf("%s leads to %q with %q, %v, %v", link, text, data, err, readErr)
+		}
+		s.must(os.Remove(link))
+	}
+	s.must(os.Remove(dir))
+}
+
+// follow appends to a file whose end tail -f prints.
+func (s *step) follow(file string) {
+	s.Helper()
+	cmd := s.command("tail", "-f", "-n", "1", "-s", "0.05", s.far(filepath.Base(file)))
+	out, err := cmd.StdoutPipe()
+	s.must(err)
+	s.must(cmd.Start())
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	log, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+	s.must(err)
+	defer log.Close()
+	lines := bufio.NewScanner(out)
+	for n := 2999; n < 3003; n++ {
+		if want := fmt.Sprintf("line %d", n); !lines.Scan() || lines.Text() != want {
+			s.Fatalf("tail -f printed %q, %v, not %q", lines.Text(), lines.Err(), want)
+		}
+		fmt.Fprintf(log, "line %d\n", n+1)
+	}
 }
 
 // interrupted begins a copy, and interrupts it once it has copied something.

@@ -28,7 +28,7 @@ func statusOf(err error) fuse.Status {
 		return fuse.Status(syscall.EMFILE)
 	case errors.Is(err, errInterrupted):
 		return fuse.EINTR
-	case errors.Is(err, errTimeout):
+	case errors.Is(err, errTimeout), errors.Is(err, errFatal):
 		return fuse.EIO
 	case lost(err), errors.Is(err, context.Canceled):
 		return fuse.Status(syscall.ENOTCONN)

@@ -64,6 +64,7 @@ type FS struct {
 	hidden     string        // prefix of the names of files that were removed while open
 	clockSkew  atomic.Int64  // by how much the host's clock is ahead of ours, in nanoseconds
 	quirks     quirks.Quirks // NoTimes, NoModes and NoAppend
+	plainLinks sync.Once     // told that links keep their times
 	budget     *budget       // of writes that are not on the host yet
 	blocks     blocks
 	reading    readMemory

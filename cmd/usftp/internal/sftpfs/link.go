@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/pool"
@@ -26,6 +28,7 @@ type link struct {
 	timeout time.Duration
 	log     *slog.Logger
 	onUp    func() // called on its own goroutine after each reconnect
+	brief   int    // connections in a row that were lost soon; of keep alone
 
 	mu      sync.Mutex
 	client  *usftp.Client
@@ -38,7 +41,15 @@ type link struct {
 var (
 	errTimeout     = errors.New("the host has not been reachable for too long")
 	errInterrupted = errors.New("interrupted")
+	errFatal       = errors.New("the host has ended each session in which it was asked this")
 )
+
+// mostFatal is how many sessions a host may end for one request.
+const mostFatal = 3
+
+// steadyAfter is how long a connection lasts if it may be replaced at once: a host that ends one
+// after the other is not asked for a new one without pause.
+const steadyAfter = 5 * time.Second
 
 // dialTimeout limits one attempt to reconnect: a TCP connection started while the link was down may
 // notice late that the link is back.
@@ -51,7 +62,7 @@ func newLink(ctx context.Context, host pool.Host, timeout time.Duration, log *sl
 	host.Redial = limitRedial(host.Redial)
 	l := &link{timeout: timeout, log: log, changed: make(chan struct{})}
 	l.conn = pool.NewConn(ctx, host, pool.Retry{Retries: math.MaxInt, RetryFor: forever,
-		Backoff: backoff})
+		Backoff: func(attempt int) time.Duration { return backoff(attempt + l.brief) }})
 	l.client, l.up = l.conn.Host().Client, time.Now()
 	return l
 }
@@ -82,7 +93,7 @@ func backoff(attempt int) time.Duration {
 func (l *link) keep(ctx context.Context) {
 	for {
 		l.mu.Lock()
-		client := l.client
+		client, up := l.client, l.up
 		l.mu.Unlock()
 		select {
 		case <-client.Done():
@@ -91,6 +102,9 @@ func (l *link) keep(ctx context.Context) {
 		}
 		lost := client.Wait()
 		down := time.Now()
+		if l.brief++; down.Sub(up) > steadyAfter {
+			l.brief = 0
+		}
 		if stalled(lost) {
 			down = private.OfClient(client).Heard()
 			if p := l.conn.Host().Pool; p != nil {
@@ -228,12 +242,12 @@ func (l *link) get(ctx context.Context, from time.Time) (*usftp.Client, error) {
 	}
 }
 
-// do makes a request, and repeats it over a new connection if the connection was lost. In the
-// repetition again is true: the server may have carried out the request although its reply was
-// lost.
+// do makes a request, and repeats it over a new connection if the connection was lost, unless that
+// seems to be the request's fault. In the repetition again is true: the server may have carried out
+// the request although its reply was lost.
 func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) error) error {
 	from := time.Now() // when the call began, or its first connection last gave a sign of life
-	for shared, again := 0, false; ; again = true {
+	for shared, fatal, again := 0, 0, false; ; again = true {
 		client, err := l.get(ctx, from)
 		if err != nil {
 			return err
@@ -243,10 +257,15 @@ func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) err
 			shared++
 			continue
 		}
-		if err == nil || !lost(err) || ctx.Err() != nil {
+		if err == nil || !lost(err) || errors.Is(err, errFatal) || ctx.Err() != nil {
 			return err
 		}
 		l.await(ctx, client)
+		if fatal += endedBy(err); fatal == mostFatal {
+			err = fmt.Errorf("%w: %w", errFatal, err)
+			l.log.Error("a call fails", "error", err)
+			return err
+		}
 		switch {
 		case !again:
 			from = latest(from, l.heard())
@@ -271,6 +290,16 @@ func (l *link) await(ctx context.Context, client *usftp.Client) {
 			return
 		}
 	}
+}
+
+// endedBy returns 1 if the host has ended a session, although the connection was not lost, when it
+// had to answer the request with this error first, else 0.
+func endedBy(err error) int {
+	lost, ended := errors.AsType[*usftp.LostError](err)
+	if _, own := errors.AsType[conn.Unanswered](err); own && ended && lost.Cause == io.EOF {
+		return 1
+	}
+	return 0
 }
 
 // lost reports whether an error says that the connection has ended.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,8 +23,10 @@ import (
 const look = scriptedTimeout / 16
 
 // mountFile mounts a directory with two files, one of which is open, and an empty directory.
-func mountFile(t *testing.T) *opened {
-	s := mountScripted(t, 0, sftptest.Script{})
+func mountFile(t *testing.T) *opened { return mountFileOf(t, sftptest.Script{}) }
+
+func mountFileOf(t *testing.T, script sftptest.Script) *opened {
+	s := mountScripted(t, 0, script)
 	s.server.Files.WriteFile("/file", []byte("contents"))
 	s.server.Files.WriteFile("/spare", nil)
 	s.server.Files.Mkdir("/dir")
@@ -235,6 +239,64 @@ func TestUnansweredQuestion(t *testing.T) {
 	}
 }
 
+// A call for which the host ends one session after the other, but not the connection, fails soon,
+// and does not keep others from working.
+func TestFatalCall(t *testing.T) {
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var fatal atomic.Bool
+				o := mountFileOf(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if fatal.Load() && r.Type != wire.TypeInit && r.Extension != wire.ExtLimits {
+						return []sftptest.Action{sftptest.Hangup()}
+					}
+					return nil
+				}})
+				fatal.Store(true)
+				before := o.server.Streams()
+				began := time.Now()
+				status := call(o)
+				if took := time.Since(began); status != fuse.EIO || took > 10*time.Second {
+					t.Errorf("%v after %v", status, took)
+				}
+				if n := o.server.Streams() - before; n > 2*mostFatal {
+					t.Errorf("%d sessions", n)
+				}
+				fatal.Store(false)
+				time.Sleep(time.Minute)
+				if status := call(o); status != fuse.OK {
+					t.Errorf("when the host is well again: %v", status)
+				}
+			})
+		})
+	}
+}
+
+// What others ask is answered, although the host ends sessions in which it has not come to it.
+func TestOthersThanTheFatalCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := mountFile(t)
+		busy := sftptest.Call("work", func(sftptest.Request) { time.Sleep(time.Second) })
+		o.server.AddFaults(sftptest.Fault{On: wire.TypeReaddir, Do: busy},
+			sftptest.Fault{On: wire.TypeReaddir, Do: sftptest.Hangup()})
+		var fatal sync.WaitGroup
+		fatal.Go(func() {
+			if status := calls["list"](o); status != fuse.EIO {
+				t.Errorf("the list: %v", status)
+			}
+		})
+		time.Sleep(time.Second / 2)
+		began := time.Now()
+		if data, status := o.read(8); status != fuse.OK || data != "contents" {
+			t.Errorf("%q, %v", data, status)
+		}
+		if took := time.Since(began); took < time.Second/2 {
+			t.Errorf("it was answered after %v, before a session ended", took)
+		}
+		fatal.Wait()
+	})
+}
+
 // A host that can be reached again and again, but never answers, does not keep a call for ever.
 func TestComesAndGoes(t *testing.T) {
 	for name, request := range map[string]wire.Type{"getattr": wire.TypeLstat,
@@ -249,7 +311,9 @@ func TestComesAndGoes(t *testing.T) {
 					o = o.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_APPEND)
 					call = calls["fsync"]
 				}
-				o.server.AddFaults(sftptest.Fault{On: request, Do: sftptest.Hangup()})
+				cut := sftptest.Call("cut", func(sftptest.Request) { o.cut() })
+				o.server.AddFaults(sftptest.Fault{On: request, Do: cut},
+					sftptest.Fault{On: request, Do: sftptest.Hangup()})
 				began := time.Now()
 				status := call(o)
 				if took := time.Since(began); status != fuse.EIO || took < scriptedTimeout ||

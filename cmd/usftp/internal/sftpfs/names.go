@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -226,7 +227,10 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 	if err != nil {
 		return nil, f.statusOfNode(n, err)
 	}
-	if at, ok := f.tree.path(n); ok && f.options.TransformSymlinks {
+	// Such hosts tell relative links as absolute ones, or make them so.
+	server := private.OfClient(f.link.latest())
+	absolute := server.ResolvesLinks() || server.LinksFromLogin()
+	if at, ok := f.tree.path(n); ok && (absolute || f.options.TransformSymlinks) {
 		target = relative(f.tree.host, at, target)
 	}
 	switch {
@@ -272,12 +276,11 @@ func relative(root, at, target string) string {
 	if !path.IsAbs(target) || !strings.HasPrefix(path.Clean(target)+"/", inside) {
 		return target
 	}
-	ups := strings.Count(strings.TrimPrefix(at, inside), "/")
-	below := strings.TrimPrefix(path.Clean(target)+"/", inside)
-	if result := path.Clean(strings.Repeat("../", ups) + below); result != "" {
-		return result
+	result, err := filepath.Rel(path.Dir(at), target)
+	if err != nil {
+		return target
 	}
-	return "."
+	return result
 }
 
 // Link implements fuse.RawFileSystem. Both names share one node, so programs see one file.

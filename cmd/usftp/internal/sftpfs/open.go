@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,11 +28,11 @@ type handle struct {
 	file  *file
 	flags int // of package os: the access mode and O_APPEND
 
-	turn   ctxMutex     // held while the file is reopened or appended to
-	remote *usftp.File  // nil if it is not open on the host; guarded by turn
-	size   int64        // of the file when it was last reopened; guarded by turn
-	single bool         // it must not use lanes; guarded by turn
-	users  atomic.Int32 // calls that are using remote; only the holder of turn adds to it
+	turn   ctxMutex    // held while the file is reopened or appended to
+	remote *usftp.File // nil if it is not open on the host; guarded by turn
+	size   int64       // of the file when it was last reopened; guarded by turn
+	single bool        // it must not use lanes; guarded by turn
+	users  *users      // the calls that are using remote; guarded by turn
 
 	reader  reader
 	failure failure
@@ -53,6 +52,18 @@ type handle struct {
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
 func (h *handle) appends() bool { return h.flags&os.O_APPEND != 0 && h.writes() }
+
+// users are the calls that are using a file on the host: each holds it for reading.
+type users struct{ sync.RWMutex }
+
+// none reports whether there are no users. The caller holds the handle's turn, so that none comes.
+func (u *users) none() bool {
+	if !u.TryLock() {
+		return false
+	}
+	u.Unlock()
+	return true
+}
 
 // file is the state shared by the open handles of one node: data that is not on the host yet, and
 // proofs that a reopened file is still the same.
@@ -155,7 +166,7 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 			changed: make(chan struct{})}
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
-		turn: newCtxMutex(), remote: remote, made: made}
+		turn: newCtxMutex(), remote: remote, users: new(users), made: made}
 	h.client = remote.Client()
 	h.saw(n.version)
 	h.reader.reset(&f.reading)
@@ -601,16 +612,21 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.reopened(remote, a, asked)
+	return remote, nil
+}
+
+// reopened takes over a file that was opened again. The caller holds turn.
+func (h *handle) reopened(remote *usftp.File, a attrs, asked time.Time) {
 	h.file.mu.Lock()
 	loose := h.file.modified
 	h.client = remote.Client()
 	h.file.remoteSize = max(h.file.remoteSize, int64(a.size))
 	h.file.mu.Unlock()
 	if !loose {
-		n.learnAttrs(a, asked)
+		h.file.node.learnAttrs(a, asked)
 	}
 	h.remote, h.size = remote, int64(a.size)
-	return remote, nil
 }
 
 // clockError is how many seconds a time that we set may be ahead of the host's clock.
@@ -627,9 +643,10 @@ func (h *handle) use(ctx context.Context) (remote *usftp.File, done func(), err 
 	if remote, err = h.open(ctx); err != nil {
 		return nil, nil, err
 	}
-	h.users.Add(1)
+	mine := h.users
+	mine.RLock()
 	return remote, func() {
-		if h.users.Add(-1); oneHandle(remote) {
+		if mine.RUnlock(); oneHandle(remote) {
 			h.letGo()
 		}
 	}, nil
@@ -675,7 +692,7 @@ func (f *FS) letGo() {
 
 // pause works like letGo for callers that hold the turn.
 func (h *handle) pause() {
-	if h.remote == nil || h.users.Load() > 0 || private.OfFile(h.remote).HandleLost() {
+	if h.remote == nil || !h.users.none() || private.OfFile(h.remote).HandleLost() {
 		return
 	}
 	closing := h.end(h.remote)

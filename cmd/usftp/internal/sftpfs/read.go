@@ -151,29 +151,24 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 	return fuse.ReadResultData(buf[:n]), fuse.OK
 }
 
-// readAt reads once, over the present connection.
-func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
+// readOnce reads from the host's file as it is open, which it also returns.
+func (h *handle) readOnce(ctx context.Context, p []byte, off int64) (n int, remote *usftp.File,
+	err error) {
 	remote, done, err := h.use(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer done()
-	// The kernel asks for whole pages. Asking the host for bytes beyond the end of the file would cost
-	// another round trip, in which the host reports that end.
-	if size := h.knownSize(); off < size {
-		p = p[:min(int64(len(p)), size-off)]
-	}
 	if chunks := h.reader.plan(remote, off, len(p), h.file.node); chunks != nil {
-		n, err := collect(ctx, chunks, p, off)
+		n, err = collect(ctx, chunks, p, off)
 		h.reader.collected(chunks)
 		if n == len(p) || err != nil {
-			return n, err
+			return n, remote, err
 		}
-		// The file seems to end here, or the server returned less than it was asked for.
-		m, err := remote.WithContext(ctx).ReadAt(p[n:], off+int64(n))
-		return n + m, err
 	}
-	return remote.WithContext(ctx).ReadAt(p, off)
+	// Else the file seems to end here, or the server returned less than it was asked for.
+	m, err := remote.WithContext(ctx).ReadAt(p[n:], off+int64(n))
+	return n + m, remote, err
 }
 
 // knownSize returns the size that the kernel may have been told: it fills what a read leaves out of

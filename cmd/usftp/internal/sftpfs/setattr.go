@@ -323,6 +323,13 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		}
 		return c.SetAttrs(path, set)
 	})
+	if now.isLink() && set.SetTimes && !set.SetOwner && errors.Is(err, errors.ErrUnsupported) {
+		// Few hosts can, and cp -a and rsync would fail for want of a time that hardly matters.
+		f.plainLinks.Do(func() {
+			f.options.Logger.Warn("the host does not set the times of symbolic links")
+		})
+		return nil
+	}
 	if err != nil {
 		return err
 	}

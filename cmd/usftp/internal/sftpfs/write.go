@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -44,6 +45,14 @@ type extent struct {
 	tried   bool      // sent at some time
 	full    bool      // nothing more is added
 	done    bool      // no longer the file's: it arrived, was refused, or was given up
+	ended   int       // sessions; see endedBy
+}
+
+// ends counts the session that has ended with an error, and reports whether the host has ended too
+// many of them for the extent.
+func (e *extent) ends(err error) bool {
+	e.ended += endedBy(err)
+	return e.ended >= mostFatal
 }
 
 // blocks are memory for extents that will probably become full. It is kept for the next extents
@@ -135,7 +144,7 @@ func (h *handle) inPlace() *handle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.plain == nil { // it is opened when it is used
-		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), single: true}
+		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), users: new(users), single: true}
 		f.plain.reader.reset(&f.fs.reading)
 	}
 	f.plain.client, f.plain.seen, f.plain.notBefore = h.client, h.seen, h.notBefore
@@ -400,7 +409,7 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 			end, _ := h.remote.Seek(0, io.SeekCurrent)
 			f.reaches(end)
 		}
-		if !lost(err) {
+		if !lost(err) || e.ends(err) {
 			f.answered(e, err)
 			return nil
 		}
@@ -501,7 +510,10 @@ func (f *file) answered(e *extent, err error) {
 		f.mu.Unlock()
 		return
 	}
-	if lost(err) {
+	switch {
+	case lost(err) && e.ends(err):
+		err = fmt.Errorf("%w: %w", errFatal, err)
+	case lost(err):
 		e.sent = false
 		f.wake()
 		f.mu.Unlock()
@@ -619,7 +631,8 @@ func (f *file) push(ctx context.Context, all bool) {
 		f.idle = nil
 		f.mu.Unlock()
 	}
-	if err := f.send(ctx, all); err != nil && !undecided(err) {
+	err := f.send(ctx, all)
+	if errors.Is(err, errFatal) || err != nil && !undecided(err) {
 		f.abandon(err)
 	}
 }
@@ -731,7 +744,7 @@ func (h *handle) close(ctx context.Context) error {
 	}
 	defer h.turn.unlock()
 	remote := h.remote
-	if remote == nil || h.users.Load() > 0 {
+	if remote == nil || !h.users.none() {
 		return nil // Release closes a file in use
 	}
 	h.remote = nil
@@ -754,7 +767,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		return true, err
 	}
 	defer h.turn.unlock()
-	if h.remote == nil || h.users.Load() > 0 ||
+	if h.remote == nil || !h.users.none() ||
 		!private.OfClient(h.remote.Client()).WorksInOrder() {
 		return false, nil
 	}

@@ -406,7 +406,33 @@ func (t *tail) printAdded(f *followed, size int64) error {
 		return nil
 	}
 	t.headings.more(f.name)
+	if err := t.copyFrom(f); err != nil || f.offset >= size || !t.openLonger(f) {
+		return err
+	}
 	return t.copyFrom(f)
+}
+
+// openLonger opens a file again that goes on where it seemed to end, and reports whether that can
+// help: some hosts, such as ProFTPD, read a file only as far as it went when it was opened. Its
+// name must not belong to another file by now.
+func (t *tail) openLonger(f *followed) bool {
+	if oneHandle(t.job) {
+		return false
+	}
+	l := look{before: f.file.Async().Stat()}
+	file, err := t.client.Open(t.at(f.name))
+	if err != nil {
+		return false
+	}
+	now, err := file.Async().Stat().Wait()
+	l.after = f.file.Async().Stat()
+	if err != nil || replaced(l, *now) {
+		file.Close()
+		return false
+	}
+	f.file.Close()
+	f.file = file
+	return true
 }
 
 // replaced reports whether a name no longer refers to the open file. Between the two answers by
