@@ -526,5 +526,14 @@ func TestSyncRoundTrips(t *testing.T) {
 		if counts.RoundTrips > 7 {
 			t.Errorf("it took %d round trips", counts.RoundTrips)
 		}
+		for i := range dirs { // which does not count if times do not
+			must(t, os.Chtimes(fmt.Sprintf("%s/d%d", src, i), time.Time{}, time.Unix(1e9, 0)))
+		}
+		j.options.NoTimes = true
+		counter.Reset()
+		j.must(t)
+		if n := counter.Counts().RoundTrips; n > 7 {
+			t.Errorf("without times it took %d round trips", n)
+		}
 	})
 }

@@ -144,9 +144,10 @@ func (s *Sync) Attrs(f *endpoint.Info) (set usftp.NewAttrs) {
 
 // IsSameDir reports whether a directory at the target has all the attributes it should.
 func (s *Sync) IsSameDir(f *endpoint.Info, there Held) bool {
-	return there.IsThere() && there.sameTime(s.stored(f), s.Window) &&
-		(!f.HasMode || there.Perm() == f.Mode.Perm() && there.sameSize(f)) &&
-		(!s.Attributes.Owners || there.sameOwner(f, s.Owners))
+	o := s.Attributes
+	return there.IsThere() && (o.NoTimes || there.sameTime(s.stored(f), s.Window)) &&
+		(o.NoModes || !f.HasMode || there.Perm() == f.Mode.Perm() && there.sameSize(f)) &&
+		(!o.Owners || there.sameOwner(f, s.Owners))
 }
 
 // IsRenamed reports whether the target's entry under an old name is the source's entry under a new

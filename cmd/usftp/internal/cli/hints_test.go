@@ -48,6 +48,9 @@ func TestRefusedH(t *testing.T) {
 		run(t, t.TempDir(), strings.Fields(args)...).says(t, ui.ExitFailed, sentence+
 			"\nTry .*")
 	}
+	if o := run(t, t.TempDir(), "touch", "-h"); o.code != ui.ExitOK || !strings.Contains(o.stdout, "Usage:") {
+		t.Errorf("%d, %q", o.code, o.stdout)
+	}
 }
 
 // TestLimitOfRsync: the l in rsync's -rlpt takes what follows it as a limit.

@@ -192,8 +192,8 @@ func (c *command) registerCommon(f *pflag.FlagSet) {
 	}
 }
 
-// insteadOfH is for -h where other systems' commands have it for links: to print help would be to do
-// nothing, and succeed.
+// insteadOfH is for -h where other systems' commands have it for links: with operands, to print help
+// would be to do nothing, and succeed.
 var insteadOfH = map[string]string{"chmod": "operands that are links are followed",
 	"ln": "use -n", "touch": "links are followed"}
 
@@ -210,6 +210,9 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 		return cmd.FlagErrorFunc()(cmd, err)
 	}
 	if h := cmd.Flags().Lookup("h"); h != nil && h.Changed {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
 		return c.wrongUsage(errors.New("-h is not supported: " + insteadOfH[c.name]))
 	}
 	err = c.flags.Connect.Check(cmd.Flags().Changed)
