@@ -23,7 +23,8 @@ type Admission struct {
 	From []netip.Prefix
 
 	// Gone, if not nil, is asked at each login whether the user has been disabled or removed where
-	// users are kept: the directory may hear of it later. It is asked again for each [Login].
+	// users are kept: the directory may hear of it later. It is asked again whenever Logins or
+	// EndLogins makes a [Login].
 	Gone func() bool
 }
 

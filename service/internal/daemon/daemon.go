@@ -258,7 +258,8 @@ func (s *service) read() (*site.Settings, error) {
 			s.outside = made.outside
 		}
 		s.warnOfSecrets(made)
-		s.EndLogins(func(l sshd.Login) bool { return before.admits(l.User) && !made.admits(l.User) })
+		gone := made.lacks(before)
+		s.EndLogins(func(l sshd.Login) bool { return gone[l.User] })
 	}
 	if s.started == nil {
 		s.started = made

@@ -15,8 +15,9 @@ to standard error.
 SIGINT (Ctrl-C) and SIGTERM stop the server: new logins are refused, and running
 sessions get the time of --grace to finish. The exit code is then 0. A second signal
 stops it at once. SIGHUP reloads keys, users and limits, and recounts quotas; existing
-logins stay, unless their user is disabled or gone. SIGUSR2 starts the program again without turning a client away: the new
-process takes over the listening sockets, and this one ends with its last connection.`
+logins stay, unless their user is disabled or gone. SIGUSR2 starts the program again
+without turning a client away: the new process takes over the listening sockets, and
+this one ends with its last connection.`
 
 const examples = `  usftpd --config /etc/usftp/usftpd.toml
   usftpd --config usftpd.toml --listen :2022 --metrics=:9722
@@ -52,7 +53,7 @@ const hashPasswordExamples = `  usftpd hash-password
 
 const userLong = `Manages the users in the store, which the configuration's [store] names, for all
 nodes at once. A running server follows within a second: it ends the sessions of users who
-are disabled or removed, others go on. Users of the configuration file are not listed, and
+are disabled or removed; others go on. Users of the configuration file are not listed, and
 take precedence. With [[outside]], a user in no list can be disabled, too. Run it as the
 user who runs the server.`
 

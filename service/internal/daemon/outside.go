@@ -336,9 +336,25 @@ func (made *settings) outsider(name string) bool {
 
 // admits reports whether the file has a user of a name, who is not disabled.
 func (made *settings) admits(name string) bool {
-	return made != nil && slices.ContainsFunc(made.Users, func(u site.Account) bool {
+	return slices.ContainsFunc(made.Users, func(u site.Account) bool {
 		return u.Name == name && !u.Admission.Disabled
 	})
+}
+
+// lacks returns the users whom the file admitted before, if there was one, and does not any more.
+func (made *settings) lacks(before *settings) map[string]bool {
+	gone := map[string]bool{}
+	if before == nil {
+		return gone
+	}
+	for _, file := range []*settings{before, made} {
+		for i := range file.Users {
+			if u := &file.Users[i]; !u.Admission.Disabled {
+				gone[u.Name] = file == before
+			}
+		}
+	}
+	return gone
 }
 
 // notInFile returns an error if the file has a user of a name, whom the store's does not change.
@@ -365,8 +381,8 @@ func (s *service) newcomer(o *outsiders, name string, answer outside.Answer) (*s
 			err = keptFrom(&one, s.storeName)
 		}
 		one.Admission.Gone = func() bool {
-			_, there := s.store.User(name)
-			return there
+			u, there := s.store.User(name)
+			return there && u.Disabled
 		}
 	}
 	return &one, err

@@ -78,8 +78,8 @@ func (s *service) openStore(ctx context.Context) error {
 	s.MoreUsers = s.storedUsers
 	s.store.OnUsers(func() {
 		s.Refresh()
-		if s.latest.Load() != nil { // before, nobody can have connected
-			s.EndLogins(func(l sshd.Login) bool { return l.Gone })
+		if made := s.latest.Load(); made != nil { // before, nobody can have connected
+			s.EndLogins(func(l sshd.Login) bool { return l.Gone && !made.admits(l.User) })
 		}
 	})
 	return nil

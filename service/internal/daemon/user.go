@@ -146,21 +146,15 @@ func keepOutCommand(a *ui.App, use, short string, keepOut func(ctx context.Conte
 		name := args[0]
 		made, err := readConfig(cmd.Flag("config").Value.String())
 		all := int64(0)
-		if err == nil && made.notInFile(name) == nil { // whose sessions go on
+		inFile := err == nil && made.notInFile(name) != nil // then the sessions go on
+		if err == nil && !inFile {
 			all, err = s.SessionsOf(ctx, name)
 		}
 		if err == nil {
 			err = keepOut(ctx, s, made, name)
 		}
-		left := all
-		for began := time.Now(); err == nil && left > 0 && time.Since(began) < goneWithin; {
-			if err = pace.Sleep(ctx, 50*time.Millisecond); err == nil {
-				left, err = s.SessionsOf(ctx, name)
-			}
-		}
-		if err == nil && left > 0 {
-			err = fmt.Errorf("is let in no longer, but %s on: see the nodes' logs",
-				ui.Count(left, "session goes", "sessions go"))
+		if err == nil && !inFile {
+			all, err = awaitEnd(ctx, s, name, all)
 		}
 		if err == nil {
 			_, err = fmt.Fprintln(a.Out, ui.Count(all, "session", "sessions"), "ended")
@@ -168,6 +162,26 @@ func keepOutCommand(a *ui.App, use, short string, keepOut func(ctx context.Conte
 		return about(name, err)
 	})
 	return cmd
+}
+
+// awaitEnd waits until the sessions of a user who is let in no longer have ended, and returns how
+// many there were, at least those that were there before.
+func awaitEnd(ctx context.Context, s *store.Store, user string, before int64) (int64, error) {
+	left, err := s.SessionsOf(ctx, user)
+	all := max(before, left)
+	for began := time.Now(); err == nil && left > 0 && time.Since(began) < goneWithin; {
+		if err = pace.Sleep(ctx, 50*time.Millisecond); err == nil {
+			left, err = s.SessionsOf(ctx, user)
+		}
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("is let in no longer, but it is not known how many sessions go on: %w", err)
+	case left > 0:
+		err = fmt.Errorf("is let in no longer, but %s on: see the nodes' logs",
+			ui.Count(left, "session goes", "sessions go"))
+	}
+	return all, err
 }
 
 // newUser has the flags of user add.

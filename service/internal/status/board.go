@@ -455,10 +455,12 @@ func (b *Board) DisableUser(ctx context.Context, name string, disabled bool) err
 	if b.Store == nil {
 		return errNoStore
 	}
-	var err error
-	if disabled {
+	err := store.ErrNoUser
+	switch inFile := func(u User) bool { return u.Name == name && !u.Stored }; {
+	case slices.ContainsFunc(b.Users(), inFile): // which has precedence
+	case disabled:
 		err = b.Store.DisableUser(ctx, name, b.Outsider(name))
-	} else {
+	default:
 		err = b.Store.EnableUser(ctx, name)
 	}
 	if errors.Is(err, store.ErrNoUser) {

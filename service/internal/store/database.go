@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -37,6 +38,7 @@ type database struct {
 	left     chan struct{} // this node has closed its connections
 	words    *strings.Replacer
 	patience time.Duration
+	closing  sync.Mutex // of idle connections: if sql.DB may keep some meanwhile, it closes others
 
 	statements, transactions atomic.Int64 // that were sent
 }
@@ -100,7 +102,7 @@ func openDatabase(text string) (*database, error) {
 // takesChanges returns an error for a server that does not.
 func takesChanges(ctx context.Context, conn *pgconn.PgConn) error {
 	err := pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
-	if err != nil {
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) {
 		err = fmt.Errorf("it takes no changes, as a standby, or if its disk is nearly full: %w", err)
 	}
 	return err
@@ -220,6 +222,8 @@ func (d *database) advised(err error) error {
 		advice = "raise max_connections, or the limit of the role"
 	case code == notAllowed, code == noSchema:
 		advice = "its role lacks a right: GRANT CREATE ON SCHEMA, or GRANT ALL on the tables"
+	case code == noTable:
+		advice = "its tables have gone: restore them, or start all nodes again"
 	case isBusy(err):
 		advice = "another program has locked it"
 	default:
@@ -233,6 +237,7 @@ const (
 	readOnly           = "25006"
 	noSchema           = "3F000"
 	notAllowed         = "42501"
+	noTable            = "42P01"
 	diskFull           = "53100"
 	tooManyConnections = "53300"
 	endedByAdmin       = "57P01"
@@ -293,7 +298,7 @@ func (d *database) doOne(ctx context.Context, run func(t tx) error) error {
 // connected runs what needs a connection. If PostgreSQL gives this node no more of them, it waits
 // for one of those that there are.
 func (d *database) connected(run func() error) (err error) {
-	for range 2 * connections { // others are connecting, and also let this node have one less
+	for range 2 * connections { // others connect at the same time, and each failure lowers the limit
 		if err = run(); codeOf(err) != tooManyConnections {
 			break
 		}
@@ -312,9 +317,10 @@ func (d *database) connected(run func() error) (err error) {
 
 // mayConnect lets the node have all its connections again, and reports whether it got fewer.
 func (d *database) mayConnect() (fewer bool) {
-	if d.postgres == "" || d.Stats().MaxOpenConnections == connections {
+	if d.postgres == "" || d.Stats().MaxOpenConnections == connections || !d.closing.TryLock() {
 		return false
 	}
+	defer d.closing.Unlock()
 	d.SetMaxOpenConns(connections)
 	d.SetMaxIdleConns(connections)
 	return true
@@ -335,8 +341,12 @@ func (d *database) leave() {
 	if d.postgres == "" {
 		return
 	}
+	if !d.closing.TryLock() {
+		return
+	}
 	d.SetMaxIdleConns(0)
 	d.SetMaxIdleConns(connections)
+	d.closing.Unlock()
 	select {
 	case d.left <- struct{}{}:
 	default:

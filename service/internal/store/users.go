@@ -105,8 +105,9 @@ func (s *Store) OnUsers(changed func()) {
 // look reads the users if they have changed.
 func (u *userList) look(ctx context.Context) error {
 	changed := false
-	err := u.store.do(ctx, func(t tx) (err error) {
-		changed, err = u.fetch(t)
+	err := u.store.do(ctx, func(t tx) error {
+		is, err := u.fetch(t)
+		changed = changed || is // also if an attempt before could not commit
 		return err
 	})
 	if changed {
