@@ -335,7 +335,9 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 		if isErlang(open.client.options.serverVersion) {
 			// It takes a relative name at OPEN to begin at the directory of its own process here,
 			// and with a root of its own an absolute one at the machine's.
-			return open.client.setstat(op, f.Name(), to)
+			byName := open.client.setstat(op, f.Name(), to)
+			byName.call.Ordered = true
+			return byName
 		}
 		command := open.client.command(op, f.Name(),
 			wire.Fsetstat{Handle: open.handle.Name, Attrs: to.Attrs})

@@ -29,10 +29,13 @@ func (f privateFile) StartStored(size int64) (prove func() error) {
 	asked := f.Async().Stat()
 	return func() error {
 		stat, err := asked.WaitContext(f.ctx)
-		if err != nil { // the server may have closed the file first
+		if err != nil { // the server may have closed the file first: by its name
 			stat, err = f.Async().Stat().WaitContext(f.ctx)
 		}
-		if err != nil || !stat.sized() || int64(stat.Size) >= size {
+		if err = f.Client().fatal(err); err != nil {
+			return err
+		}
+		if stat == nil || !stat.sized() || int64(stat.Size) >= size {
 			return nil
 		}
 		return f.lacks(int64(stat.Size), size)
@@ -44,10 +47,12 @@ func (f privateFile) StartStored(size int64) (prove func() error) {
 func (f *File) lacks(has, size int64) error {
 	closed, err := f.Client().WithContext(f.ctx).Open(f.Name())
 	if err != nil {
-		return nil // nothing shows it
+		return f.Client().fatal(err) // otherwise nothing shows it
 	}
 	defer closed.Close()
 	switch _, err := closed.ReadAt(make([]byte, 1), size-1); err {
+	default:
+		return f.Client().fatal(err)
 	case io.EOF:
 		return f.wrap("write", fmt.Errorf("%w: it has %d of %d bytes", hook.ErrNotStored, has, size))
 	case nil:

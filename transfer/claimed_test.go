@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -94,6 +95,61 @@ func TestHoleWhereTheDiskWasFull(t *testing.T) {
 		if left := b.temporaries(); lost != holes || len(left) > 0 {
 			t.Errorf("%d holes; %q are left", lost, left)
 		}
+	}
+}
+
+// TestHoleIsNotContinued: of such a file nothing is kept if the copy is interrupted, or if its
+// connection is lost.
+func TestHoleIsNotContinued(t *testing.T) {
+	for _, end := range []string{"interrupted", "lost"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var b *bench
+		var other string
+		ended := false
+		fail := sftptest.Call("the other file", func(sftptest.Request) {
+			far := b.host
+			far.Client = connect(t, b.server.Dial(sftptest.LinkConfig{})).Client
+			if _, err := uploadFile(t.Context(), far, other, "/other", transfer.Options{}); err == nil {
+				t.Error("the other file is copied")
+			}
+		})
+		b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			switch {
+			case r.Type != wire.TypeWrite || ended:
+			case strings.Contains(r.Path, "other"):
+				return []sftptest.Action{sftptest.Refuse(wire.Failure, "no space")}
+			case r.Offset < 100_000 && r.Offset+r.Length > 100_000:
+				return []sftptest.Action{fail, sftptest.Refuse(wire.OK, "")}
+			case r.Offset > 4_000_000:
+				ended = true
+				if end == "lost" {
+					return []sftptest.Action{sftptest.Hangup()}
+				}
+				cancel()
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		b.host.Quirks = new(pool.Quirks)
+		data := random(9_000_000)
+		other = b.local("other", data[:1000])
+		source, journal := b.local("file", data), filepath.Join(b.dir, "journal")
+		_, err := b.jobContext(ctx, upload, source, "/file", func(j *copyJob) {
+			j.Options.Journal = journal
+		})
+		if err == nil || !ended {
+			t.Errorf("%s: %v", end, err)
+		}
+		b.host.Client = connect(t, b.server.Dial(sftptest.LinkConfig{})).Client
+		result, err := b.job(upload, source, "/file", func(j *copyJob) {
+			j.Options.Journal, j.Options.Resume = journal, true
+		})
+		if err != nil || result.Resumed != 0 || !bytes.Equal(b.remote("/file"), data) {
+			t.Errorf("%s: the second run continued from %d: %v", end, result.Resumed, err)
+		}
+		if left := b.temporaries(); len(left) > 0 {
+			t.Errorf("%s: %q are left", end, left)
+		}
+		cancel()
 	}
 }
 

@@ -291,7 +291,7 @@ func TestLinksThatBecomeAbsolute(t *testing.T) {
 			}
 		}
 	})
-	want := "relative symbolic links become absolute: the host resolves what they say"
+	want := "relative symbolic links become absolute: the host stores where they lead"
 	if err != nil || !slices.Equal(told, []string{want}) {
 		t.Errorf("%q, %v", told, err)
 	}

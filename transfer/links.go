@@ -101,7 +101,7 @@ func (t *tree) makeLink(e *entry, to string) error {
 	case conn == nil:
 	case err == nil && !path.IsAbs(to) && private.OfClient(conn.Host().Client).LinksFromLogin() &&
 		!t.dst.Quirks().ToldLinks.Swap(true):
-		t.root.warn("relative symbolic links become absolute: the host resolves what they say")
+		t.root.warn("relative symbolic links become absolute: the host stores where they lead")
 	case err != nil && pool.Lost(conn.Host().Client):
 		t.leftovers.leaves(false)
 	}

@@ -73,6 +73,9 @@ func connectionFlags(cmd *cobra.Command) string {
 	return strings.Join(names, " ")
 }
 
+// startsWithDigit reports whether a value looks like a number that was meant.
+func startsWithDigit(value string) bool { return value != "" && '0' <= value[0] && value[0] <= '9' }
+
 // flagError describes a flag error in plain words.
 func flagError(cmd *cobra.Command, err error,
 	hintFor func(*cobra.Command, string) string) error {
@@ -85,7 +88,7 @@ func flagError(cmd *cobra.Command, err error,
 	if !errors.As(err, &value) {
 		return err
 	}
-	if hint := hintFor(cmd, value.GetFlag().Name); hint != "" {
+	if hint := hintFor(cmd, value.GetFlag().Name); hint != "" && !startsWithDigit(value.GetValue()) {
 		return fmt.Errorf("%w; %s", err, hint)
 	}
 	if errors.As(err, new(*strconv.NumError)) {

@@ -343,8 +343,8 @@ func (c *Copy) move(in *input, out *output) (err error) {
 	if err == nil {
 		err = out.finalize(c, in)
 	}
-	if err == nil && c.to != nil {
-		err = doubt(c, out)
+	if err == nil && doubtful(c) {
+		err = errDoubtful
 	}
 	if err == nil && c.hashes() {
 		err = c.hashing.finish(c)
@@ -375,18 +375,17 @@ func (c *Copy) move(in *input, out *output) (err error) {
 }
 
 // errDoubtful ends an attempt whose data may not all have been stored.
-var errDoubtful = errors.New("the disk was full while it was written, and the host may have " +
-	"acknowledged what it has not stored")
+var errDoubtful = errors.New("the host refused data of another file meanwhile, as when its disk " +
+	"is full, and may have acknowledged what it has not stored")
 
-// doubt fails if the host has refused a WRITE of any file while this one was written, and may not
-// have stored all of those before it that it acknowledged: if the disk was full, files that failed
-// have made room since, and this one may have a hole. A file that took one WRITE would be too short.
-func doubt(c *Copy, out *output) error {
-	if c.IsSmall() || c.verifies() || !private.OfClient(c.to.client).LosesWrites() ||
-		out.quirks.NotWritten.Load() == c.known.refused {
-		return nil
-	}
-	return errDoubtful
+// doubtful reports whether the host has refused a WRITE of any file while this one was written, and
+// may not have stored all of those before it that it acknowledged: if the disk was full, files that
+// failed have made room since, and this one may have a hole. A file that took one WRITE would be too
+// short.
+func doubtful(c *Copy) bool {
+	return c.to != nil && !c.IsSmall() && !c.verifies() &&
+		private.OfClient(c.to.client).LosesWrites() &&
+		c.Dst.Quirks().NotWritten.Load() != c.known.refused
 }
 
 // notWritten counts a WRITE that a host has refused, before anything makes room.
@@ -455,6 +454,9 @@ func (c *Copy) abandon(out *output, err error) {
 		return
 	}
 	lost, synced := c.to.lost(), false
+	if lost && doubtful(c) && c.journal.mark != nil {
+		c.journal.noteBefore(c, at.temp) // there is nothing to continue
+	}
 	keeps := c.main() != nil && c.interrupted() && c.Result.Bytes > 0 && !notResumable(c.Ctx, err) &&
 		c.journal.mayContinue(c)
 	if keeps && !lost { // otherwise the next attempt or run must truncate it
@@ -546,7 +548,7 @@ const (
 	public              // it is made with its final permissions
 	prefixed            // all data read is hashed: it may be unchanged
 	apart               // it starts over, since the host gave one handle to several files
-	proved              // it is verified, since the disk may have been full for a while
+	doubted             // it is verified, since the disk may have been full for a while
 	ways
 	sameWay = ways
 )
@@ -572,7 +574,7 @@ var remedies = [ways]struct {
 	// part of it may be in another file, or another's in this one
 	apart: {after: []error{usftp.ErrSharedHandle, usftp.ErrOneHandle}, suits: rereadable,
 		most: pools.MostShared},
-	proved: {after: []error{errDoubtful}, suits: rereadable, most: 1},
+	doubted: {after: []error{errDoubtful}, suits: rereadable, most: 1},
 }
 
 // rereadable reports whether the source can be read again.
@@ -665,7 +667,7 @@ func (c *Copy) IsSmall() bool { return c.Small && !c.known.large }
 
 // verifies reports whether the stored file is compared with the source.
 func (c *Copy) verifies() bool {
-	if c.Options.Verify || c.known.delta || c.known.tried[proved] > 0 {
+	if c.Options.Verify || c.known.delta || c.known.tried[doubted] > 0 {
 		return true
 	}
 	s := c.main()

@@ -290,9 +290,10 @@ func (j *record) mayContinue(c *Copy) bool {
 }
 
 // provable reports whether an attempt's leftover can be proved later to be the beginning of the
-// source. Data from an old file is proved by a hash only.
+// source. Data from an old file is proved by a hash only, and a hole where the disk was full is not
+// found.
 func provable(c *Copy) bool {
-	return !c.known.delta || c.main().client.HasCheckFile()
+	return (!c.known.delta || c.main().client.HasCheckFile()) && !doubtful(c)
 }
 
 // keep records an attempt's leftover.
@@ -391,7 +392,9 @@ func (j *record) markProgress(c *Copy, position func() int64) (stop func()) {
 		if bytes := position(); bytes > last {
 			last = bytes
 			m := *j.mark
-			m.Bytes = bytes
+			if m.Bytes = bytes; doubtful(c) {
+				m.Bytes = 0 // there is nothing to continue
+			}
 			j.write(c, m)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/pool"
@@ -23,7 +24,7 @@ func TestCheckAll(t *testing.T) {
 		failed, want error
 	}{
 		{errors.New("the source has changed"), nil},
-		{fmt.Errorf("cannot copy one file: %w", conn.Unanswered{Err: net.ErrClosed}), nil},
+		{fmt.Errorf("cannot copy one file: %w", conn.Unanswered{Err: &usftp.StallError{}}), nil},
 		{net.ErrClosed, ErrHostLost},
 	} {
 		host := h.Get(t.Context(), target)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
 )
 
 // readAt reads over the present connection. Some hosts, such as ProFTPD, read a file only as far as
@@ -22,8 +23,17 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 		p = p[:min(int64(len(p)), size-off)]
 	}
 	n, remote, err := h.readOnce(ctx, p, off)
-	if n == len(p) || err != nil && err != io.EOF || off+int64(n) >= size ||
-		!h.openLonger(ctx, remote, off+int64(n)) {
+	if n == len(p) || err != nil && err != io.EOF || off+int64(n) >= size {
+		return n, err
+	}
+	if !h.openLonger(ctx, remote, off+int64(n)) {
+		// Only if the host could be asked is this the end.
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if client := remote.Client(); pool.Lost(client) {
+			return 0, client.Wait()
+		}
 		return n, err
 	}
 	n, _, err = h.readOnce(ctx, p, off)
@@ -36,7 +46,8 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 func (h *handle) openLonger(ctx context.Context, remote *usftp.File, end int64) bool {
 	f := h.file.fs
 	server := private.OfClient(remote.Client())
-	if server.StatsByName() || server.OneHandle() || server.KeepsUploads() {
+	if server.WorksInOrder() || // OpenSSH's, which reads as far as a file goes by then
+		server.StatsByName() || server.OneHandle() || server.KeepsUploads() {
 		return false
 	}
 	old := remote.WithContext(ctx)
@@ -77,7 +88,10 @@ func (h *handle) openLonger(ctx context.Context, remote *usftp.File, end int64) 
 	h.users = new(users)
 	f.work.Go(func() {
 		others.Lock()
-		h.end(remote).Forget()
+		_, err := h.end(remote).WaitContext(f.ctx)
+		if err != nil && h.writes() && !lost(err) { // as of a host that tells a full disk only now
+			h.failure.set(err)
+		}
 	})
 	return true
 }

@@ -28,7 +28,7 @@ type link struct {
 	timeout time.Duration
 	log     *slog.Logger
 	onUp    func() // called on its own goroutine after each reconnect
-	brief   int    // connections in a row that were lost soon; of keep alone
+	brief   int    // sessions in a row that the host ended soon; of keep alone
 
 	mu      sync.Mutex
 	client  *usftp.Client
@@ -47,8 +47,8 @@ var (
 // mostFatal is how many sessions a host may end for one request.
 const mostFatal = 3
 
-// steadyAfter is how long a connection lasts if it may be replaced at once: a host that ends one
-// after the other is not asked for a new one without pause.
+// steadyAfter is how long a session lasts if it may be replaced at once: a host that ends one after
+// the other is not asked for a new one without pause.
 const steadyAfter = 5 * time.Second
 
 // dialTimeout limits one attempt to reconnect: a TCP connection started while the link was down may
@@ -102,7 +102,7 @@ func (l *link) keep(ctx context.Context) {
 		}
 		lost := client.Wait()
 		down := time.Now()
-		if l.brief++; down.Sub(up) > steadyAfter {
+		if l.brief++; !ended(lost) || down.Sub(up) > steadyAfter {
 			l.brief = 0
 		}
 		if stalled(lost) {
@@ -292,14 +292,19 @@ func (l *link) await(ctx context.Context, client *usftp.Client) {
 	}
 }
 
-// endedBy returns 1 if the host has ended a session, although the connection was not lost, when it
-// had to answer the request with this error first, else 0.
+// endedBy returns 1 if the host has ended a session when it had to answer the request with this
+// error first, else 0.
 func endedBy(err error) int {
-	lost, ended := errors.AsType[*usftp.LostError](err)
-	if _, own := errors.AsType[conn.Unanswered](err); own && ended && lost.Cause == io.EOF {
+	if errors.As(err, new(conn.Unanswered)) && ended(err) {
 		return 1
 	}
 	return 0
+}
+
+// ended reports whether the host has ended a session, although the connection was not lost.
+func ended(err error) bool {
+	lost, ok := errors.AsType[*usftp.LostError](err)
+	return ok && lost.Cause == io.EOF
 }
 
 // lost reports whether an error says that the connection has ended.

@@ -144,7 +144,8 @@ func (h *handle) inPlace() *handle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.plain == nil { // it is opened when it is used
-		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(), users: new(users), single: true}
+		f.plain = &handle{file: f, flags: h.flags &^ os.O_APPEND, turn: newCtxMutex(),
+			users: new(users), single: true}
 		f.plain.reader.reset(&f.fs.reading)
 	}
 	f.plain.client, f.plain.seen, f.plain.notBefore = h.client, h.seen, h.notBefore

@@ -104,7 +104,6 @@ var misreadings = []misreading{
 		return strings.ContainsAny(value, "= \t")
 	}},
 	{"identity", "i", "names a private key", "--itemize-changes", isNoFlag},
-	{"config", "F", "names an ssh_config", "about filters", isNoFlag},
 	{"jump", "J", "names a jump host", "about the times of links", isNoFlag},
 	{"program", "S", "names a program to connect with", "about holes in files", isNoFlag},
 	{"server", "D", "names a server program", "about devices", isNoFlag},

@@ -556,7 +556,7 @@ func TestLinksThatBecomeAbsolute(t *testing.T) {
 	}
 	ok(t, Link(t.Context(), r.Env, o, []string{"f", "g", "/d"}))
 	_, said := r.take()
-	if said != "relative symbolic links become absolute: the host resolves what they say" ||
+	if said != "relative symbolic links become absolute: the host stores where they lead" ||
 		!slices.Contains(server.Files.List(), "/d/f -> /d/f") {
 		t.Errorf("it says %q, with %q", said, server.Files.List())
 	}

@@ -92,7 +92,7 @@ func (l *linker) made(k link, r linked) {
 		l.done("linked", target, source, l.quoted(target)+" -> "+quoted(source))
 		if !l.told && !path.IsAbs(source) && private.OfClient(l.client).LinksFromLogin() {
 			l.told = true
-			l.say("relative symbolic links become absolute: the host resolves what they say")
+			l.say("relative symbolic links become absolute: the host stores where they lead")
 		}
 	default:
 		l.done("linked", target, source, l.quoted(target)+" => "+l.quoted(source))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // TailOptions are the options of tail.
@@ -416,7 +417,7 @@ func (t *tail) printAdded(f *followed, size int64) error {
 // help: some hosts, such as ProFTPD, read a file only as far as it went when it was opened. Its
 // name must not belong to another file by now.
 func (t *tail) openLonger(f *followed) bool {
-	if oneHandle(t.job) {
+	if oneHandle(t.job) || private.OfClient(t.client).WorksInOrder() { // OpenSSH's needs it not
 		return false
 	}
 	l := look{before: f.file.Async().Stat()}
