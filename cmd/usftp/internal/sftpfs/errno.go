@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -92,9 +93,11 @@ func (f *FS) statusIfFull(ctx context.Context, n *node, err error) fuse.Status {
 	return statusOf(err)
 }
 
-// full reports whether an error means that the disk is full, which servers report as FAILURE.
+// full reports whether an error means that the disk is full, which servers report as FAILURE, or not
+// at all.
 func (f *FS) full(ctx context.Context, n *node, err error) (full bool) {
-	if !errors.Is(err, usftp.ErrSSHFxFailure) || errors.Is(err, fs.ErrExist) {
+	if !errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, private.ErrNotStored) ||
+		errors.Is(err, fs.ErrExist) {
 		return false
 	}
 	path, ok := f.tree.path(n)

@@ -3,6 +3,7 @@
 package sftpfs
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,20 @@ func TestMakeOnFullDisk(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A host that acknowledges what its disk has no room for fails the program's close.
+func TestWriteThatIsOnlyClaimed(t *testing.T) {
+	for _, size := range []int{5000, 3 << 20} {
+		s := mountScripted(t, 0, sftptest.Script{StatVFS: &wire.StatVFSReply{},
+			Faults: []sftptest.Fault{{On: wire.TypeWrite, From: uint64(size) - 1, To: 1 << 40,
+				Do: sftptest.Refuse(wire.OK, "")}}})
+		o := s.create(t, "file")
+		o.write(0, strings.Repeat("x", size))
+		if status := o.flush(); status != fuse.Status(syscall.ENOSPC) {
+			t.Errorf("%d bytes: %v", size, status)
+		}
+	}
 }
 
 // Programs divide by the sizes that statfs reports, whatever a host says.

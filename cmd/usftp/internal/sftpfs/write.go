@@ -749,15 +749,34 @@ func (h *handle) close(ctx context.Context) error {
 		return nil // Release closes a file in use
 	}
 	h.remote = nil
+	prove := h.startStored(remote.WithContext(ctx))
 	closing := h.end(remote)
 	err := h.file.endLanes(ctx, h, !h.failure.remains())
-	if _, closed := closing.WaitContext(ctx); closed != nil && !lost(closed) {
+	_, closed := closing.WaitContext(ctx)
+	if closed == nil && err == nil {
+		closed = prove()
+	}
+	if closed != nil && !lost(closed) {
 		err = closed // if it is only lost: all data was acknowledged
 	}
 	if err != nil && ctx.Err() == nil {
 		h.failure.set(err)
 	}
 	return err
+}
+
+// startStored starts to ask whether the host has all of a file that this handle alone has made: the
+// host may have acknowledged what its disk had no room for. prove returns the answer once the file
+// is closed.
+func (h *handle) startStored(remote *usftp.File) (prove func() error) {
+	f := h.file
+	f.mu.Lock()
+	size := f.remoteSize
+	if !h.made || len(f.handles) > 1 || h.failure.remains() {
+		size = 0
+	}
+	f.mu.Unlock()
+	return private.OfFile(remote).StartStored(size)
 }
 
 // writeAndClose writes a small new file and closes it in one round trip. done is false if that is
