@@ -176,7 +176,7 @@ func (b *Bans) look(ctx context.Context) {
 	b.store.do(ctx, b.read)
 }
 
-// refresh is look for a store that was down.
+// refresh works like look while the store still counts as down.
 func (b *Bans) refresh(ctx context.Context) error { return b.store.db.do(ctx, b.read) }
 
 // trust drops the bans that this node has counted alone: the store's can be lifted, those cannot.

@@ -116,7 +116,7 @@ func (u *userList) look(ctx context.Context) error {
 	return err
 }
 
-// read is look for a store that was down.
+// read works like look while the store still counts as down, and tells nobody of changes.
 func (u *userList) read(ctx context.Context) error {
 	return u.store.db.do(ctx, func(t tx) error {
 		_, err := u.fetch(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// readAt reads over the present connection. Some hosts, such as ProFTPD, read a file only as far as
-// it went when it was opened, or as it was written over the same handle. One that ends before the
-// size that the kernel knows is opened again, or a program that maps it would get SIGBUS.
+// readAt reads over the present connection. Some hosts, such as ProFTPD, read only what a file held
+// when it was opened, and what was written over the same handle since. A file that ends before the
+// size that the kernel knows is reopened, or a program that maps it would get SIGBUS.
 func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	// The kernel asks for whole pages. Asking the host for bytes beyond the end of the file would
 	// cost another round trip, in which the host reports that end.
@@ -40,13 +40,13 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// openLonger opens a file again if the host says that it goes on where it seemed to end, and
-// reports whether it could. The name must still lead to the same file, which can only have grown
+// openLonger reopens a file if the host says that it goes on where it seemed to end, and reports
+// whether it could. The name must still lead to the same file, which can only have grown
 // meanwhile.
 func (h *handle) openLonger(ctx context.Context, remote *usftp.File, end int64) bool {
 	f := h.file.fs
 	server := private.OfClient(remote.Client())
-	if server.WorksInOrder() || // OpenSSH's, which reads as far as a file goes by then
+	if server.WorksInOrder() || // OpenSSH's, which reads all of a file
 		server.StatsByName() || server.OneHandle() || server.KeepsUploads() {
 		return false
 	}

@@ -227,7 +227,7 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 	if err != nil {
 		return nil, f.statusOfNode(n, err)
 	}
-	// Such hosts tell relative links as absolute ones, or make them so.
+	// Some hosts report relative links as absolute ones, or make them so.
 	server := private.OfClient(f.link.latest())
 	absolute := server.ResolvesLinks() || server.LinksFromLogin()
 	if at, ok := f.tree.path(n); ok && (absolute || f.options.TransformSymlinks) {

@@ -413,11 +413,11 @@ func (t *tail) printAdded(f *followed, size int64) error {
 	return t.copyFrom(f)
 }
 
-// openLonger opens a file again that goes on where it seemed to end, and reports whether that can
-// help: some hosts, such as ProFTPD, read a file only as far as it went when it was opened. Its
-// name must not belong to another file by now.
+// openLonger reopens a file that goes on where it seemed to end, and reports whether that can help:
+// some hosts, such as ProFTPD, read only what a file held when it was opened. The name must not
+// belong to another file by now.
 func (t *tail) openLonger(f *followed) bool {
-	if oneHandle(t.job) || private.OfClient(t.client).WorksInOrder() { // OpenSSH's needs it not
+	if oneHandle(t.job) || private.OfClient(t.client).WorksInOrder() { // OpenSSH's reads all of it
 		return false
 	}
 	l := look{before: f.file.Async().Stat()}
