@@ -65,18 +65,20 @@ func (s *Site) Run(ctx context.Context) error {
 
 // reloadOnHangup has SIGHUP ask for a reload, and sets how long the end of the program may take.
 func (s *Site) reloadOnHangup(patience time.Duration) {
-	s.App.Signals.Set(patience, func() {
-		select {
-		case s.hangups <- struct{}{}:
-		default:
-		}
-	})
+	s.App.Signals.Set(patience, s.askReload)
+}
+
+func (s *Site) askReload() {
+	select {
+	case s.hangups <- struct{}{}:
+	default:
+	}
 }
 
 // restart reports whether another process has taken over.
 func (s *Site) restart(ctx context.Context) bool {
 	s.Log.Info("starting the program again")
-	process, err := s.sockets.handOver(ctx)
+	process, err := s.sockets.handOver(ctx, s.askReload)
 	if err != nil {
 		s.Log.Error("the restart failed; this process goes on", "error", err)
 		return false
@@ -89,12 +91,16 @@ func (s *Site) restart(ctx context.Context) bool {
 }
 
 // retire lets running sessions end by themselves, or, once ctx ends, within the grace period. Some
-// clients may still be logging in.
+// clients may still be logging in. The settings are read again now and whenever the process that
+// has taken over does so, or the sessions of a user who is removed meanwhile would go on.
 func (s *Site) retire(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.sshd.Retire(ctx) }()
+	s.askReload()
 	for {
 		select {
+		case <-s.hangups:
+			s.reread()
 		case <-s.refresh:
 			s.refreshUsers()
 		case err := <-ended:
@@ -134,17 +140,27 @@ func (s *Site) shutdown(ctx context.Context) error {
 	return &ui.ExitError{Code: ui.ExitOK}
 }
 
-// reload rereads the settings. If anything is invalid nothing changes.
-func (s *Site) reload(ctx context.Context) {
+// reread reads the settings again, has the process before this one do so, too, and reports whether
+// they are in effect. If anything is invalid nothing changes.
+func (s *Site) reread() bool {
 	settings, err := s.read()
 	if err == nil {
 		err = s.apply(settings)
 	}
 	if err != nil {
 		s.Log.Error("reload failed; the old settings stay in effect", "error", err)
-		return
+		return false
 	}
 	s.Log.Info("reloaded")
+	s.sockets.tellBefore()
+	return true
+}
+
+// reload rereads the settings, and recounts quotas.
+func (s *Site) reload(ctx context.Context) {
+	if !s.reread() {
+		return
+	}
 	if s.reloaded != nil {
 		close(s.reloaded)
 	}

@@ -18,7 +18,11 @@ func (*sockets) listen(address string) (net.Listener, error) { return listenOn(a
 
 func (*sockets) accepting() {}
 
-func (*sockets) handOver(context.Context) (*os.Process, error) { return nil, errors.ErrUnsupported }
+func (*sockets) tellBefore() {}
+
+func (*sockets) handOver(context.Context, func()) (*os.Process, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func restartSignals() (asked <-chan os.Signal, stop func()) { return nil, func() {} }
 

@@ -23,7 +23,8 @@ import (
 
 const (
 	// inheritVariable has the addresses of the sockets that a new process inherits, from descriptor
-	// firstInherited on; the descriptor before them is a pipe that it writes to when it accepts.
+	// firstInherited on; the descriptor before them is a pipe to the process before it. The new one
+	// writes a byte when it accepts, and one for each reload.
 	inheritVariable = "USFTPD_SOCKETS"
 	firstInherited  = 4
 
@@ -35,7 +36,7 @@ const (
 type sockets struct {
 	inherited map[string][]net.Listener
 	own       []socket
-	ready     *os.File
+	before    *os.File // the pipe to the process before this one; nil if there is none
 }
 
 type socket struct {
@@ -50,7 +51,7 @@ func (s *sockets) inherit() error {
 	if !left {
 		return nil
 	}
-	s.ready = os.NewFile(firstInherited-1, "ready")
+	s.before = os.NewFile(firstInherited-1, "the process before")
 	syscall.CloseOnExec(firstInherited - 1)
 	s.inherited = map[string][]net.Listener{}
 	for i, address := range strings.Fields(text) {
@@ -85,10 +86,14 @@ func (s *sockets) accepting() {
 		closeAll(all)
 	}
 	s.inherited = nil
-	if s.ready != nil {
-		s.ready.Write([]byte{1})
-		s.ready.Close()
-		s.ready = nil
+	s.tellBefore()
+}
+
+// tellBefore tells the process before this one that this one accepts, or has reloaded. It may have
+// ended, or be of a version that does not listen any more.
+func (s *sockets) tellBefore() {
+	if s.before != nil {
+		s.before.Write([]byte{1})
 	}
 }
 
@@ -108,8 +113,9 @@ func duplicate(l *net.TCPListener) (f *os.File, err error) {
 	return f, errors.Join(wrong, err)
 }
 
-// handOver starts the new process, and returns it once it accepts and this one no longer does.
-func (s *sockets) handOver(ctx context.Context) (*os.Process, error) {
+// handOver starts the new process, and returns it once it accepts and this one no longer does. From
+// then on reloaded is called for each of its reloads.
+func (s *sockets) handOver(ctx context.Context, reloaded func()) (*os.Process, error) {
 	if os.Getpid() == 1 {
 		return nil, errors.New("process 1 of a container cannot be replaced: restart the container")
 	}
@@ -123,7 +129,12 @@ func (s *sockets) handOver(ctx context.Context) (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer ready.Close()
+	accepts := false
+	defer func() {
+		if !accepts {
+			ready.Close()
+		}
+	}()
 	cmd.ExtraFiles = []*os.File{signals}
 	defer func() {
 		for _, f := range cmd.ExtraFiles {
@@ -149,12 +160,21 @@ func (s *sockets) handOver(ctx context.Context) (*os.Process, error) {
 	go func() { ended <- cmd.Wait() }()
 	ready.SetReadDeadline(time.Now().Add(takeoverPatience))
 	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Now()) })
-	defer stop()
 	n, err := ready.Read(make([]byte, 1))
-	if n == 1 {
+	stop()
+	if accepts = n == 1; accepts {
 		for _, one := range s.own {
 			one.listener.Close()
 		}
+		ready.SetReadDeadline(time.Time{})
+		go func() {
+			defer ready.Close()
+			for told := make([]byte, 1); ; reloaded() {
+				if _, err := ready.Read(told); err != nil {
+					return
+				}
+			}
+		}()
 		return cmd.Process, nil
 	}
 	cmd.Process.Kill()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,10 +32,15 @@ func takenOver(t *testing.T, s *servetest.Server) *os.Process {
 	return follows(t, s)
 }
 
-// follows waits for the process that takes over.
-func follows(t *testing.T, s *servetest.Server) *os.Process {
+// follows waits for the process that takes over, and is none of those before it.
+func follows(t *testing.T, s *servetest.Server, before ...*os.Process) *os.Process {
 	t.Helper()
-	line := s.Wait("another process has taken over; running sessions go on", nil)
+	line := s.Wait("another process has taken over; running sessions go on",
+		func(f map[string]any) bool {
+			return !slices.ContainsFunc(before, func(p *os.Process) bool {
+				return float64(p.Pid) == f["pid"]
+			})
+		})
 	next, err := os.FindProcess(int(line["pid"].(float64)))
 	if err != nil {
 		t.Fatal(err)
@@ -247,6 +253,48 @@ func TestDisabledAfterRestart(t *testing.T) {
 		return err != nil
 	})
 	s.Wait("login refused", func(f map[string]any) bool { return f["user"] == "stored" })
+}
+
+// TestRemovedAfterRestart: when another process has taken over, and a third one from that, a reload
+// ends the sessions of a user whom the file no longer has in all of them. So does the restart itself.
+func TestRemovedAfterRestart(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, "")
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	session := func(user string) *usftp.Client {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		login, err := loginAs(t, conn, user, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := usftp.NewClient(login)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close(); login.Close() })
+		return client
+	}
+	rename := func(from, to string) {
+		text := string(readFile(t, file))
+		writeFile(t, file, []byte(strings.Replace(text, fmt.Sprintf("name = %q", from),
+			fmt.Sprintf("name = %q", to), 1)))
+	}
+	alice, bob := session("alice"), session("bob")
+	rename("alice", "carol")
+	second := takenOver(t, s)
+	alice.Wait()
+	carol := session("carol")
+	second.Signal(syscall.SIGUSR2)
+	third := follows(t, s, second)
+	rename("carol", "dora")
+	rename("bob", "emil")
+	third.Signal(syscall.SIGHUP)
+	carol.Wait()
+	bob.Wait()
 }
 
 // peeked is a connection of which the first bytes were looked at.

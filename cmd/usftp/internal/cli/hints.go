@@ -5,12 +5,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/usftp/usftp/cmd/usftp/internal/sync"
 )
 
 // flagHints are the replacements for flags that a command's namesakes have and it does not, or that
-// another tool has, for the commands that they name.
+// another tool has, for the commands that they name: sync's are rsync's.
 var flagHints = []struct{ commands, names, text string }{
 	{"cp", "L dereference copy-links", "use --links follow"},
 	{"cp", "d no-dereference", "with -r links are copied as links"},
@@ -64,15 +62,53 @@ var flagHints = []struct{ commands, names, text string }{
 	{"mount", "s", "requests always run concurrently"},
 	{"mount", "1", "there is only version 2 of SSH"},
 	{"mount", "p", "use -P"},
+	{"sync", "rsync-path M remote-option", "--sftp-server names another server"},
+	{"sync", "C cvs-exclude", "use --ignore-file .gitignore; -z compresses"},
+	{"sync", "f filter include-from", "use --exclude, --include and --exclude-from"},
+	{"sync", "L copy-links", "use --links follow"},
+	{"sync", "safe-links", "use --links skip"},
+	{"sync", "itemize-changes", "use -v, or -nv for a dry run"},
+	{"sync", "g owner group numeric-ids", "use --owners"},
+	{"sync", "chown usermap groupmap", "use --owners, or `usftp chown -R` afterwards"},
+	{"sync", "x one-file-system", "use --exclude: SFTP does not say where a file system begins"},
+	{"sync", "R relative no-implied-dirs", "name the directory in DST, as in sync a/b host:a/b --mkpath"},
+	{"sync", "inplace T temp-dir", "files are replaced once they are complete; `usftp cp --inplace` writes in place"},
+	{"sync", "link-dest compare-dest copy-dest", "--backup-dir keeps what is replaced or deleted"},
+	{"sync", "d dirs", "use --exclude='/*/*'"},
+	{"sync", "list-only", "use `usftp ls -lR`"},
+	{"sync", "k copy-dirlinks", "use --links follow, which copies what any link leads to"},
+	{"sync", "m prune-empty-dirs", "`usftp find` with -type d -empty -delete removes them afterwards"},
+	{"sync", "y fuzzy", "a file is compared with its old version only"},
+	{"sync", "E executability", "permissions are made equal without it"},
+	{"sync", "O omit-dir-times", "--no-times leaves the times of files and directories alone"},
+	{"sync", "8 8-bit-output", "names are printed as they are"},
+	{"sync", "delete-excluded", "`usftp rm -r` removes what is excluded"},
+	{"sync", "force", "--delete also removes directories where SRC has files"},
+	{"sync", "ignore-errors", "nothing is deleted unless everything was copied"},
+	{"sync", "s protect-args secluded-args old-args", "names need no quoting"},
+	{"sync", "stop-after stop-at time-limit", "use timeout(1): the next run continues"},
+	{"sync", "block-size checksum-choice cc", "leave it out"},
+	{"sync", "password-file", "use a key or an agent"},
+	{"sync", "daemon", "use `usftp serve`, or usftpd"},
+	{"sync", "compress-level compress-choice zc zl skip-compress old-compress new-compress", "use -z"},
+	{"sync", "no-links no-l", "use --links skip"},
+	{"sync", "no-D no-devices no-specials", "they are never copied"},
+	{"sync", "debug msgs2stderr", "use -vv"},
+	{"sync", "limit", "-l limits the speed, as with scp; in rsync it is about links, which are always copied"},
+	{"sync", "del delete-before delete-during delete-delay delete-after", "use --delete, which deletes last"},
+	{"sync", "b backup suffix", "use --backup-dir"},
+	{"sync", "append append-verify partial-dir no-whole-file no-W", "large files are continued, and only what has changed is sent, without a flag"},
+	{"sync", "I ignore-times", "use --checksum"},
+	{"sync", "ignore-non-existing", "use --existing"},
+	{"sync", "info", "a terminal shows the progress"},
+	{"sync", "out-format log-file", "use --json"},
+	{"sync", "timeout", "a host that stalls is left after a minute"},
+	{"sync", "contimeout", "use -o ConnectTimeout="},
+	{"sync", "H hard-links A acls X xattrs U atimes N crtimes devices specials", "SFTP has nothing for it"},
 }
 
 // flagHint returns the replacement for a flag that a command does not have, or "".
 func flagHint(cmd *cobra.Command, name string) string {
-	if cmd.Name() == "sync" {
-		if hint := sync.RsyncHint(name); hint != "" {
-			return hint
-		}
-	}
 	for _, hint := range flagHints {
 		if slices.Contains(strings.Fields(hint.commands), cmd.Name()) &&
 			slices.Contains(strings.Fields(hint.names), name) {

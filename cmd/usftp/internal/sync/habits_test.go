@@ -125,22 +125,6 @@ func TestConnectionFlagsThatAreMeant(t *testing.T) {
 	}
 }
 
-// Hints are about flags that sync does not have, or whose values rsync's users write in error.
-func TestRsyncHints(t *testing.T) {
-	f := pflag.NewFlagSet("sync", pflag.ContinueOnError)
-	new(flags).register(f)
-	for _, hint := range rsyncHints {
-		for _, name := range strings.Fields(hint.names) {
-			if f.Lookup(name) != nil && name != "limit" || len(name) == 1 && f.ShorthandLookup(name) != nil {
-				t.Errorf("sync has %q", name)
-			}
-			if RsyncHint(name) != hint.text {
-				t.Errorf("of %q it says %q", name, RsyncHint(name))
-			}
-		}
-	}
-}
-
 // host::module is of rsync's daemon: it must not become a directory ":module". It is scp's way to
 // write such a name, so cp takes it.
 func TestRsyncDaemon(t *testing.T) {
