@@ -69,6 +69,62 @@ func TestKeysAreReplaced(t *testing.T) {
 	}
 }
 
+// refusing is storage that refuses requests, but for those that are signed with a key.
+type refusing struct{ code, but string }
+
+func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
+	if strings.Contains(request.Header.Get("Authorization"), "="+r.but+"/") {
+		return (&away{}).RoundTrip(request)
+	}
+	answer := httptest.NewRecorder()
+	answer.WriteHeader(http.StatusForbidden)
+	fmt.Fprintf(answer, "<Error><Code>%s</Code></Error>", r.code)
+	return answer.Result(), nil
+}
+
+// TestKeysAreRenewed: requests that the storage refuses since the keys hold no longer, or not yet,
+// wait for others. If none come, they fail with what to do.
+func TestKeysAreRenewed(t *testing.T) {
+	for code, want := range map[string]string{
+		"ExpiredToken":         "the keys have expired",
+		"InvalidToken":         "the keys have expired",
+		"InvalidTokenId":       "the keys have expired",
+		"InvalidAccessKeyId":   "the storage does not know the access key",
+		"XAdminUserNotFound":   "the storage does not know the access key",
+		"RequestTimeTooSkewed": "this machine's clock is wrong",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "keys")
+			endpoint := &url.URL{Scheme: "http", Host: "storage.example"}
+			c := config(endpoint.String())
+			c.AccessKey, c.SecretKey, c.Keys = "", "", file
+			b, err := newBucket("bucket", c, endpoint, refusing{code, "new"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			write := func(key string) {
+				text := "[default]\naws_access_key_id = " + key + "\naws_secret_access_key = s\n"
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			part := func() error {
+				body := strings.NewReader("text")
+				_, err := b.UploadPart(t.Context(), "key", "id", 1, io.NewSectionReader(body, 0, 4))
+				return err
+			}
+			write("old")
+			if err := part(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: without others: %v", code, err)
+			}
+			time.AfterFunc(usualPatience/2, func() { write("new") })
+			if err := part(); err != nil {
+				t.Errorf("%s: while others come: %v", code, err)
+			}
+		})
+	}
+}
+
 // TestRoleBehindKeys: the keys of the file are used whenever it has some, although the machine has a
 // role, too, whose keys hold for hours.
 func TestRoleBehindKeys(t *testing.T) {
