@@ -260,6 +260,10 @@ func (d *database) advised(err error) error {
 		advice = "its tables have gone: restore them, or start all nodes again"
 	case isBusy(err):
 		advice = "another program has locked it"
+	case errors.Is(err, context.DeadlineExceeded) && d.postgres == "":
+		advice = "it takes too long: its disk or this machine is too busy"
+	case errors.Is(err, context.DeadlineExceeded):
+		advice = "it takes too long: see to its machine, and the way there"
 	default:
 		return err
 	}
