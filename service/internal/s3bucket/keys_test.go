@@ -1,6 +1,7 @@
 package s3bucket
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/usftp/usftp/service/internal/s3bucket/s3test"
 )
@@ -159,4 +162,56 @@ func TestRoleBehindKeys(t *testing.T) {
 	if asked.Load() != 1 {
 		t.Errorf("the role was asked for keys %d times, which hold for hours", asked.Load())
 	}
+}
+
+// lending lends keys for an hour, which it says are to be renewed at once, unless it has failed.
+type lending struct {
+	err   error
+	asked int
+}
+
+func (l *lending) Retrieve() (credentials.Value, error) {
+	if l.asked++; l.err != nil {
+		return credentials.Value{}, l.err
+	}
+	return credentials.Value{AccessKeyID: fmt.Sprint("key", l.asked), SecretAccessKey: "s",
+		Expiration: time.Now().Add(time.Hour)}, nil
+}
+
+func (l *lending) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	return l.Retrieve()
+}
+
+func (*lending) IsExpired() bool { return true }
+
+// TestRoleThatIsAway: keys of a role are renewed long before they expire. While that fails they are
+// used, and the role is not asked with each request, whose answer takes a while then.
+func TestRoleThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		role := &lending{}
+		all := keepEach(role)
+		is := func(want string) {
+			t.Helper()
+			value, err := all.GetWithContext(nil)
+			if value.AccessKeyID != want || (err == nil) != (want != "") {
+				t.Errorf("the key is %q, %v, want %q", value.AccessKeyID, err, want)
+			}
+		}
+		is("key1")
+		role.err = errors.New("away")
+		for range 10 {
+			is("key1")
+		}
+		if role.asked != 2 {
+			t.Errorf("the role was asked %d times", role.asked)
+		}
+		time.Sleep(2 * time.Minute)
+		is("key1")
+		role.err = nil
+		time.Sleep(2 * time.Minute)
+		is("key4")
+		role.err = errors.New("away")
+		time.Sleep(time.Hour)
+		is("")
+	})
 }
