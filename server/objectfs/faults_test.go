@@ -443,14 +443,14 @@ func TestResumeInAnOutage(t *testing.T) {
 	}
 }
 
-// TestStorageGivesUpMeanwhile: a client whose upload the storage gives up while it writes is not told
-// that there is no such file, which it has open, and can send the file again. So is not one whose
-// file is removed while it is read.
+// TestStorageGivesUpMeanwhile: a client whose upload the storage gives up while it writes is not
+// told that there is no such file, which it has open, and can send the file again. Nor is one told
+// that whose file is removed while it is read.
 func TestStorageGivesUpMeanwhile(t *testing.T) {
 	for name, finish := range map[string]func(b *bench, w writer) error{
-		"writing":            func(b *bench, w writer) error { return b.finish(w, 4*partSize, 2*partSize) },
-		"closing":            func(_ *bench, w writer) error { return w.Close() },
-		"a change of a part": func(b *bench, w writer) error { return b.finish(w, 8*partSize, 1) },
+		"writing": func(b *bench, w writer) error { return b.finish(w, 4*partSize, 2*partSize) },
+		"closing": func(_ *bench, w writer) error { return w.Close() },
+		"a gap":   func(b *bench, w writer) error { return b.finish(w, 8*partSize, 1) },
 	} {
 		b, ctx := newBench(t), t.Context()
 		w := b.write("/f", truncate)

@@ -92,11 +92,12 @@ func openDatabase(text string) (*database, error) {
 // prepare prepares a new connection to PostgreSQL.
 func (d *database) prepare(ctx context.Context, conn *pgx.Conn) error {
 	// What has an order has an index for it. Before there are statistics of a table that has become
-	// long, PostgreSQL may rather read all of it by another index, and sort. What it has to sort all
-	// the same seems to be so much work then that it would compile it first. The limits that an
+	// long, PostgreSQL may rather read all of it by another index, and sort. What it has to sort
+	// all the same seems to be so much work then that it would compile it first. The limits that an
 	// administrator has given the role would look like a store that is down, and new tables take
 	// longer.
-	said, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`SELECT current_setting('usftpd.prepared', true);
+	said, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`
+		SELECT current_setting('usftpd.prepared', true);
 		SET usftpd.prepared = 'yes'; SET statement_timeout = 0; SET lock_timeout = 0;
 		SET idle_in_transaction_session_timeout = %d;
 		SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds())).ReadAll()

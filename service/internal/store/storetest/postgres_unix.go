@@ -102,8 +102,9 @@ func Pooler(t *testing.T, url, mode string) string {
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential(t, dir)}
 	}
-	ini := "[databases]\npostgres = host=" + host + " user=usftpd\n[pgbouncer]\nunix_socket_dir = " +
-		dir + "\nlisten_port = 5432\nauth_type = any\npool_mode = " + mode + "\n"
+	ini := "[databases]\npostgres = host=" + host + " user=usftpd\n[pgbouncer]\n" +
+		"unix_socket_dir = " + dir + "\nlisten_port = 5432\nauth_type = any\npool_mode = " +
+		mode + "\n"
 	if err := os.WriteFile(cmd.Args[1], []byte(ini), 0o644); err != nil {
 		t.Fatal(err)
 	}
