@@ -88,7 +88,7 @@ func (b *Bucket) done(ctx context.Context, request func() error) error {
 // passes reports whether a request that has failed may succeed later.
 func passes(err error) bool {
 	if response, ok := errors.AsType[minio.ErrorResponse](err); ok {
-		return slices.Contains(conflicts, response.Code) || slices.Contains(renewed, response.Code) ||
+		return slices.Contains(slices.Concat(passing, conflicts, renewed), response.Code) ||
 			slices.Contains([]int{http.StatusRequestTimeout, http.StatusTooManyRequests,
 				http.StatusInternalServerError, http.StatusBadGateway,
 				http.StatusServiceUnavailable, http.StatusGatewayTimeout}, response.StatusCode)
