@@ -30,6 +30,7 @@ var advice = map[string]string{
 	"AccessDenied":          "the keys do not allow this: change their policy",
 	"QuotaExceeded":         "the storage is full, or the quota there is: make room",
 	"XMinioStorageFull":     "the storage is full: make room",
+	"InvalidObjectState":    "the object is archived: restore it in the storage",
 
 	"PermanentRedirect":            elsewhere,
 	"TemporaryRedirect":            elsewhere,
