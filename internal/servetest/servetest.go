@@ -33,7 +33,8 @@ type Server struct {
 	home string // of the server, and of the clients
 }
 
-// Start runs a server until the test ends: a program, such as "usftp serve", and its arguments.
+// Start runs a server until the test ends: a program, such as "usftp serve", and its arguments. If
+// the test fails, it shows the server's log.
 func Start(t *testing.T, home, program string, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, home: home, Greeting: map[string]string{}, Log: newLog(),
@@ -74,10 +75,15 @@ func Start(t *testing.T, home, program string, args ...string) *Server {
 		s.Cmd.Wait()
 		s.Log.Close()
 	}()
-	t.Cleanup(func() { s.End(syscall.SIGTERM, 0) })
+	t.Cleanup(func() {
+		s.End(syscall.SIGTERM, 0)
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", s.Log)
+		}
+	})
 	words = strings.Fields(s.Greeting["connect with"])
 	if len(words) < 3 {
-		t.Fatalf("no greeting: %v\n%s", s.Greeting, s.Log)
+		t.Fatalf("no greeting: %v", s.Greeting)
 	}
 	s.Port = words[2]
 	return s
@@ -94,7 +100,7 @@ func (s *Server) End(signal syscall.Signal, code int) {
 	s.Cmd.Process.Signal(signal)
 	<-s.Ended
 	if got := s.Cmd.ProcessState.ExitCode(); got != code {
-		s.t.Errorf("serve has ended with %d, want %d:\n%s", got, code, s.Log)
+		s.t.Errorf("serve has ended with %d, want %d", got, code)
 	}
 }
 
@@ -133,7 +139,7 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// tooLong is how long Wait waits before the test fails, with the log.
+// tooLong is how long Wait waits before the test fails.
 const tooLong = 5 * time.Minute
 
 // Wait returns the first line with this message whose fields fulfil a condition, as soon as there
@@ -153,7 +159,7 @@ func (s *Server) Wait(message string, is func(map[string]any) bool) map[string]a
 			}
 		}
 		if l.closed || time.Since(began) >= tooLong {
-			s.t.Fatalf("no line %q in the log:\n%s", message, l.text.String())
+			s.t.Fatalf("no line %q in the log", message)
 		}
 		l.change.Wait()
 	}
@@ -205,7 +211,7 @@ func (s *Server) Must(stdin, program string, args ...string) string {
 	s.t.Helper()
 	out, err := s.Client(stdin, program, args...)
 	if err != nil {
-		s.t.Fatalf("%s %q: %v\n%s\nthe server's log:\n%s", program, args, err, out, s.Log)
+		s.t.Fatalf("%s %q: %v\n%s", program, args, err, out)
 	}
 	return out
 }

@@ -35,8 +35,11 @@ func (f *FS) get(ctx context.Context, o *Object, offset, length int64) (io.ReadC
 	}
 	if err != nil {
 		cancel(nil)
-		if errors.Is(err, io.EOF) { // of the connection
+		switch {
+		case errors.Is(err, io.EOF): // of the connection
 			err = fmt.Errorf("%v: %w", err, io.ErrUnexpectedEOF)
+		case absent(err): // it was there when the file was opened
+			err = ErrPrecondition
 		}
 		return nil, err
 	}

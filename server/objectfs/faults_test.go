@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
 	"github.com/usftp/usftp/wire"
@@ -440,4 +441,47 @@ func TestResumeInAnOutage(t *testing.T) {
 	if now := b.size("/f"); now != size || size == 0 {
 		t.Errorf("%d bytes may be continued, and %d before", now, size)
 	}
+}
+
+// TestStorageGivesUpMeanwhile: a client whose upload the storage gives up while it writes is not
+// told that there is no such file, which it has open, and can send the file again. Nor is one told
+// that whose file is removed while it is read.
+func TestStorageGivesUpMeanwhile(t *testing.T) {
+	for name, finish := range map[string]func(b *bench, w writer) error{
+		"writing": func(b *bench, w writer) error { return b.finish(w, 4*partSize, 2*partSize) },
+		"closing": func(_ *bench, w writer) error { return w.Close() },
+		"a gap":   func(b *bench, w writer) error { return b.finish(w, 8*partSize, 1) },
+	} {
+		b, ctx := newBench(t), t.Context()
+		w := b.write("/f", truncate)
+		b.at(w, 0, text(4*partSize))
+		testenv.Until(t, "there is an upload", func() bool {
+			list, _, err := b.bucket.ListUploads(ctx, "", "")
+			b.must(err)
+			return len(list) == 1
+		})
+		list, _, err := b.bucket.ListUploads(ctx, "", "")
+		b.must(err)
+		b.must(b.bucket.Abort(ctx, list[0].Key, list[0].ID))
+		if err := finish(b, w); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+		b.put("/f", text(4*partSize))
+		b.holds("/f", text(4*partSize))
+	}
+	b := newBench(t)
+	b.put("/f", text(4*partSize))
+	f, err := b.open("/f", wire.OpenRead)
+	b.must(err)
+	b.must(b.fs.Remove(t.Context(), "/f"))
+	if _, err := f.(io.ReaderAt).ReadAt(make([]byte, 4), 2*partSize); err == nil ||
+		errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("reading what was removed: %v", err)
+	}
+}
+
+// finish writes at an offset, and closes the file.
+func (b *bench) finish(w writer, offset int64, length int) error {
+	_, err := w.WriteAt([]byte(text(length)), offset)
+	return errors.Join(err, w.Close())
 }

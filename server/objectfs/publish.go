@@ -281,6 +281,7 @@ func (f *FS) complete(ctx context.Context, u Upload, parts []Part, size int64, w
 		if headErr == nil && now.Size == size && !now.is(base) && f.state.Update(ctx, u) == nil {
 			return now, nil
 		}
+		err = unlessGone(err)
 	}
 	return made, server.Unsure(err)
 }

@@ -223,7 +223,7 @@ func TestReplacedInBetween(t *testing.T) {
 					}
 				}
 				if (err == nil) != one.reads || !change && err != nil &&
-					!strings.Contains(err.Error(), "replaced while it was read") {
+					!strings.Contains(err.Error(), "while it was read") {
 					t.Errorf("it ended with: %v", err)
 				}
 				b.fs = sound

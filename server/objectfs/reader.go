@@ -36,7 +36,7 @@ var (
 	_ server.FileSetstater = (*reader)(nil)
 )
 
-var errReplaced = errors.New("the file was replaced while it was read: open it again")
+var errReplaced = errors.New("the file was replaced or removed while it was read: open it again")
 
 func newReader(ctx context.Context, f *FS, i *info) *reader {
 	r := &reader{fs: f, info: i, last: -1, reached: -1}

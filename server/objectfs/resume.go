@@ -154,6 +154,15 @@ func (f *FS) wholeParts(ctx context.Context, u Upload) (list []Part, stored int6
 var errPartsMissing = errors.New(
 	"parts of the upload are missing in the storage, or were replaced: upload the file again")
 
+// unlessGone says what to do if the storage has given up an upload, as a rule of the bucket may say,
+// or removed the object that it copies from. It is not the client's file that is missing.
+func unlessGone(err error) error {
+	if absent(err) {
+		return errPartsMissing
+	}
+	return err
+}
+
 // allParts returns the parts of an upload that the client has closed.
 func (f *FS) allParts(ctx context.Context, u Upload) ([]Part, error) {
 	list, err := f.listParts(ctx, u)

@@ -52,7 +52,7 @@ func (w *writer) sendPart(index int, p *part, length int64, gaps []span,
 func (w *writer) uploadPart(u Upload, index int, body *io.SectionReader) (Part, error) {
 	stored, err := w.fs.bucket.UploadPart(w.work, u.Target, u.ID, index+1, body)
 	stored.Number, stored.Size = index+1, body.Size()
-	return stored, err
+	return stored, unlessGone(err)
 }
 
 // begin creates the upload unless there is one. broken says that a part is about to be stored that
@@ -164,7 +164,7 @@ func (w *writer) copyPart(ctx context.Context, p *Part, at int64) error {
 	made, err := w.fs.bucket.CopyPart(ctx, u.Target, u.ID, p.Number, w.base.Key, w.base.ETag, at,
 		p.Size)
 	p.ETag = made.ETag
-	return err
+	return unlessGone(err)
 }
 
 // storeOne stores a part that lies beyond the end of the old file, or across it.

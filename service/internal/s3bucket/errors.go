@@ -21,19 +21,32 @@ var advice = map[string]string{
 	"XAdminUserNotFound":    "the storage does not know the access key: correct it", // versitygw's
 	"SignatureDoesNotMatch": "the secret key is not that of the access key: correct it",
 	"RequestTimeTooSkewed":  "this machine's clock is wrong: set it",
-	"ExpiredToken":          "the keys have expired: renew them",
+	"ExpiredToken":          expired,
+	"ExpiredTokenException": expired,
+	"InvalidToken":          expired,
+	"InvalidTokenId":        expired, // MinIO's
 	"SlowDown":              "the storage is overloaded: try again later",
 	"ServiceUnavailable":    "the storage is overloaded: try again later",
 	"AccessDenied":          "the keys do not allow this: change their policy",
 	"QuotaExceeded":         "the storage is full, or the quota there is: make room",
 	"XMinioStorageFull":     "the storage is full: make room",
+	"InvalidObjectState":    "the object is archived: restore it in the storage",
 
 	"PermanentRedirect":            elsewhere,
 	"TemporaryRedirect":            elsewhere,
 	"AuthorizationHeaderMalformed": elsewhere,
 }
 
-const elsewhere = "the bucket is elsewhere: correct the endpoint and the region"
+const (
+	expired   = "the keys have expired: renew them"
+	elsewhere = "the bucket is elsewhere: correct the endpoint and the region"
+)
+
+// renewed are S3's codes for a request that is to be made again, since another program may be about
+// to renew what it was signed with: the keys, which hold no longer, or not yet everywhere in the
+// storage, or the clock, as after a sleep.
+var renewed = []string{"ExpiredToken", "ExpiredTokenException", "InvalidToken", "InvalidTokenId",
+	"InvalidAccessKeyId", "XAdminUserNotFound", "RequestTimeTooSkewed"}
 
 // isRefused reports whether the storage may refuse all requests with these keys, at this address.
 func isRefused(err error) bool {

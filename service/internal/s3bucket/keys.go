@@ -16,26 +16,50 @@ func (c *Config) credentials() *credentials.Credentials {
 		return credentials.New(keys{
 			&credentials.FileAWSCredentials{Filename: c.Keys, Profile: c.Profile}, c.Keys})
 	}
+	return keepEach(&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
+		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}})
+}
+
+// keepEach returns the keys of the first provider that has some.
+func keepEach(providers ...credentials.Provider) *credentials.Credentials {
 	var chain credentials.Chain
-	for _, one := range []credentials.Provider{&credentials.EnvAWS{},
-		&credentials.FileAWSCredentials{},
-		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}}} {
-		chain.Providers = append(chain.Providers, kept{credentials.New(one)})
+	for _, one := range providers {
+		chain.Providers = append(chain.Providers, &kept{Credentials: credentials.New(one)})
 	}
 	return credentials.New(keys{&chain, ""})
 }
 
 // kept keeps a provider's keys until they expire. A chain by itself would also not look at the
-// providers before that one until then: a role's keys hold for hours.
-type kept struct{ *credentials.Credentials }
-
-func (k kept) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	return k.GetWithContext(cc)
+// providers before that one until then: a role's keys hold for hours. Credentials are renewed when a
+// part of that time is left, in which they are used if the provider does not answer.
+type kept struct {
+	*credentials.Credentials
+	last   credentials.Value
+	failed time.Time
 }
 
-func (k kept) Retrieve() (credentials.Value, error) { return k.GetWithContext(nil) }
+// betweenTries is how long a provider that does not answer is not asked, if its keys still hold.
+const betweenTries = time.Minute
 
-func (kept) IsExpired() bool { return true }
+func (k *kept) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	holds := time.Now().Before(k.last.Expiration)
+	if holds && time.Since(k.failed) < betweenTries {
+		return k.last, nil
+	}
+	value, err := k.GetWithContext(cc)
+	switch {
+	case err == nil:
+		k.last = value
+	case holds:
+		k.failed = time.Now()
+		return k.last, nil
+	}
+	return value, err
+}
+
+func (k *kept) Retrieve() (credentials.Value, error) { return k.RetrieveWithCredContext(nil) }
+
+func (*kept) IsExpired() bool { return true }
 
 // keys are the keys that a provider has. A file of them is read for each request, also while
 // somebody replaces it.

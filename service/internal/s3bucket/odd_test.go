@@ -68,6 +68,19 @@ func TestReasonsOfHead(t *testing.T) {
 	}
 }
 
+// TestArchived: who reads an object that a rule of the bucket has archived learns what to do.
+func TestArchived(t *testing.T) {
+	t.Parallel()
+	b := answering(t, "us-east-1", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, "<Error><Code>InvalidObjectState</Code></Error>")
+	})
+	if _, err := b.Get(t.Context(), "key", "etag", 0, 1); err == nil ||
+		!strings.Contains(err.Error(), "restore it") {
+		t.Error(err)
+	}
+}
+
 // TestEndlessAnswers: an answer that does not end takes neither the memory nor the log.
 func TestEndlessAnswers(t *testing.T) {
 	t.Parallel()

@@ -97,6 +97,42 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// complaining is storage that answers with an error until some time.
+type complaining struct {
+	until time.Time
+	code  string
+}
+
+func (c complaining) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !time.Now().Before(c.until) {
+		return (&away{}).RoundTrip(r)
+	}
+	answer := httptest.NewRecorder()
+	answer.WriteHeader(http.StatusBadRequest)
+	io.WriteString(answer, "<Error><Code>"+c.code+"</Code></Error>")
+	return answer.Result(), nil
+}
+
+// TestPassingCodes: a request whose body did not come, or not as it was sent, is not the client's
+// fault, whose status it has.
+func TestPassingCodes(t *testing.T) {
+	for _, code := range []string{"RequestTimeout", "IncompleteBody", "BadDigest",
+		"XAmzContentSHA256Mismatch", "SlowDown"} {
+		synctest.Test(t, func(t *testing.T) {
+			endpoint := &url.URL{Scheme: "http", Host: "storage.example"}
+			b, err := newBucket("bucket", config(endpoint.String()), endpoint,
+				complaining{time.Now().Add(usualPatience / 2), code})
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := io.NewSectionReader(strings.NewReader("text"), 0, 4)
+			if _, err := b.UploadPart(t.Context(), "key", "id", 1, body); err != nil {
+				t.Errorf("%s: %v", code, err)
+			}
+		})
+	}
+}
+
 // testOutage: an upload waits while the storage is away, and goes on. If that takes too long it
 // fails, and is resumed when the storage is back.
 func testOutage(t *testing.T, s storage) {

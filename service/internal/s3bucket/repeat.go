@@ -28,7 +28,8 @@ const (
 )
 
 // repeat makes a request, again and again while the storage does not answer, is overloaded or has a
-// conflict with another request, or there are no keys, for as long as the bucket's patience lasts.
+// conflict with another request, or there are no keys that hold now, for as long as the bucket's
+// patience lasts.
 func repeat[T any](ctx context.Context, b *Bucket, request func() (T, error)) (T, error) {
 	for began := time.Now(); ; {
 		result, err := request()
@@ -87,7 +88,7 @@ func (b *Bucket) done(ctx context.Context, request func() error) error {
 // passes reports whether a request that has failed may succeed later.
 func passes(err error) bool {
 	if response, ok := errors.AsType[minio.ErrorResponse](err); ok {
-		return slices.Contains(conflicts, response.Code) ||
+		return slices.Contains(slices.Concat(passing, conflicts, renewed), response.Code) ||
 			slices.Contains([]int{http.StatusRequestTimeout, http.StatusTooManyRequests,
 				http.StatusInternalServerError, http.StatusBadGateway,
 				http.StatusServiceUnavailable, http.StatusGatewayTimeout}, response.StatusCode)

@@ -401,9 +401,11 @@ const (
 	longestPreface = 64 << 10
 )
 
-// passing are S3's codes of errors that may pass, in answers whose status does not say so.
+// passing are S3's codes of errors that may pass, in answers whose status does not say so: the storage
+// is overloaded, or a body has not come as it was sent.
 var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown",
-	"SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException"}
+	"SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "IncompleteBody",
+	"BadDigest", "XAmzContentSHA256Mismatch"}
 
 // revealError gives an answer the status of a failure if its body is an error, or no result, such
 // as a proxy's page. The storage begins to answer before it has copied a long object, and minio-go

@@ -58,6 +58,15 @@ func TestVersitygw(t *testing.T) {
 	}
 }
 
+// TestVersions: nobody notices that a bucket keeps versions.
+func TestVersions(t *testing.T) {
+	endpoint := s3test.Storage(t, "bucket")
+	s3test.KeepVersions(t, endpoint, "bucket")
+	s := storage{config(endpoint), "bucket", ofVersitygw}
+	testFiles(t, s)
+	testConditions(t, s)
+}
+
 func TestRadosgw(t *testing.T) {
 	endpoint, number := s3test.Radosgw(t), 0
 	for name, test := range suite {

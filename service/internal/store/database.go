@@ -82,21 +82,56 @@ func openDatabase(text string) (*database, error) {
 			"@skip", "FOR UPDATE SKIP LOCKED"),
 	}
 	d.DB = stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(d.usePassword),
-		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-			// What has an order has an index for it. Before there are statistics of a table that has
-			// become long, PostgreSQL may rather read all of it by another index, and sort. What it
-			// has to sort all the same seems to be so much work then that it would compile it first. The
-			// limits that an administrator has given the role would look like a store that is down, and
-			// new tables take longer.
-			_, err := conn.Exec(ctx, fmt.Sprintf(`SET statement_timeout = 0; SET lock_timeout = 0;
-				SET idle_in_transaction_session_timeout = %d;
-				SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds()))
-			return err
-		}))
+		stdlib.OptionAfterConnect(d.prepare))
 	d.SetMaxOpenConns(connections)
 	d.SetMaxIdleConns(connections)
 	d.SetConnMaxLifetime(10 * time.Minute) // so that a preferred host is found again
 	return d, nil
+}
+
+// prepare prepares a new connection to PostgreSQL.
+func (d *database) prepare(ctx context.Context, conn *pgx.Conn) error {
+	// What has an order has an index for it. Before there are statistics of a table that has become
+	// long, PostgreSQL may rather read all of it by another index, and sort. What it has to sort
+	// all the same seems to be so much work then that it would compile it first. The limits that an
+	// administrator has given the role would look like a store that is down, and new tables take
+	// longer.
+	said, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`
+		SELECT current_setting('usftpd.prepared', true);
+		SET usftpd.prepared = 'yes'; SET statement_timeout = 0; SET lock_timeout = 0;
+		SET idle_in_transaction_session_timeout = %d;
+		SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds())).ReadAll()
+	if err == nil && len(said[0].Rows[0][0]) > 0 {
+		err = errPooled
+	}
+	return err
+}
+
+// errPooled is the error of a connection that another one of a node uses, too. Settings, prepared
+// statements and LISTEN belong to one.
+var errPooled = errors.New("a pooler gives its connections to others in between: " +
+	"set pool_mode = session there")
+
+// lookForPooler returns errPooled if what one connection has set holds for another. Only those that
+// are open at once tell.
+func (d *database) lookForPooler(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	return d.connected(func() error {
+		one, err := d.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer one.Close()
+		other, err := d.Conn(ctx)
+		switch {
+		case codeOf(err) == tooManyConnections:
+			return nil
+		case err != nil:
+			return err
+		}
+		return other.Close()
+	})
 }
 
 // takesChanges returns an error for a server that does not.
@@ -226,6 +261,10 @@ func (d *database) advised(err error) error {
 		advice = "its tables have gone: restore them, or start all nodes again"
 	case isBusy(err):
 		advice = "another program has locked it"
+	case errors.Is(err, context.DeadlineExceeded) && d.postgres == "":
+		advice = "it takes too long: its disk or this machine is too busy"
+	case errors.Is(err, context.DeadlineExceeded):
+		advice = "it takes too long: see to its machine, and the way there"
 	default:
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/testenv"
+	"github.com/usftp/usftp/service/internal/store/storetest"
 )
 
 // TestFileAfterAnOutage: once the store was down, other programs still see what the node writes to
@@ -78,5 +79,26 @@ func TestFileIsLocked(t *testing.T) {
 	}))
 	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "another program has locked it") {
 		t.Errorf("of a locked file: %v", err)
+	}
+}
+
+// TestBusyDisk: the log says that a transaction took too long, and what that may be due to.
+func TestBusyDisk(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		filepath.Join(t.TempDir(), "store.db"): "its disk or this machine is too busy",
+		storetest.Postgres(t):                  "see to its machine, and the way there",
+	} {
+		s := still(t, name)
+		s.db.patience = 50 * time.Millisecond
+		if err := s.do(t.Context(), func(t tx) error {
+			<-t.ctx.Done()
+			return t.run(`UPDATE nodes SET seen = 0`)
+		}); !errors.Is(err, ErrDown) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -241,3 +241,28 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestPooler: a node says at the start what PgBouncer needs that gives its connections to others in
+// between, and uses one that does not.
+func TestPooler(t *testing.T) {
+	t.Parallel()
+	url := storetest.Postgres(t)
+	for mode, works := range map[string]bool{"session": true, "transaction": false,
+		"statement": false} {
+		var log strings.Builder
+		times := quick
+		times.tick, times.beat = time.Hour, time.Hour
+		s, err := open(t.Context(), storetest.Pooler(t, url, mode),
+			slog.New(slog.NewTextHandler(&log, nil)), times)
+		must(t, err)
+		if err := s.PutUser(t.Context(), User{Name: mode}, true); (err == nil) != works {
+			t.Errorf("%s: %v", mode, err)
+		}
+		s.Close()
+		said := strings.Count(log.String(), "a pooler gives its connections to others in between: "+
+			"set pool_mode = session there")
+		if works != (said == 0) || said > 1 {
+			t.Errorf("%s: the log says\n%s", mode, &log)
+		}
+	}
+}

@@ -131,6 +131,9 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 // join connects this node, and catches up on changes missed while the store was down.
 func (s *Store) join(ctx context.Context) error {
 	at, err := 0, s.db.create()
+	if err == nil && s.db.postgres != "" && !s.joined {
+		err = s.db.lookForPooler(ctx)
+	}
 	if err == nil {
 		err = s.db.do(ctx, func(t tx) (err error) {
 			at, err = version(t)

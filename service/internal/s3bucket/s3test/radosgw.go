@@ -59,14 +59,28 @@ func Radosgw(t *testing.T) (endpoint string) {
 // MakeBucket makes a bucket in a storage.
 func MakeBucket(t *testing.T, endpoint, name string) {
 	t.Helper()
-	client, err := minio.New(strings.TrimPrefix(endpoint, "http://"), &minio.Options{
-		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), Region: "us-east-1"})
-	if err == nil {
-		err = client.MakeBucket(t.Context(), name, minio.MakeBucketOptions{})
-	}
+	err := client(t, endpoint).MakeBucket(t.Context(), name, minio.MakeBucketOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// KeepVersions lets a bucket keep versions.
+func KeepVersions(t *testing.T, endpoint, name string) {
+	t.Helper()
+	if err := client(t, endpoint).EnableVersioning(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func client(t *testing.T, endpoint string) *minio.Client {
+	t.Helper()
+	made, err := minio.New(strings.TrimPrefix(endpoint, "http://"), &minio.Options{
+		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), Region: "us-east-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 const cephID = "f11ef11e-0000-4000-8000-000000000000"

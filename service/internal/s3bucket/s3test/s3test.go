@@ -29,7 +29,7 @@ func Storage(t *testing.T, buckets ...string) (endpoint string) {
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	cmd := exec.Command(program, "--quiet", "--access", AccessKey, "--secret", SecretKey, "--port",
-		address, "posix", dir)
+		address, "posix", "--versioning-dir", t.TempDir(), dir)
 	testenv.Serve(t, cmd, "tcp", address)
 	return "http://" + address
 }

@@ -87,6 +87,31 @@ func Postgres(t *testing.T) (url string) {
 	return "postgres://usftpd@/postgres?host=" + dir
 }
 
+// Pooler runs a PgBouncer before a PostgreSQL of Postgres until the test ends, and returns its URL.
+// PgBouncer does not run as root either.
+func Pooler(t *testing.T, url, mode string) string {
+	t.Helper()
+	pgbouncer := testenv.Program(t, "pgbouncer")
+	_, host, _ := strings.Cut(url, "host=")
+	dir, err := os.MkdirTemp("", "pool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	cmd := exec.Command(pgbouncer, filepath.Join(dir, "ini"))
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential(t, dir)}
+	}
+	ini := "[databases]\npostgres = host=" + host + " user=usftpd\n[pgbouncer]\n" +
+		"unix_socket_dir = " + dir + "\nlisten_port = 5432\nauth_type = any\npool_mode = " +
+		mode + "\n"
+	if err := os.WriteFile(cmd.Args[1], []byte(ini), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Serve(t, cmd, "unix", filepath.Join(dir, ".s.PGSQL.5432"))
+	return "postgres://usftpd@/postgres?host=" + dir
+}
+
 // program finds a program of the newest PostgreSQL: Debian's are not in PATH.
 func program(t *testing.T, name string) string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
