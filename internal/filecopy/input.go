@@ -106,7 +106,7 @@ func (in *input) sized() {
 
 func (in *input) open() (err error) {
 	c := in.copy
-	if in.file, err = in.opener.Open(c.Ctx, c.Source, in.how); err != nil {
+	if in.file, err = openListed(in); err != nil {
 		return Changed(err)
 	}
 	in.known = *in.file.Info()
@@ -130,6 +130,22 @@ func (in *input) open() (err error) {
 		in.known.ID = localfs.ID(in.known.Local)
 	}
 	return nil
+}
+
+// openListed opens the file. If another one than was listed on this machine has its path now, a link
+// may have taken the place of a directory on the way: the file is then sought from the top of the
+// tree, through no link. Opening all files like that would take longer.
+func openListed(in *input) (endpoint.Reader, error) {
+	c := in.copy
+	file, err := in.opener.Open(c.Ctx, c.Source, in.how)
+	if err != nil || in.how&endpoint.NoFollow == 0 || c.Listed == nil || c.Listed.Local == nil {
+		return file, err
+	}
+	if is := file.Info(); !is.IsRegular() || os.SameFile(is.Local, c.Listed.Local) {
+		return file, nil
+	}
+	file.Close()
+	return c.Beneath(c.Rel)
 }
 
 // own returns the open file itself, not the reader shared with other copies.
@@ -532,7 +548,7 @@ func (in *input) reopen() reopen {
 		if in.file != nil {
 			file, err = in.file.Again(c.Ctx)
 		} else {
-			file, err = in.opener.Open(c.Ctx, c.Source, in.how)
+			file, err = openListed(in)
 		}
 		if err != nil {
 			return nil, endpoint.OfSource(Changed(err))
