@@ -123,7 +123,7 @@ func (in *input) open() (err error) {
 		c.Size = in.known.Size
 	case in.how&endpoint.Regular != 0 && !mode.IsRegular():
 		return &fs.PathError{Op: "read", Path: c.Source,
-			Err: changedf("it is %s now", endpoint.KindOf(mode))}
+			Err: unread{changedf("it is %s now", endpoint.KindOf(mode))}}
 	case !mode.IsRegular() && mode.Type() != fs.ModeDevice: // nor can a pipe or a terminal
 		c.known.spent = true
 	case c.Options.Journal != "":
@@ -145,8 +145,16 @@ func openListed(in *input) (endpoint.Reader, error) {
 		return file, nil
 	}
 	file.Close()
-	return c.Beneath(c.Rel)
+	if file, err = c.Beneath(c.Rel); err != nil {
+		return nil, unread{err}
+	}
+	return file, nil
 }
+
+// unread is the error of a file that was not read, since something else is in its place now.
+type unread struct{ error }
+
+func (e unread) Unwrap() error { return e.error }
 
 // own returns the open file itself, not the reader shared with other copies.
 func (in *input) own() endpoint.Reader {
@@ -574,7 +582,7 @@ func Changed(err error) error {
 		return err
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Err == localfs.ErrLink {
-		path.Err = changedf("%v", localfs.ErrLink)
+		path.Err = unread{changedf("%v", localfs.ErrLink)}
 	} else if err == endpoint.ErrTouched {
 		err = errTouched
 	} else if err == endpoint.ErrReplaced || errors.Is(err, endpoint.ErrGrown) {
