@@ -120,13 +120,13 @@ func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 func (d *directory) listAll(each func(*entry, error) bool) error {
 	t := d.tree
 	var was *endpoint.Info
-	if d.parent != nil && d.info.Local != nil && t.options.Links != LinksFollow {
+	if d.info.Local != nil && t.options.Links != LinksFollow {
 		was = &d.info
 	}
 	err := t.src.List(d.source, was, nil, func(name string, i endpoint.Info, err error) bool {
 		return each(&entry{dir: d, name: name, info: i}, endpoint.OfSource(err))
 	})
-	if err != nil && was != nil {
+	if err != nil && was != nil && d.parent != nil {
 		if now, lookErr := t.src.Lstat(d.source); lookErr == nil && now.Mode&fs.ModeSymlink != 0 {
 			err = filecopy.Changed(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})
 		}

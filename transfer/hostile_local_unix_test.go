@@ -3,6 +3,7 @@
 package transfer_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -76,6 +77,73 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 				t.Errorf("left behind: %q", left)
 			}
 		})
+	}
+}
+
+// TestSourceDirectoryReplacedAfterListing: between listing and reading a file or a link, another user
+// puts a link in the place of its directory, or of one above that. What is in the directory to which
+// it leads is not read.
+func TestSourceDirectoryReplacedAfterListing(t *testing.T) {
+	for kind, create := range map[string]func(text, name string) error{
+		"small file": func(text, name string) error { return os.WriteFile(name, []byte(text), 0o600) },
+		"large file": func(text, name string) error {
+			return os.WriteFile(name, bytes.Repeat([]byte(text), 1<<18), 0o600)
+		},
+		"link": os.Symlink,
+	} {
+		for replaced, failed := range map[string]int64{".": 2, "above": 1, "above/dir": 1} {
+			t.Run(kind+" in "+replaced, func(t *testing.T) {
+				listing, reading := new(sftptest.Gate), new(sftptest.Gate)
+				b := newTreeBench(t, sftptest.Script{
+					Faults: []sftptest.Fault{
+						{On: wire.TypeMkdir, Path: "/copy/above/dir", Do: sftptest.Hold(listing)},
+						{On: wire.TypeOpen, Do: sftptest.Hold(reading)},
+					},
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						if r.Type == wire.TypeOpen { // of the only file that may be in progress
+							listing.Open()
+						}
+						if r.Path2 == "secret" {
+							t.Errorf("a link that was not to be read is sent: %v", r)
+						}
+						return nil
+					},
+				}, sftptest.LinkConfig{})
+				for _, root := range []string{"public", "secret"} {
+					if err := os.MkdirAll(filepath.Join(b.dir, root, "above/dir"), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					b.local(filepath.Join(root, "first"), nil)
+					if err := create(root, filepath.Join(b.dir, root, "above/dir/name")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				tree, swapped := filepath.Join(b.dir, "public"), false
+				s, err := b.tree(upload, tree, "/copy", func(job *treeJob) {
+					job.TreeOptions.MaxFiles = 1
+					job.Options.Events = func(e transfer.Event) {
+						if e.Totals != nil && e.Totals.Complete && !swapped {
+							swapped = true
+							swapForLink(t, filepath.Join(tree, replaced), filepath.Join(b.dir, "aside"),
+								filepath.Join(b.dir, "secret", replaced))
+							reading.Open()
+						}
+					}
+				})
+				if !swapped || !errors.Is(err, transfer.ErrSourceChanged) || s.Failed != failed ||
+					strings.Contains(err.Error(), "Changing") { // which does not help
+					t.Errorf("swapped %v: %+v, %v", swapped, s.Totals, err)
+				}
+				for _, name := range b.server.Files.List() {
+					if data, _ := b.server.Files.ReadFile(name); bytes.Contains(data, []byte("secret")) {
+						t.Errorf("%s holds what was not to be read", name)
+					}
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("left behind: %q", left)
+				}
+			})
+		}
 	}
 }
 

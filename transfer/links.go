@@ -43,7 +43,14 @@ func (e *entry) readText() (err error) {
 // path, which means nothing elsewhere: within the source it becomes relative.
 func (t *tree) readLink(e *entry) (string, error) {
 	conn := t.src.Conn()
-	if conn == nil || !private.OfClient(conn.Host().Client).ResolvesLinks() {
+	if conn == nil {
+		if err := t.sources.open(t.job); err != nil {
+			return "", err
+		}
+		text, err := t.sources.ReadLink(e.rel())
+		return text, throughLinkOnly(err)
+	}
+	if !private.OfClient(conn.Host().Client).ResolvesLinks() {
 		return t.src.ReadLink(e.source())
 	}
 	root, err := t.src.RealPath(t.route.Source)

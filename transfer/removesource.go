@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"sync"
 	"time"
 
 	"github.com/usftp/usftp/internal/endpoint"
@@ -27,32 +26,6 @@ var (
 	errOtherNames = errors.New("its copy has other names (hard links), and changes with what is copied to those")
 	errRecent     = errors.New("written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
 )
-
-// sourceRoot is the directory in which sources are removed.
-type sourceRoot struct {
-	once sync.Once
-	endpoint.Root
-	err error
-}
-
-func (s *sourceRoot) open(j *job) error {
-	s.once.Do(func() {
-		dir := j.route.Source
-		if j.tree == nil {
-			dir = filecopy.Above(j.src, dir)
-		}
-		if s.Root, s.err = j.src.Below(dir); s.err == nil {
-			s.err = s.Unmoved(".")
-		}
-	})
-	return s.err
-}
-
-func (s *sourceRoot) close() {
-	if s.Root != nil {
-		s.Root.Close()
-	}
-}
 
 // An origin is a source as it was when it was read.
 type origin struct {

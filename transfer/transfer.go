@@ -271,9 +271,9 @@ type job struct {
 	copies   filecopy.Run               // shared by the copies of its files
 	once     func(*filecopy.Copy) error // one attempt at a file
 	began    time.Time
-	tree     *tree       // nil for a single file
-	listener *listener   // nil without Options.Events
-	sources  *sourceRoot // with Options.RemoveSource
+	tree     *tree     // nil for a single file
+	listener *listener // nil without Options.Events
+	sources  *sourceRoot
 }
 
 // newJob opens both endpoints. done must be called at the end; it repeats a panic of Events.
@@ -287,8 +287,8 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		stop()
 		cancel(nil)
 		j.copies.Work.Wait()
-		if options.RemoveSource {
-			j.sources.close()
+		if root := j.sources.Root; root != nil {
+			root.Close()
 		}
 		l.done()
 	}
@@ -320,6 +320,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 	}
 	if err == nil {
 		j.copies.Src, j.copies.Dst, j.copies.SourcePath = j.src, j.dst, j.route.Source
+		j.copies.Beneath = j.beneath
 		pauses.Of(func() time.Time { _, since, _ := j.stall(); return since })
 	}
 	return j, done, err

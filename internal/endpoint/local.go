@@ -235,6 +235,10 @@ func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error)
 	if err != nil {
 		return nil, err
 	}
+	return newLocalFile(ctx, file)
+}
+
+func newLocalFile(ctx context.Context, file *os.File) (Reader, error) {
 	is, err := file.Stat()
 	if err != nil {
 		file.Close()
@@ -245,6 +249,18 @@ func (Local) Open(ctx context.Context, name string, how Opening) (Reader, error)
 		f.free = localfs.Interruptible(ctx, file)
 	}
 	return f, nil
+}
+
+// OpenIn opens a regular file below a root, to be read.
+func OpenIn(ctx context.Context, r *LocalRoot, name string) (f Reader, err error) {
+	err = r.in(name, func(in *os.Root, base string) error {
+		file, err := openRegular(in, base, os.O_RDONLY)
+		if err == nil {
+			f, err = newLocalFile(ctx, file)
+		}
+		return err
+	})
+	return f, err
 }
 
 func (Local) ReadWhole(_ context.Context, name string, how Opening, info *Info, to Memory) error {
@@ -259,7 +275,8 @@ func (Local) ReadWhole(_ context.Context, name string, how Opening, info *Info, 
 	defer f.Close()
 	to.Opened()
 	was, err := f.Stat()
-	if err == nil && (!was.Mode().IsRegular() || was.Size() != info.Size) {
+	if err == nil && (!was.Mode().IsRegular() || was.Size() != info.Size ||
+		how&NoFollow != 0 && info.Local != nil && !os.SameFile(was, info.Local)) {
 		err = ErrNotListed
 	}
 	if err != nil {

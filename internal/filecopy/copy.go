@@ -206,7 +206,8 @@ func (c *Copy) conclude(err error) error {
 			c.Result.Bytes = t.given
 			c.Result.Detail = fmt.Sprintf("%d bytes of it have been written", t.given)
 		}
-		if c.Result.Detail == "" && errors.Is(err, ErrSourceChanged) {
+		if _, not := errors.AsType[unread](err); !not && c.Result.Detail == "" &&
+			errors.Is(err, ErrSourceChanged) {
 			c.Result.Detail = "transfer.Options.Changing accepts what is read up to the end"
 		}
 		if c.Options.List != nil {

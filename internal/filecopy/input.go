@@ -106,7 +106,7 @@ func (in *input) sized() {
 
 func (in *input) open() (err error) {
 	c := in.copy
-	if in.file, err = in.opener.Open(c.Ctx, c.Source, in.how); err != nil {
+	if in.file, err = openListed(in); err != nil {
 		return Changed(err)
 	}
 	in.known = *in.file.Info()
@@ -123,7 +123,7 @@ func (in *input) open() (err error) {
 		c.Size = in.known.Size
 	case in.how&endpoint.Regular != 0 && !mode.IsRegular():
 		return &fs.PathError{Op: "read", Path: c.Source,
-			Err: changedf("it is %s now", endpoint.KindOf(mode))}
+			Err: unread{changedf("it is %s now", endpoint.KindOf(mode))}}
 	case !mode.IsRegular() && mode.Type() != fs.ModeDevice: // nor can a pipe or a terminal
 		c.known.spent = true
 	case c.Options.Journal != "":
@@ -131,6 +131,30 @@ func (in *input) open() (err error) {
 	}
 	return nil
 }
+
+// openListed opens the file. If another one than was listed on this machine has its path now, a link
+// may have taken the place of a directory on the way: the file is then sought from the top of the
+// tree, through no link. Opening all files like that would take longer.
+func openListed(in *input) (endpoint.Reader, error) {
+	c := in.copy
+	file, err := in.opener.Open(c.Ctx, c.Source, in.how)
+	if err != nil || in.how&endpoint.NoFollow == 0 || c.Listed == nil || c.Listed.Local == nil {
+		return file, err
+	}
+	if is := file.Info(); !is.IsRegular() || os.SameFile(is.Local, c.Listed.Local) {
+		return file, nil
+	}
+	file.Close()
+	if file, err = c.Beneath(c.Rel); err != nil {
+		return nil, unread{err}
+	}
+	return file, nil
+}
+
+// unread is the error of a file that was not read, since something else is in its place now.
+type unread struct{ error }
+
+func (e unread) Unwrap() error { return e.error }
 
 // own returns the open file itself, not the reader shared with other copies.
 func (in *input) own() endpoint.Reader {
@@ -532,7 +556,7 @@ func (in *input) reopen() reopen {
 		if in.file != nil {
 			file, err = in.file.Again(c.Ctx)
 		} else {
-			file, err = in.opener.Open(c.Ctx, c.Source, in.how)
+			file, err = openListed(in)
 		}
 		if err != nil {
 			return nil, endpoint.OfSource(Changed(err))
@@ -558,7 +582,7 @@ func Changed(err error) error {
 		return err
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Err == localfs.ErrLink {
-		path.Err = changedf("%v", localfs.ErrLink)
+		path.Err = unread{changedf("%v", localfs.ErrLink)}
 	} else if err == endpoint.ErrTouched {
 		err = errTouched
 	} else if err == endpoint.ErrReplaced || errors.Is(err, endpoint.ErrGrown) {

@@ -31,6 +31,9 @@ type Run struct {
 	Dst        Target
 	Limiter    *pace.Limiter // nil without a limit
 	Budget     *Budget       // of a tree's files; nil for a single file
+
+	// Beneath opens a file of a tree on this machine, and follows no link below the tree's top.
+	Beneath func(rel string) (endpoint.Reader, error)
 	*Common
 }
 
