@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -108,11 +109,16 @@ func (d *Dialer) warnOfMissing() {
 		if err != nil {
 			path = f
 		}
-		if _, err := os.Stat(path); err == nil {
+		_, err = os.Stat(path)
+		if err == nil {
 			continue
 		}
 		if _, err := os.Stat(path + ".pub"); err == nil {
 			continue // an agent may hold its other half
+		}
+		if why, ok := errors.AsType[*fs.PathError](err); ok && !errors.Is(err, fs.ErrNotExist) {
+			d.log.Warn(fmt.Sprintf("the key %s is not offered: %v", path, why.Err))
+			continue
 		}
 		d.log.Warn(fmt.Sprintf("the key %s does not exist and is not offered", path))
 	}

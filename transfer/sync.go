@@ -1,10 +1,12 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -188,7 +190,8 @@ var errNotPath = errors.New("a stream cannot be synced")
 // newSyncing makes a Sync of a tree.
 func newSyncing(t *tree, options SyncOptions) error {
 	if !t.ofPaths() {
-		return errNotPath
+		_, err := os.Getwd() // without which no relative path is known
+		return cmp.Or(err, errNotPath)
 	}
 	if options.Delete && options.Files != nil {
 		return errors.New("a sync of listed files cannot delete: what is not listed would look as if the source did not have it")

@@ -3,6 +3,7 @@ package ssh_test
 import (
 	"context"
 	"io"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -113,4 +114,41 @@ func TestAnswerAfterClose(t *testing.T) {
 	_, _, err = client.SendRequest(ctx, "keepalive@openssh.com", true, nil)
 	must(t, err)
 	(<-opened).Close()
+}
+
+// TestWriteWhileTheConnectionEnds: a Write that fails since the peer has ended the connection says
+// that, and not that this side has closed it, which would be a failure to those who report it.
+func TestWriteWhileTheConnectionEnds(t *testing.T) {
+	user := signer(t, "ed25519")
+	var ch *ssh.Channel
+	failed := make(chan error, 1)
+	client, server, err, serverErr := tryConnect(clientConfig(user),
+		serverConfig(t, user.PublicKey()), func(c net.Conn) net.Conn {
+			return closing{c, sync.OnceFunc(func() {
+				_, err := ch.Write([]byte("x"))
+				failed <- err
+			})}
+		})
+	if err != nil || serverErr != nil {
+		t.Fatalf("client: %v; server: %v", err, serverErr)
+	}
+	defer end(client, server)
+	go echo(server)
+	ch = session(t, client, "sink")
+	server.Close()
+	if err := <-failed; err != io.EOF {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// closing is a connection that does something else once it is closed.
+type closing struct {
+	net.Conn
+	then func()
+}
+
+func (c closing) Close() error {
+	err := c.Conn.Close()
+	c.then()
+	return err
 }

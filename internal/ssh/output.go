@@ -529,8 +529,8 @@ func (o *output) close(last []byte, err error) {
 	o.work.Broadcast()
 	o.change.Broadcast()
 	timer := time.AfterFunc(closeTimeout, func() {
-		o.conn.Close()
 		o.abort(err)
+		o.conn.Close()
 	})
 	defer timer.Stop()
 	for o.err == nil && (o.stage.size > 0 || o.writing) {
@@ -539,7 +539,7 @@ func (o *output) close(last []byte, err error) {
 	o.stop(err)
 }
 
-// abort ends the output at once: the connection has been closed.
+// abort ends the output at once: the connection is about to be closed.
 func (o *output) abort(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -205,8 +205,8 @@ func (t *transport) end(err error) {
 		t.out.mu.Unlock()
 		t.reason = err
 		close(t.ended)
+		t.out.abort(err) // before a Write fails since the connection is closed here
 		t.conn.Close()
-		t.out.abort(err)
 	})
 }
 

@@ -2,6 +2,8 @@ package sshd
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"testing"
@@ -64,5 +66,16 @@ func TestClientsThatHangUp(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestHungUpWhileAnswered: a client that ends its connection without waiting for the answer to its
+// last CLOSE has done nothing wrong either.
+func TestHungUpWhileAnswered(t *testing.T) {
+	if err := fmt.Errorf("sending replies: %w", io.EOF); !hungUp(err) {
+		t.Errorf("%v is a failure", err)
+	}
+	if err := fmt.Errorf("sending replies: %w", io.ErrShortWrite); hungUp(err) {
+		t.Errorf("%v is none", err)
 	}
 }

@@ -127,7 +127,8 @@ func (l *login) sftp(connected context.Context, channel ssh.Channel) {
 // a packet is a different error.
 func hungUp(err error) bool {
 	var said *transport.DisconnectError
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || // of a reply
+		errors.Is(err, context.Canceled) ||
 		errors.As(err, &said) && said.Reason == transport.ReasonByApplication
 }
 

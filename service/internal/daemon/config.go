@@ -171,6 +171,8 @@ func configError(name string, err error) error {
 			text = "the number is too large"
 		} else if m != nil {
 			text = "cannot be negative"
+		} else if strings.Contains(text, "leading zeroes") {
+			text += `: use quotes, as in umask = "022"`
 		}
 		if key := strings.Join(at.Key(), "."); key != "" {
 			text = key + ": " + text

@@ -137,6 +137,9 @@ func (k *keyText) UnmarshalText(text []byte) error {
 	keys := sshd.ParseAuthorizedKeys("", text)
 	if len(keys.Warnings) > 0 {
 		_, warning, _ := strings.Cut(keys.Warnings[0], ": ")
+		if warning == "no key" {
+			warning += ": write the line itself, or name its file in authorized_keys"
+		}
 		return at(text, errors.New(warning))
 	}
 	if keys.Len() == 0 {

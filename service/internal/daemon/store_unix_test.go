@@ -210,7 +210,7 @@ func TestStoreOfOneNode(t *testing.T) {
 	}
 	testenv.Until(t, "carol is let in", enters)
 	if out := do(t, home, file, "", "user list"); out !=
-		fmt.Sprintf("carol  %s/carol  1 keys, password, 5 sessions\n", home) {
+		fmt.Sprintf("carol  %s/carol  1 key, password, 5 sessions\n", home) {
 		t.Errorf("the users: %q", out)
 	}
 	do(t, home, file, "", "user disable", "carol")

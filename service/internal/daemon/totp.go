@@ -87,6 +87,10 @@ func newSecret(ctx context.Context, a *ui.App, s *store.Store, issuer, name stri
 	if err := s.PutSecret(ctx, name, secret, hashes, replace); err != nil {
 		return err
 	}
+	if u, there := s.User(name); there && !u.SecondFactor && u.Group == "" && !u.Outsider() {
+		a.Console.Say(name + " is not asked for codes: usftpd user add --replace --second-factor " +
+			"changes that")
+	}
 	fmt.Fprintf(a.Out, "%s\n\nRecovery codes, each of which works once:\n", uri)
 	for _, code := range codes {
 		fmt.Fprintln(a.Out, code)

@@ -211,3 +211,22 @@ func (l loginOf) RemoteAddr() net.Addr  { return &net.TCPAddr{} }
 func (l loginOf) LocalAddr() net.Addr   { return &net.TCPAddr{} }
 
 var _ ssh.ConnMetadata = loginOf("")
+
+// TestSecretInVain: a secret of a user of the store who is asked for no codes is not taken for a
+// second factor.
+func TestSecretInVain(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, "[store]\nfile = \"store.db\"")
+	for _, user := range []string{"dora", "carol"} {
+		flags := []string{"--root", filepath.Join(home, "alice"), "--key", key + ".pub", user}
+		if user == "carol" {
+			flags = append(flags, "--second-factor")
+		}
+		do(t, home, file, "", "user add", flags...)
+		got := run(t, home, "", "totp", "new", "--config", file, user)
+		if told := strings.Contains(got.stderr, "dora is not asked for codes: "); got.code != 0 ||
+			told != (user == "dora") {
+			t.Errorf("%+v", got)
+		}
+	}
+}

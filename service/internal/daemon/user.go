@@ -410,7 +410,7 @@ func listUsers(a *ui.App, s *store.Store, asJSON bool) error {
 		note(u.Group != "", "group "+u.Group)
 		note(u.Expires != "", "until "+u.Expires)
 		note(len(u.AllowFrom) > 0, "from "+strings.Join(u.AllowFrom, " "))
-		note(len(u.Keys) > 0, fmt.Sprintf("%d keys", len(u.Keys)))
+		note(len(u.Keys) > 0, ui.Count(int64(len(u.Keys)), "key", "keys"))
 		note(u.Password != "" && u.Password != passwordOutside, "password")
 		note(u.Password == passwordOutside, "password outside")
 		note(u.Password != "" && u.PasswordSet.IsZero(), "password to be changed")

@@ -266,10 +266,19 @@ func (d *database) advised(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		advice = "it takes too long: see to its machine, and the way there"
 	default:
-		return err
+		return oneLine{err}
 	}
 	return fmt.Errorf("%s: %w", advice, err)
 }
+
+// oneLine is an error of the library, which has a line for each address, in one line.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string {
+	return strings.NewReplacer(":\n\t", ": ", "\n\t", "; ").Replace(e.error.Error())
+}
+
+func (e oneLine) Unwrap() error { return e.error }
 
 // Codes of PostgreSQL's errors.
 const (

@@ -137,6 +137,14 @@ func TestCompletesPaths(t *testing.T) {
 	wantCompleted(t, completed(t, "", "chmod", conf[0], conf[1], "755", at+"alph"), at+"alpha.txt")
 	wantCompleted(t, completed(t, "", "find", conf[0], conf[1], at+"al"), at+"alink/", at+"alps/")
 	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+"none/"))
+	// paths on each host of a list are those of the first
+	for _, args := range [][]string{
+		{"ls", "--hosts", "testhost,none"},
+		{"cp", "--hosts=" + fmt.Sprintf("testhost:%d", sshd.Port), "file"},
+	} {
+		wantCompleted(t, completed(t, "", append(append(args, conf...), ":"+root+"/alp")...),
+			":"+root+"/alpha.txt", ":"+root+"/alps/")
+	}
 	// addresses with a port
 	url := fmt.Sprintf("sftp://%s@%s:%d", sshd.User, sshd.Host, sshd.Port)
 	key := []string{"--identity", sshd.IdentityFile, "--option", "UserKnownHostsFile=" +

@@ -53,11 +53,23 @@ var flagHints = []struct{ commands, names, text string }{
 	{"ls", "u full-time time-style T", "`usftp stat` prints all times, and --json exact ones"},
 	{"ls", "L H dereference", "use `usftp stat -L`"},
 	{"ls", "s blocks inode", "SFTP has nothing for it"},
-	{"ls", "sort", "use -t, -S or -U"},
+	{"ls", "sort X group-directories-first", "use -t, -S or -U"},
 	{"ls", "f", "use -aU"},
 	{"ls", "g", "use -l"},
 	{"ls", "I ignore hide", "use `usftp find` with -not -name"},
 	{"ls", "Q b q N quote-name escape", "use --json for exact names"},
+	{"cat", "A b e E t T v show-all", "pipe into plain cat"},
+	{"tail", "retry", "use -F"},
+	{"tail", "pid", "use `timeout`, or end usftp"},
+	{"stat", "f file-system", "use `usftp df`"},
+	{"stat", "t terse", "use -c, or --json"},
+	{"df", "T print-type t type x exclude-type", "SFTP does not say what kind of file system it is"},
+	{"df", "H si m block-size", "use -h, or --json for bytes"},
+	{"du", "si m block-size", "use -h, or -b for bytes"},
+	{"du", "exclude", "use `usftp find` with -printf %s"},
+	{"du", "L D H dereference", "links are not followed"},
+	{"ln", "b backup S suffix", "without -f nothing is replaced"},
+	{"rmdir", "ignore-fail-on-non-empty", "directories that are not empty stay, and are named"},
 	{"mount", "d debug", "use -f -vv"}, // and the rest of sshfs's
 	{"mount", "s", "requests always run concurrently"},
 	{"mount", "1", "there is only version 2 of SSH"},
@@ -116,7 +128,7 @@ func flagHint(cmd *cobra.Command, name string) string {
 		}
 	}
 	long := map[string]string{"F": "config", "i": "identity", "J": "jump", "o": "option",
-		"P": "port"}[name]
+		"P": "port", "D": "server", "S": "program"}[name]
 	if long != "" && cmd.Flags().Lookup(long) != nil {
 		return "use --" + long
 	}

@@ -9,8 +9,8 @@ SFTP server that comes with every sshd.`
 const completionLong = `Prints a script that completes command lines in a shell: commands, flags and their
 values, hosts of ssh_config and known_hosts, and paths on hosts. Completing a path logs
 in to the host: it asks nothing, accepts no host key, and gives up after a second. A
-live ControlMaster makes it instant. The script for bash needs the package
-bash-completion. To load it in every session:
+live ControlMaster makes it instant. With --hosts, :path is completed on the first host.
+The script for bash needs the package bash-completion. To load it in every session:
 
   bash   usftp completion bash >~/.local/share/bash-completion/completions/usftp
   zsh    usftp completion zsh >"${fpath[1]}/_usftp"

@@ -466,6 +466,19 @@ func TestManyFailures(t *testing.T) {
 
 	in("cp", "-n", "-F", good, "--hosts", "web1,web2,dead", "file", ":dir") // shows nothing
 
+	// where nothing is recorded, nobody is told to go on from there
+	unrecorded := finish(t, func() *exec.Cmd {
+		cmd := command(t, dir, "cp", "-F", bad, "--hosts", "web1,dead", "file", ":dir")
+		cmd.Env = append(cmd.Env, "HOME="+home, "XDG_STATE_HOME="+filepath.Join(dir, "file"))
+		return cmd
+	}())
+	for _, got := range []outcome{unrecorded,
+		in("cp", "-n", "-F", bad, "--hosts", "web1,dead", "file", ":dir")} {
+		if !strings.HasSuffix(got.stderr, "usftp: 1 of 2 hosts failed\n") {
+			t.Error(got.stderr)
+		}
+	}
+
 	// now web2 is fixed, and only it and the dead host are tried again
 	os.RemoveAll(filepath.Join(f.dirs["web2"], "dir", "file"))
 	os.Remove(filepath.Join(f.dirs["web1"], "dir", "file"))

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,6 +45,14 @@ type Places struct {
 
 // Complete returns completions for a word.
 func (p Places) Complete(word string) ([]string, cobra.ShellCompDirective) {
+	return await(func(ctx context.Context) ([]string, cobra.ShellCompDirective) {
+		return p.complete(ctx, word)
+	})
+}
+
+// await returns completions, if they come soon.
+func await(complete func(ctx context.Context) ([]string, cobra.ShellCompDirective)) ([]string,
+	cobra.ShellCompDirective) {
 	type answer struct {
 		words     []string
 		directive cobra.ShellCompDirective
@@ -51,7 +60,7 @@ func (p Places) Complete(word string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit())
 	defer cancel()
 	a, err := ui.Await(ctx, func() (a answer, _ error) {
-		a.words, a.directive = p.complete(ctx, word)
+		a.words, a.directive = complete(ctx)
 		return a, nil
 	})
 	if err != nil {
@@ -221,10 +230,28 @@ func escaped(name string) string {
 }
 
 // Operands implements a command's cobra.CompletionFunc.
-func (p Places) Operands(_ *cobra.Command, args []string, word string) ([]string,
+func (p Places) Operands(cmd *cobra.Command, args []string, word string) ([]string,
 	cobra.ShellCompDirective) {
 	if len(args) < p.Skip {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	if list, err := cmd.Flags().GetStringSlice("hosts"); err == nil && len(list) > 0 &&
+		strings.HasPrefix(word, ":") {
+		return await(func(ctx context.Context) ([]string, cobra.ShellCompDirective) {
+			return spaced(p.onEach(ctx, list[0], word))
+		})
+	}
 	return p.Complete(word)
+}
+
+// onEach returns the paths on the first host of a list that complete ":path".
+func (p Places) onEach(ctx context.Context, first, word string) []string {
+	host, port := cutPort(strings.TrimSpace(first))
+	place, err := connect.ParsePlace(host + word)
+	if err != nil || !place.Remote {
+		return nil
+	}
+	place.Typed = word
+	place.Target.Port, _ = strconv.Atoi(port) // 0 is the configured one
+	return p.remote(ctx, place)
 }

@@ -213,9 +213,12 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 		if resumable {
 			flags = append(flags, "--resume")
 		}
-		r.app.Console.Say(fmt.Sprintf("%d of %s failed; to run again on those: %s", len(failed),
-			ui.Count(int64(len(results)), "host", "hosts"),
-			ui.CommandLine(r.app.Args, r.verb, flags...)))
+		advice := "; to run again on those: " + ui.CommandLine(r.app.Args, r.verb, flags...)
+		if err != nil || r.DryRun || r.record.name == "" {
+			advice = "" // it is not known which they were
+		}
+		r.app.Console.Say(fmt.Sprintf("%d of %s failed%s", len(failed),
+			ui.Count(int64(len(results)), "host", "hosts"), advice))
 	}
 	return &ui.ExitError{Code: code}
 }
