@@ -249,7 +249,7 @@ func isNoRoom(err error) bool {
 
 // advised adds what to do to an error.
 func (d *database) advised(err error) error {
-	advice := ""
+	advice, line := "", oneLine{err}
 	switch code := codeOf(err); {
 	case d.isFull(err), code == diskFull:
 		advice = "its disk is full: make room"
@@ -266,9 +266,9 @@ func (d *database) advised(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		advice = "it takes too long: see to its machine, and the way there"
 	default:
-		return oneLine{err}
+		return line
 	}
-	return fmt.Errorf("%s: %w", advice, err)
+	return fmt.Errorf("%s: %w", advice, line)
 }
 
 // oneLine is an error of the library, which has a line for each address, in one line.
