@@ -319,6 +319,7 @@ func (f *File) SetAttrs(attrs NewAttrs) error {
 
 // setstat changes attributes by path (draft-02, section 6.9).
 func (s *session) setstat(op, name string, to change) operation[none] {
+	s.cuts.Add(int64(to.Flags & wire.AttrSize))
 	message := wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: to.Attrs}
 	return s.command(op, name, message).fail(s.refusesChange(to))
 }
@@ -332,6 +333,7 @@ func (s *session) lsetstat(op, name string, to change) operation[none] {
 // fsetstat changes attributes by handle (draft-02, section 6.9).
 func (f *File) fsetstat(op string, to change) operation[none] {
 	return onHandle(f, op, func(open *openFile) operation[none] {
+		open.client.cuts.Add(int64(to.Flags & wire.AttrSize))
 		if isErlang(open.client.options.serverVersion) {
 			// It takes a relative name at OPEN to begin at the directory of its own process here,
 			// and with a root of its own an absolute one at the machine's.
