@@ -2,8 +2,11 @@ package usftp
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"io/fs"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -221,7 +224,9 @@ func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.do(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate sets the size of a file in bytes; added bytes read as zeros. It takes one round trip.
+// Truncate sets the size of a file in bytes; added bytes read as zeros. It takes one round trip. On
+// servers of paramiko, which may lose the contents, another size than 0 is an error that matches
+// [errors.ErrUnsupported], and nothing is sent.
 func (c *Client) Truncate(name string, size int64) error {
 	c.changed(name)
 	defer c.changed(name)
@@ -295,8 +300,7 @@ func (f *File) Chtimes(atime, mtime time.Time) error {
 	return f.do(f.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
-// Truncate sets the file's size; added bytes read as zeros. The offset stays. It takes one round
-// trip.
+// Truncate sets the file's size, like [Client.Truncate]. The offset stays. It takes one round trip.
 func (f *File) Truncate(size int64) error {
 	f.session().changed(f.Name())
 	defer f.session().changed(f.Name())
@@ -387,14 +391,28 @@ var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")
 // errTimeTold says that the server cannot tell a time.
 var errTimeTold error = invalidError("the server cannot list files with times after January 2038")
 
-// refusesChange returns why a change is not sent: the protocol lacks it, or the server would set
-// times that it cannot tell afterwards.
+// refusesChange returns why a change is not sent: the protocol lacks it, the server would set times
+// that it cannot tell afterwards, or the file would lose its contents.
 func (s *session) refusesChange(to change) error {
 	last := s.lastTime()
-	if to.err == nil && to.Has(wire.AttrACModTime) && (int64(to.ATime) > last || int64(to.MTime) > last) {
+	switch {
+	case to.err != nil:
+		return to.err
+	case to.Has(wire.AttrACModTime) && (int64(to.ATime) > last || int64(to.MTime) > last):
 		return errTimeTold
+	case to.Has(wire.AttrSize) && to.Size > 0 && s.emptiesToCut():
+		return errEmpties
 	}
-	return to.err
+	return nil
+}
+
+// errEmpties says why a size is not set.
+var errEmpties = fmt.Errorf("%w: the server may empty the file to set its size",
+	errors.ErrUnsupported)
+
+// emptiesToCut reports whether a server may do so. paramiko's SFTPServer.set_file_attr does it.
+func (s *session) emptiesToCut() bool {
+	return strings.HasPrefix(s.options.serverVersion, "SSH-2.0-paramiko")
 }
 
 // lastTime returns the last time, in seconds since 1970, that a file on the server may have. Apache
