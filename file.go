@@ -360,6 +360,9 @@ func openFlags(flag int) (flags uint32, err error) {
 	if flags == wire.OpenRead {
 		flag &^= os.O_APPEND // AsyncSSH takes it for writing alone
 	}
+	if flag&os.O_CREATE == 0 {
+		flag &^= os.O_EXCL // draft-02, section 6.3
+	}
 	for _, f := range []struct {
 		os   int
 		wire uint32
