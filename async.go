@@ -303,7 +303,7 @@ func (a AsyncClient) Chtimes(name string, atime, mtime time.Time) *Pending[struc
 	return start(a.ctx, a.session.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate is [Client.Truncate].
+// Truncate is [Client.Truncate], but makes no file longer on servers in Java.
 func (a AsyncClient) Truncate(name string, size int64) *Pending[struct{}] {
 	return startChange(a.ctx, a.session.setstat("truncate", name, toSize(size)), name)
 }
@@ -454,7 +454,7 @@ func (a AsyncFile) Chtimes(atime, mtime time.Time) *Pending[struct{}] {
 	return start(a.file.ctx, a.file.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
-// Truncate is [File.Truncate].
+// Truncate is [File.Truncate], but makes no file longer on servers in Java.
 func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
 	return startChange(a.file.ctx, a.file.fsetstat("truncate", toSize(size)), a.file.Name())
 }

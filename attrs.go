@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"strings"
 	"time"
 
@@ -224,13 +225,35 @@ func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.do(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate sets the size of a file in bytes; added bytes read as zeros. It takes one round trip. On
-// servers of paramiko, which may lose the contents, another size than 0 is an error that matches
+// Truncate sets the size of a file in bytes; added bytes read as zeros. It takes one round trip, and
+// some more on servers in Java, where a byte at its end makes a file longer. On servers of paramiko,
+// which may lose the contents, another size than 0 is an error that matches
 // [errors.ErrUnsupported], and nothing is sent.
 func (c *Client) Truncate(name string, size int64) error {
 	c.changed(name)
 	defer c.changed(name)
-	return c.do(c.setstat("truncate", name, toSize(size)))
+	if err := c.do(c.setstat("truncate", name, toSize(size))); err != nil {
+		return err
+	}
+	return c.grow(name, size)
+}
+
+// grow makes a file longer that has been given a size by its name: Java's channels, to which Apache
+// MINA and Maverick pass it, do so only when they write.
+func (c *Client) grow(name string, size int64) error {
+	if !(privateClient{c}).SetsByName() || size == 0 {
+		return nil
+	}
+	info, err := c.Stat(name)
+	if err != nil || !info.Sys().(*FileStat).HasSize() || info.Size() >= size {
+		return err
+	}
+	f, err := c.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0}, size-1)
+	return errors.Join(err, f.Close())
 }
 
 // SetExtendedData sets attributes not defined by the protocol (draft-02, section 5), by name and
@@ -304,7 +327,10 @@ func (f *File) Chtimes(atime, mtime time.Time) error {
 func (f *File) Truncate(size int64) error {
 	f.session().changed(f.Name())
 	defer f.session().changed(f.Name())
-	return f.do(f.fsetstat("truncate", toSize(size)))
+	if err := f.do(f.fsetstat("truncate", toSize(size))); err != nil {
+		return err
+	}
+	return f.Client().grow(f.Name(), size)
 }
 
 // SetExtendedData sets attributes not defined by the protocol. The path is not used, since the file
