@@ -303,7 +303,7 @@ func (a AsyncClient) Chtimes(name string, atime, mtime time.Time) *Pending[struc
 	return start(a.ctx, a.session.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate is [Client.Truncate].
+// Truncate is [Client.Truncate], but makes no file longer on servers in Java.
 func (a AsyncClient) Truncate(name string, size int64) *Pending[struct{}] {
 	return startChange(a.ctx, a.session.setstat("truncate", name, toSize(size)), name)
 }
@@ -416,7 +416,8 @@ func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 
 // Close is [File.Close]: the file is closed for further calls at once, and the result is the
 // server's answer. The file's context does not end it. Close waits for data written behind (see
-// [File.Writer]) before it starts.
+// [File.Writer]) before it starts. It does not look whether the server has stored what it has
+// acknowledged.
 func (a AsyncFile) Close() *Pending[struct{}] {
 	open := a.file.letGo()
 	err := a.file.endBehind(open)
@@ -453,7 +454,7 @@ func (a AsyncFile) Chtimes(atime, mtime time.Time) *Pending[struct{}] {
 	return start(a.file.ctx, a.file.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
-// Truncate is [File.Truncate].
+// Truncate is [File.Truncate], but makes no file longer on servers in Java.
 func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
 	return startChange(a.file.ctx, a.file.fsetstat("truncate", toSize(size)), a.file.Name())
 }
@@ -666,6 +667,9 @@ func (at *rangeAt) finish() {
 		return
 	}
 	n := int(at.ranges.Mark() - at.off)
+	if at.write {
+		at.open.wrote(at.off, int64(n))
+	}
 	err := at.ranges.Err()
 	if err == nil && n < len(at.buf) && !at.write {
 		err = io.EOF

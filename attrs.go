@@ -2,8 +2,12 @@ package usftp
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"io/fs"
 	"math"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -221,11 +225,35 @@ func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.do(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate sets the size of a file in bytes; added bytes read as zeros. It takes one round trip.
+// Truncate sets the size of a file in bytes; added bytes read as zeros. It takes one round trip, and
+// some more on servers in Java, where a byte at its end makes a file longer. On servers of paramiko,
+// which may lose the contents, another size than 0 is an error that matches
+// [errors.ErrUnsupported], and nothing is sent.
 func (c *Client) Truncate(name string, size int64) error {
 	c.changed(name)
 	defer c.changed(name)
-	return c.do(c.setstat("truncate", name, toSize(size)))
+	if err := c.do(c.setstat("truncate", name, toSize(size))); err != nil {
+		return err
+	}
+	return c.grow(name, size)
+}
+
+// grow makes a file longer that has been given a size by its name: Java's channels, to which Apache
+// MINA and Maverick pass it, do so only when they write.
+func (c *Client) grow(name string, size int64) error {
+	if !(privateClient{c}).SetsByName() || size == 0 {
+		return nil
+	}
+	info, err := c.Stat(name)
+	if err != nil || !info.Sys().(*FileStat).HasSize() || info.Size() >= size {
+		return err
+	}
+	f, err := c.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0}, size-1)
+	return errors.Join(err, f.Close())
 }
 
 // SetExtendedData sets attributes not defined by the protocol (draft-02, section 5), by name and
@@ -295,12 +323,14 @@ func (f *File) Chtimes(atime, mtime time.Time) error {
 	return f.do(f.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
-// Truncate sets the file's size; added bytes read as zeros. The offset stays. It takes one round
-// trip.
+// Truncate sets the file's size, like [Client.Truncate]. The offset stays. It takes one round trip.
 func (f *File) Truncate(size int64) error {
 	f.session().changed(f.Name())
 	defer f.session().changed(f.Name())
-	return f.do(f.fsetstat("truncate", toSize(size)))
+	if err := f.do(f.fsetstat("truncate", toSize(size))); err != nil {
+		return err
+	}
+	return f.Client().grow(f.Name(), size)
 }
 
 // SetExtendedData sets attributes not defined by the protocol. The path is not used, since the file
@@ -319,6 +349,7 @@ func (f *File) SetAttrs(attrs NewAttrs) error {
 
 // setstat changes attributes by path (draft-02, section 6.9).
 func (s *session) setstat(op, name string, to change) operation[none] {
+	s.cuts.Add(int64(to.Flags & wire.AttrSize))
 	message := wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: to.Attrs}
 	return s.command(op, name, message).fail(s.refusesChange(to))
 }
@@ -332,6 +363,7 @@ func (s *session) lsetstat(op, name string, to change) operation[none] {
 // fsetstat changes attributes by handle (draft-02, section 6.9).
 func (f *File) fsetstat(op string, to change) operation[none] {
 	return onHandle(f, op, func(open *openFile) operation[none] {
+		open.client.cuts.Add(int64(to.Flags & wire.AttrSize))
 		if isErlang(open.client.options.serverVersion) {
 			// It takes a relative name at OPEN to begin at the directory of its own process here,
 			// and with a root of its own an absolute one at the machine's.
@@ -385,14 +417,28 @@ var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")
 // errTimeTold says that the server cannot tell a time.
 var errTimeTold error = invalidError("the server cannot list files with times after January 2038")
 
-// refusesChange returns why a change is not sent: the protocol lacks it, or the server would set
-// times that it cannot tell afterwards.
+// refusesChange returns why a change is not sent: the protocol lacks it, the server would set times
+// that it cannot tell afterwards, or the file would lose its contents.
 func (s *session) refusesChange(to change) error {
 	last := s.lastTime()
-	if to.err == nil && to.Has(wire.AttrACModTime) && (int64(to.ATime) > last || int64(to.MTime) > last) {
+	switch {
+	case to.err != nil:
+		return to.err
+	case to.Has(wire.AttrACModTime) && (int64(to.ATime) > last || int64(to.MTime) > last):
 		return errTimeTold
+	case to.Has(wire.AttrSize) && to.Size > 0 && s.emptiesToCut():
+		return errEmpties
 	}
-	return to.err
+	return nil
+}
+
+// errEmpties says why a size is not set.
+var errEmpties = fmt.Errorf("%w: the server may empty the file to set its size",
+	errors.ErrUnsupported)
+
+// emptiesToCut reports whether a server may do so. paramiko's SFTPServer.set_file_attr does it.
+func (s *session) emptiesToCut() bool {
+	return strings.HasPrefix(s.options.serverVersion, "SSH-2.0-paramiko")
 }
 
 // lastTime returns the last time, in seconds since 1970, that a file on the server may have. Apache

@@ -10,6 +10,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // Servers send the low 32 bits of times before 1970.
@@ -84,6 +85,35 @@ func TestSetstatFamily(t *testing.T) {
 	} {
 		if !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestTruncateGrows: servers in Java acknowledge a larger size and do nothing.
+func TestTruncateGrows(t *testing.T) {
+	for _, version := range []string{"SSH-2.0-APACHE-SSHD-2.16.0", "SSH-2.0-MaverickSynergy"} {
+		var r *rig
+		r = newRig(t, sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+			if q.Type != wire.TypeSetstat && q.Type != wire.TypeFsetstat {
+				return nil
+			}
+			if data, _ := r.server.Files.ReadFile("/f"); q.Attrs.Size > uint64(len(data)) {
+				return []sftptest.Action{sftptest.Refuse(wire.OK, "")}
+			}
+			return nil
+		}}, 0, usftp.WithServerVersion(version))
+		for _, flag := range []int{os.O_RDWR, os.O_WRONLY | os.O_APPEND} {
+			r.server.Files.WriteFile("/f", []byte("text"))
+			f := must[*usftp.File](t)(r.OpenFile("/f", flag, 0))
+			for _, size := range []int64{2, 3, 5} {
+				ok(t, f.Truncate(size))
+			}
+			ok(t, f.Close())
+			ok(t, r.Truncate("/f", 7))
+			want := "te\x00\x00\x00\x00\x00"
+			if data, err := r.server.Files.ReadFile("/f"); string(data) != want {
+				t.Errorf("%s: the file has %q, %v", version, data, err)
+			}
 		}
 	}
 }

@@ -50,7 +50,8 @@ type shared struct {
 	uploads    uploads
 	puts, gets bundles
 
-	startsSmall atomic.Bool // transfers start with smallStart in flight
+	startsSmall atomic.Bool  // transfers start with smallStart in flight
+	cuts        atomic.Int64 // requests that set a size
 }
 
 // NewClient opens the SFTP subsystem on an SSH connection and starts a client on it. It takes three

@@ -55,7 +55,7 @@ type fileState struct {
 	reading *prefetch // data being read ahead
 }
 
-// openFile is one opening of a file. It never changes.
+// openFile is one opening of a file. Nothing but end ever changes.
 type openFile struct {
 	client *session
 	path   string // as given to OPEN
@@ -63,6 +63,8 @@ type openFile struct {
 	flags  uint32          // of OPEN
 	closed context.Context // done when this opening is closed
 	shut   context.CancelCauseFunc
+	end    atomic.Int64 // where the last of the data ends that the server has acknowledged
+	cuts   int64        // how many files had got another size before
 }
 
 // NewFile returns a closed File for a name on the server, which need not exist. It sends no
@@ -358,6 +360,9 @@ func openFlags(flag int) (flags uint32, err error) {
 	if flags == wire.OpenRead {
 		flag &^= os.O_APPEND // AsyncSSH takes it for writing alone
 	}
+	if flag&os.O_CREATE == 0 {
+		flag &^= os.O_EXCL // draft-02, section 6.3
+	}
 	for _, f := range []struct {
 		os   int
 		wire uint32
@@ -469,7 +474,7 @@ func (f *File) openEmptied(s *session, handle *conn.Handle, flags uint32) (*File
 // becomeOpen gives the file its handle, unless another call has opened it in the meantime.
 func (f *File) becomeOpen(s *session, name string, handle *conn.Handle,
 	flags uint32) (*File, error) {
-	open := &openFile{client: s, path: name, handle: handle, flags: flags}
+	open := &openFile{client: s, path: name, handle: handle, flags: flags, cuts: s.cuts.Load()}
 	open.closed, open.shut = context.WithCancelCause(context.Background())
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -520,12 +525,20 @@ func (s *session) closeHandle(handle *conn.Handle) {
 //
 // If data passed to a [Writer] could not be written, Close gives the file up as [File.Abandon]
 // does.
+//
+// Many servers acknowledge data of which their disk had room for a part only. If Open, Create or
+// OpenFile has made or truncated the file, and the server now has less than it acknowledged, the
+// error matches [io.ErrShortWrite]. That takes no further round trip if all is well.
 func (f *File) Close() error {
 	open := f.letGo()
 	behind := f.endBehind(open)
+	prove := f.WithContext(context.Background()).startStored(open, open.made())
 	err := f.end(open, behind != nil)
 	// If data was not written, the result of closing the handle matters less.
-	return cmp.Or(behind, err)
+	if err = cmp.Or(behind, err); err == nil {
+		err = prove()
+	}
+	return err
 }
 
 // Abandon closes a file that is not complete, for whatever reason. Servers on which files appear as

@@ -298,6 +298,22 @@ func TestMakeToRead(t *testing.T) {
 	ok(t, must[*usftp.File](t)(only.OpenFile("/lock", os.O_RDONLY|os.O_CREATE, 0o600)).Close())
 }
 
+// TestExclusiveWithoutCreate: O_EXCL alone means nothing, as in package os. The draft allows it with
+// CREAT only, and servers of AsyncSSH and in Java open no file that exists with it.
+func TestExclusiveWithoutCreate(t *testing.T) {
+	r := newRig(t, sftptest.Script{Intercept: func(q sftptest.Request) []sftptest.Action {
+		if q.Type == wire.TypeOpen && q.Flags&wire.OpenExclusive != 0 {
+			return []sftptest.Action{sftptest.Refuse(wire.Failure, "file exists")}
+		}
+		return nil
+	}}, 0)
+	r.server.Files.WriteFile("/f", []byte("text"))
+	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR|os.O_EXCL, 0))
+	if data, err := io.ReadAll(f); string(data) != "text" || err != nil {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
 // TestMakeToReadWhatExists: a file that exists is opened for reading with O_CREATE, also where it
 // cannot be written and the server says no more than FAILURE. Our server is not asked to write it,
 // which would count as an upload.

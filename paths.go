@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -32,11 +33,9 @@ func (s *session) mkdir(name string, attrs wire.Attrs) operation[none] {
 	return s.command("mkdir", name, message)
 }
 
-// errNotDirectory says that MkdirAll fails because the name is not a directory's.
-var errNotDirectory = errors.New("not a directory")
-
 // MkdirAll makes a directory and its missing parents with the server's default permissions. It does
-// nothing if name is a directory. It takes one round trip if only name is missing. If parents are
+// nothing if name is a directory. If name or a parent exists but is none, the error matches
+// [syscall.ENOTDIR], as in package os. It takes one round trip if only name is missing. If parents are
 // missing it takes two in all on servers that work in order, and on others one more for each of
 // them.
 func (c *Client) MkdirAll(name string) error {
@@ -64,6 +63,11 @@ func (c *Client) MkdirAll(name string) error {
 	if there, err := c.madeAlready(name); there || err != nil {
 		return err
 	}
+	for _, parent := range parents { // OpenSSH's server says NO_SUCH_FILE if one is no directory
+		if _, err := c.madeAlready(parent); err != nil {
+			return err
+		}
+	}
 	return err
 }
 
@@ -72,7 +76,7 @@ func (c *Client) MkdirAll(name string) error {
 func (c *Client) madeAlready(name string) (bool, error) {
 	info, err := privateClient{c}.Find(name)
 	if err == nil && !info.IsDir() {
-		return false, &fs.PathError{Op: "mkdir", Path: name, Err: errNotDirectory}
+		return false, &fs.PathError{Op: "mkdir", Path: name, Err: syscall.ENOTDIR}
 	}
 	return err == nil, c.fatal(err)
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,8 +115,10 @@ func TestMkdirAll(t *testing.T) {
 				}
 			}
 			for _, name := range []string{"file", "file/x", "file/x/y"} {
-				if err := r.MkdirAll(name); err == nil {
-					t.Errorf("MkdirAll(%q) succeeded", name)
+				err := r.MkdirAll(name)
+				if named, ok := errors.AsType[*fs.PathError](err); !ok || named.Path != "file" ||
+					!errors.Is(err, syscall.ENOTDIR) {
+					t.Errorf("MkdirAll(%q): %v", name, err)
 				}
 			}
 		})

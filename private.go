@@ -38,10 +38,7 @@ func (c privateClient) Touches() bool {
 	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-rclone/")
 }
 
-// EmptiesToCut implements private.Client. paramiko's SFTPServer.set_file_attr does it.
-func (c privateClient) EmptiesToCut() bool {
-	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-paramiko")
-}
+func (c privateClient) EmptiesToCut() bool { return c.emptiesToCut() }
 
 // SetsByName implements private.Client. It is Apache MINA's doFSetStat; Maverick's handles have an
 // AbstractFile, which is a path.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -114,7 +115,7 @@ func (c *Client) RemoveAllIn(dir string) error {
 	}
 	isDir, err := c.isDirectory(dir)
 	if err == nil && !isDir {
-		err = &fs.PathError{Op: "removeall", Path: dir, Err: errNotDirectory}
+		err = &fs.PathError{Op: "removeall", Path: dir, Err: syscall.ENOTDIR}
 	}
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -278,6 +279,16 @@ func TestParamikoServer(t *testing.T) {
 	if err != nil || len(hashes.Hashes) != 16 ||
 		fmt.Sprintf("%x", hashes.Hashes[3]) != fmt.Sprintf("%x", md5Of(data[3<<16:4<<16])) {
 		t.Errorf("%+v, %v", hashes, err)
+	}
+	// Its set_file_attr empties a file before it sets the size.
+	err = client.Truncate(name, 1000)
+	got := must[[]byte](t)(os.ReadFile(name))
+	if !errors.Is(err, errors.ErrUnsupported) || !bytes.Equal(got, data) {
+		t.Errorf("cut to 1000 bytes: %v; %d bytes, different: %t", err, len(got), !bytes.Equal(got, data))
+	}
+	ok(t, client.Truncate(name, 0))
+	if got := must[[]byte](t)(os.ReadFile(name)); len(got) > 0 {
+		t.Errorf("the empty file has %d bytes", len(got))
 	}
 }
 

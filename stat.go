@@ -63,8 +63,14 @@ func (s *session) statOf(op string, t wire.Type, name string,
 // statOperation asks for the attributes and caches them.
 func (f *File) statOperation() operation[*FileStat] {
 	f.mu.Lock()
-	s, open, name := f.client, f.open, f.path
+	open := f.open
 	f.mu.Unlock()
+	return f.statOpen(open)
+}
+
+// statOpen is like statOperation, for an opening or nil.
+func (f *File) statOpen(open *openFile) operation[*FileStat] {
+	s, name := f.session(), f.Name()
 	byPath := func() operation[*FileStat] {
 		return ask(s, "stat", name, wire.TypeAttrs,
 			wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs)

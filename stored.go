@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/usftp/usftp/internal/private/hook"
+	"github.com/usftp/usftp/wire"
 )
 
 // losesWrites implements private.Client.LosesWrites.
@@ -17,16 +18,39 @@ func (s *session) losesWrites() bool {
 	return !s.inOrder && !isOurs(version) && !readsOnce(version)
 }
 
+// wrote notes that the server has acknowledged n bytes at an offset.
+func (o *openFile) wrote(off, n int64) {
+	end := off + n
+	for has := o.end.Load(); n > 0 && has < end && !o.end.CompareAndSwap(has, end); {
+		has = o.end.Load()
+	}
+}
+
+// made returns how long an open file is at least, or 0 if that is not known: if it was not empty
+// when it was opened others may use it, too, and the caller may have cut it.
+func (o *openFile) made() int64 {
+	if o == nil || o.flags&(wire.OpenTruncate|wire.OpenExclusive) == 0 ||
+		o.cuts != o.client.cuts.Load() {
+		return 0
+	}
+	return o.end.Load()
+}
+
 // StartStored implements private.File.
 func (f privateFile) StartStored(size int64) (prove func() error) {
-	s := f.Client().session
-	if size == 0 || !s.losesWrites() || s.wrongSizes.Load() {
-		return func() error { return nil }
-	}
-	if _, err := f.opened("write", 0); err != nil {
+	open, err := f.opened("write", 0)
+	if err != nil {
 		return func() error { return err }
 	}
-	asked := f.Async().Stat()
+	return f.startStored(open, size)
+}
+
+// startStored is StartStored for an opening that the file may have let go.
+func (f *File) startStored(open *openFile, size int64) (prove func() error) {
+	if size == 0 || !open.client.losesWrites() || open.client.wrongSizes.Load() {
+		return func() error { return nil }
+	}
+	asked := start(f.ctx, f.statOpen(open))
 	return func() error {
 		stat, err := asked.WaitContext(f.ctx)
 		if err != nil { // the server may have closed the file first: by its name

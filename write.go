@@ -112,6 +112,7 @@ func (f *File) writePacket(open *openFile, p []byte, off int64) (int, error) {
 	if err := replyError(call); err != nil {
 		return 0, f.wrap("write", err)
 	}
+	open.wrote(off, int64(len(p)))
 	return len(p), nil
 }
 
@@ -198,6 +199,7 @@ func (f *File) upload(op string, from int64, source io.Reader,
 			n, err = m, err2
 		}
 	}
+	open.wrote(from, n)
 	return n, f.wrap(op, err)
 }
 

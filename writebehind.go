@@ -233,6 +233,7 @@ func (b *behind) flush(f *File) error {
 		}
 	}
 	b.open.client.changed(f.Name())
+	b.open.wrote(b.u.from, b.u.done())
 	return b.failed()
 }
 

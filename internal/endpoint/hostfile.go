@@ -432,10 +432,7 @@ func (w *HostWriter) SetByPath(f *Finish, refusal error) (done Finished) {
 // Keep implements Writer. If the connection is lost, the run that continues the file has to cut it.
 func (w *HostWriter) Keep(ctx context.Context, n int64) (ok, flushed bool) {
 	file := w.WithContext(ctx)
-	var err error
-	if !private.OfClient(w.Client()).EmptiesToCut() {
-		err = file.Truncate(n)
-	}
+	err := file.Truncate(n)
 	if errors.Is(err, usftp.ErrSharedHandle) || errors.Is(err, usftp.ErrOneHandle) {
 		return false, false // the data may be another file's
 	}

@@ -4,6 +4,8 @@ package hook
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"sync/atomic"
 )
 
@@ -25,5 +27,6 @@ var (
 	ErrOtherSize = errors.New("the file is not of the expected size")
 
 	// ErrNotStored is private.ErrNotStored.
-	ErrNotStored = errors.New("the host has not stored all that it acknowledged")
+	ErrNotStored = fmt.Errorf("the host has not stored all that it acknowledged (%w)",
+		io.ErrShortWrite)
 )

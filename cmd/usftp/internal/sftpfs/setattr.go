@@ -431,21 +431,15 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 	var err error
 	if by != nil {
 		err = f.onHandle(ctx, by, func(remote *usftp.File) error {
-			switch c := remote.Client(); {
-			case private.OfClient(c).SetsByName():
+			if private.OfClient(remote.Client()).SetsByName() {
 				by = nil // another file may have that name by now
 				return nil
-			case emptiesToSet(c, size):
-				return errors.ErrUnsupported
 			}
 			return remote.Truncate(int64(size))
 		})
 	}
 	if by == nil || errors.Is(err, fs.ErrNotExist) { // from a server like Apache MINA
 		err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
-			if emptiesToSet(c, size) {
-				return errors.ErrUnsupported
-			}
 			return c.Truncate(path, int64(size))
 		})
 	}
@@ -479,11 +473,6 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 		file.dropReaders()
 	}
 	return nil
-}
-
-// emptiesToSet reports whether a host would set a size at the cost of the contents.
-func emptiesToSet(c *usftp.Client, size uint64) bool {
-	return size > 0 && private.OfClient(c).EmptiesToCut()
 }
 
 // onHandle makes a request on an open file; see [link.do].
