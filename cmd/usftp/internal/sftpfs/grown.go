@@ -52,12 +52,15 @@ func (h *handle) openLonger(ctx context.Context, remote *usftp.File, end int64) 
 	}
 	old := remote.WithContext(ctx)
 	before, err := old.Async().Stat().Wait()
-	if err != nil || int64(before.Size) <= end || h.turn.lock(ctx) != nil {
+	if h.turn.lock(ctx) != nil {
 		return false
 	}
 	defer h.turn.unlock()
 	if h.remote != remote {
-		return true // another call has
+		return true // another call has, and may have closed this one
+	}
+	if err != nil || int64(before.Size) <= end {
+		return false
 	}
 	// Data on its way must not arrive after CLOSE.
 	underWay := func(e *extent) bool { return e.handle == h && e.sent }
