@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -156,10 +157,15 @@ func (s *Site) reread() bool {
 	return true
 }
 
-// reload rereads the settings, and recounts quotas.
+// reload rereads the settings, says what has changed that it cannot put into effect, and recounts
+// quotas.
 func (s *Site) reload(ctx context.Context) {
 	if !s.reread() {
 		return
+	}
+	if changed := changedSince(s.started, s.settings); len(changed) > 0 {
+		s.Log.Warn("settings have changed that need a restart", "settings",
+			strings.Join(changed, ", "))
 	}
 	if s.reloaded != nil {
 		close(s.reloaded)

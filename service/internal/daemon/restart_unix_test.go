@@ -347,7 +347,7 @@ type peeked struct {
 func (p peeked) Read(b []byte) (int, error) { return p.Reader.Read(b) }
 
 // TestReloadNamesWhatNeedsARestart: after a reload the log names the settings that have changed and
-// have no effect yet, and no others.
+// have no effect yet, and no others. After the restart there are none, nor does the old process name any.
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)
@@ -369,4 +369,17 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	s.Wait(says, func(f map[string]any) bool {
 		return f["settings"] == "grace, the audit trail, trusted proxies"
 	})
+	conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	aliceOn(t, conn, key) // so that the old process goes on
+	takenOver(t, s)
+	testenv.Until(t, "the old process has reloaded", func() bool {
+		return strings.Count(s.Log.String(), `"reloaded"`) == 3
+	})
+	if n := strings.Count(s.Log.String(), says); n != 1 {
+		t.Errorf("after the restart:\n%s", s.Log)
+	}
 }
