@@ -347,7 +347,7 @@ type peeked struct {
 func (p peeked) Read(b []byte) (int, error) { return p.Reader.Read(b) }
 
 // TestReloadNamesWhatNeedsARestart: after a reload the log names the settings that have changed and
-// have no effect yet, and no others. After the restart there are none, nor does the old process name any.
+// have no effect yet, and no others. After the restart there are none, also for the old process.
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)
