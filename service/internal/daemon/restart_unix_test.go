@@ -338,6 +338,43 @@ func TestRemovedAfterRestarts(t *testing.T) {
 	r.ends("bob")
 }
 
+// TestReloadWhileRestarting: a process that takes over reads the settings again if the one before it
+// was asked to after they were read, or is asked to later.
+func TestReloadWhileRestarting(t *testing.T) {
+	t.Parallel()
+	r := newRestarting(t)
+	r.session("bob") // so that the old process goes on
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := syscall.Mkfifo(keys, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := string(readFile(t, r.file))
+	writeFile(t, r.file, []byte(text+"\n[[users]]\nname = 'slow'\nroot = '.'\nauthorized_keys = '"+
+		keys+"'\n"))
+	r.Cmd.Process.Signal(syscall.SIGUSR2)
+	reading, err := os.OpenFile(keys, os.O_WRONLY, 0) // by the new process, which has read the rest
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, r.file, []byte(text))
+	r.rename("alice", "carol")
+	r.Cmd.Process.Signal(syscall.SIGHUP)
+	if err := reading.Close(); err != nil {
+		t.Fatal(err)
+	}
+	follows(t, r.Server)
+	testenv.Until(t, "the new process lets carol in", func() bool {
+		_, err := r.SFTP("carol", r.key, "pwd\n")
+		return err == nil
+	})
+	r.session("carol")
+	r.rename("carol", "dora")
+	r.rename("bob", "emil")
+	r.Cmd.Process.Signal(syscall.SIGHUP)
+	r.ends("carol")
+	r.ends("bob")
+}
+
 // peeked is a connection of which the first bytes were looked at.
 type peeked struct {
 	net.Conn
