@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -47,8 +48,8 @@ func (s *Site) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-restarts:
-			if s.restart(ctx) {
-				return s.retire(ctx)
+			if next := s.restart(ctx); next != nil {
+				return s.retire(ctx, next)
 			}
 		case <-s.hangups:
 			s.reload(counting)
@@ -75,27 +76,39 @@ func (s *Site) askReload() {
 	}
 }
 
-// restart reports whether another process has taken over.
-func (s *Site) restart(ctx context.Context) bool {
+// restart returns the process that has taken over, or nil.
+func (s *Site) restart(ctx context.Context) *os.Process {
 	s.Log.Info("starting the program again")
 	process, err := s.sockets.handOver(ctx, s.askReload)
 	if err != nil {
 		s.Log.Error("the restart failed; this process goes on", "error", err)
-		return false
+		return nil
 	}
 	if err := tellSystemd(process.Pid); err != nil {
 		s.Log.Error("cannot tell systemd of the new process", "error", err)
 	}
 	s.Log.Info("another process has taken over; running sessions go on", "pid", process.Pid)
-	return true
+	return process
 }
 
 // retire lets running sessions end by themselves, or, once ctx ends, within the grace period. Some
 // clients may still be logging in. The settings are read again now and whenever the process that
-// has taken over does so, or the sessions of a user who is removed meanwhile would go on.
-func (s *Site) retire(ctx context.Context) error {
+// has taken over does so, or the sessions of a user who is removed meanwhile would go on. That one
+// gets each SIGHUP, also of the time in which it started: it may have read the settings before.
+func (s *Site) retire(ctx context.Context, next *os.Process) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.sshd.Retire(ctx) }()
+	passOn := func() {
+		if next.Signal(syscall.SIGHUP) != nil { // it has ended
+			s.askReload()
+		}
+	}
+	s.App.Signals.Set(s.started.Grace+ui.CleanupTime, passOn)
+	select {
+	case <-s.hangups:
+		passOn()
+	default:
+	}
 	s.askReload()
 	for {
 		select {
@@ -156,10 +169,15 @@ func (s *Site) reread() bool {
 	return true
 }
 
-// reload rereads the settings, and recounts quotas.
+// reload rereads the settings, says what has changed that it cannot put into effect, and recounts
+// quotas.
 func (s *Site) reload(ctx context.Context) {
 	if !s.reread() {
 		return
+	}
+	if changed := changedSince(s.started, s.settings); len(changed) > 0 {
+		s.Log.Warn("settings have changed that need a restart", "settings",
+			strings.Join(changed, ", "))
 	}
 	if s.reloaded != nil {
 		close(s.reloaded)

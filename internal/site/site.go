@@ -196,10 +196,6 @@ func (s *Site) read() (*Settings, error) {
 
 // apply puts settings into effect, at the start or after a reload.
 func (s *Site) apply(made *Settings) error {
-	if changed := changedSince(s.started, made); len(changed) > 0 {
-		s.Log.Warn("settings have changed that need a restart", "settings",
-			strings.Join(changed, ", "))
-	}
 	accounts, served, keys, err := s.accounts(made)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,10 +24,11 @@ import (
 
 const (
 	// inheritVariable has the addresses of the sockets that a new process inherits, from descriptor
-	// firstInherited on; the descriptor before them is a pipe to the process before it. The new one
-	// writes a byte when it accepts, and one for each reload.
+	// firstInherited on. Descriptors of the name toBefore are pipes to the processes before it,
+	// which may have sessions still. It writes a byte to each when it accepts, and for each reload.
 	inheritVariable = "USFTPD_SOCKETS"
-	firstInherited  = 4
+	firstInherited  = 3
+	toBefore        = "before"
 
 	// takeoverPatience is how long the new process may take to start.
 	takeoverPatience = time.Minute
@@ -36,7 +38,7 @@ const (
 type sockets struct {
 	inherited map[string][]net.Listener
 	own       []socket
-	before    *os.File // the pipe to the process before this one; nil if there is none
+	before    []*os.File // pipes to the processes before this one
 }
 
 type socket struct {
@@ -51,11 +53,14 @@ func (s *sockets) inherit() error {
 	if !left {
 		return nil
 	}
-	s.before = os.NewFile(firstInherited-1, "the process before")
-	syscall.CloseOnExec(firstInherited - 1)
 	s.inherited = map[string][]net.Listener{}
 	for i, address := range strings.Fields(text) {
 		f := os.NewFile(uintptr(firstInherited+i), address)
+		if address == toBefore {
+			syscall.CloseOnExec(firstInherited + i)
+			s.before = append(s.before, f)
+			continue
+		}
 		l, err := net.FileListener(f) // f is duplicated
 		f.Close()
 		if err != nil {
@@ -79,7 +84,7 @@ func (s *sockets) listen(address string) (l net.Listener, err error) {
 	return l, nil
 }
 
-// accepting tells the process before this one, if any, that it may end, and closes the inherited
+// accepting tells the processes before this one, if any, that it accepts, and closes the inherited
 // sockets that the settings no longer name.
 func (s *sockets) accepting() {
 	for _, all := range s.inherited {
@@ -89,12 +94,16 @@ func (s *sockets) accepting() {
 	s.tellBefore()
 }
 
-// tellBefore tells the process before this one that this one accepts, or has reloaded. It may have
-// ended, or be of a version that does not listen any more.
+// tellBefore tells the processes before this one that this one accepts, or has reloaded. Those that
+// have ended are forgotten.
 func (s *sockets) tellBefore() {
-	if s.before != nil {
-		s.before.Write([]byte{1})
-	}
+	s.before = slices.DeleteFunc(s.before, func(f *os.File) bool {
+		_, err := f.Write([]byte{1})
+		if err != nil {
+			f.Close()
+		}
+		return err != nil
+	})
 }
 
 // duplicate returns a descriptor of a socket for another process. The File method's would make the
@@ -114,7 +123,8 @@ func duplicate(l *net.TCPListener) (f *os.File, err error) {
 }
 
 // handOver starts the new process, and returns it once it accepts and this one no longer does. From
-// then on reloaded is called for each of its reloads.
+// then on reloaded is called for each reload of it or of one that follows: each tells all processes
+// before it, since one in between may end first.
 func (s *sockets) handOver(ctx context.Context, reloaded func()) (*os.Process, error) {
 	if os.Getpid() == 1 {
 		return nil, errors.New("process 1 of a container cannot be replaced: restart the container")
@@ -135,23 +145,23 @@ func (s *sockets) handOver(ctx context.Context, reloaded func()) (*os.Process, e
 			ready.Close()
 		}
 	}()
-	cmd.ExtraFiles = []*os.File{signals}
+	names := slices.Repeat([]string{toBefore}, 1+len(s.before))
+	own := []*os.File{signals}
 	defer func() {
-		for _, f := range cmd.ExtraFiles {
+		for _, f := range own {
 			f.Close()
 		}
 	}()
-	var addresses []string
 	for _, one := range s.own {
 		f, err := duplicate(one.listener)
 		if err != nil {
 			return nil, fmt.Errorf("cannot hand over the socket of %s: %w", one.address,
 				causeOf(err))
 		}
-		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
-		addresses = append(addresses, one.address)
+		own, names = append(own, f), append(names, one.address)
 	}
-	cmd.Env = append(os.Environ(), inheritVariable+"="+strings.Join(addresses, " "))
+	cmd.ExtraFiles = slices.Concat(s.before, own)
+	cmd.Env = append(os.Environ(), inheritVariable+"="+strings.Join(names, " "))
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -166,6 +176,10 @@ func (s *sockets) handOver(ctx context.Context, reloaded func()) (*os.Process, e
 		for _, one := range s.own {
 			one.listener.Close()
 		}
+		for _, f := range s.before {
+			f.Close()
+		}
+		s.before = nil
 		ready.SetReadDeadline(time.Time{})
 		go func() {
 			defer ready.Close()

@@ -255,46 +255,124 @@ func TestDisabledAfterRestart(t *testing.T) {
 	s.Wait("login refused", func(f map[string]any) bool { return f["user"] == "stored" })
 }
 
+// restarting is a server that is started again, whose users come and go.
+type restarting struct {
+	*servetest.Server
+	t         *testing.T
+	file, key string
+}
+
+func newRestarting(t *testing.T) *restarting {
+	home, key := servetest.HomeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, "")
+	return &restarting{servetest.Start(t, home, "usftpd", "--config", file), t, file, key}
+}
+
+// session begins a session with the process that accepts connections now.
+func (r *restarting) session(user string) {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", "127.0.0.1:"+r.Port)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	login, err := loginAs(r.t, conn, user, r.key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	client, err := usftp.NewClient(login)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { client.Close(); login.Close() })
+}
+
+// ends waits until a process has ended a user's session.
+func (r *restarting) ends(user string) {
+	r.t.Helper()
+	r.Wait("session failed", func(f map[string]any) bool {
+		return f["user"] == user && f["error"] == "the connection was ended here"
+	})
+}
+
+// rename has another user take the place of one in the file.
+func (r *restarting) rename(from, to string) {
+	writeFile(r.t, r.file, []byte(strings.Replace(string(readFile(r.t, r.file)),
+		fmt.Sprintf("name = %q", from), fmt.Sprintf("name = %q", to), 1)))
+}
+
 // TestRemovedAfterRestart: when another process has taken over, and a third one from that, a reload
 // ends the sessions of a user whom the file no longer has in all of them. So does the restart itself.
 func TestRemovedAfterRestart(t *testing.T) {
 	t.Parallel()
-	home, key := servetest.HomeWithKey(t)
-	file, _, _ := writeConfig(t, home, key, "")
-	s := servetest.Start(t, home, "usftpd", "--config", file)
-	session := func(user string) *usftp.Client {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
-		if err != nil {
-			t.Fatal(err)
-		}
-		login, err := loginAs(t, conn, user, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := usftp.NewClient(login)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close(); login.Close() })
-		return client
-	}
-	rename := func(from, to string) {
-		text := string(readFile(t, file))
-		writeFile(t, file, []byte(strings.Replace(text, fmt.Sprintf("name = %q", from),
-			fmt.Sprintf("name = %q", to), 1)))
-	}
-	alice, bob := session("alice"), session("bob")
-	rename("alice", "carol")
-	second := takenOver(t, s)
-	alice.Wait()
-	carol := session("carol")
+	r := newRestarting(t)
+	r.session("alice")
+	r.session("bob")
+	r.rename("alice", "carol")
+	second := takenOver(t, r.Server)
+	r.ends("alice")
+	r.session("carol")
 	second.Signal(syscall.SIGUSR2)
-	third := follows(t, s, second)
-	rename("carol", "dora")
-	rename("bob", "emil")
+	third := follows(t, r.Server, second)
+	r.rename("carol", "dora")
+	r.rename("bob", "emil")
 	third.Signal(syscall.SIGHUP)
-	carol.Wait()
-	bob.Wait()
+	r.ends("carol")
+	r.ends("bob")
+}
+
+// TestRemovedAfterRestarts: a reload ends the sessions of the first process also if the one that
+// followed has already ended. So does the restart that ends it.
+func TestRemovedAfterRestarts(t *testing.T) {
+	t.Parallel()
+	r := newRestarting(t)
+	r.session("alice")
+	r.session("bob")
+	second := takenOver(t, r.Server)
+	r.rename("alice", "carol")
+	second.Signal(syscall.SIGUSR2)
+	third := follows(t, r.Server, second)
+	r.Wait("ended", nil)
+	r.ends("alice")
+	r.rename("bob", "dora")
+	third.Signal(syscall.SIGHUP)
+	r.ends("bob")
+}
+
+// TestReloadWhileRestarting: a process that takes over reads the settings again if the one before it
+// was asked to after they were read, or is asked to later.
+func TestReloadWhileRestarting(t *testing.T) {
+	t.Parallel()
+	r := newRestarting(t)
+	r.session("bob") // so that the old process goes on
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := syscall.Mkfifo(keys, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := string(readFile(t, r.file))
+	writeFile(t, r.file, []byte(text+"\n[[users]]\nname = 'slow'\nroot = '.'\nauthorized_keys = '"+
+		keys+"'\n"))
+	r.Cmd.Process.Signal(syscall.SIGUSR2)
+	reading, err := os.OpenFile(keys, os.O_WRONLY, 0) // by the new process, which has read the rest
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, r.file, []byte(text))
+	r.rename("alice", "carol")
+	r.Cmd.Process.Signal(syscall.SIGHUP)
+	if err := reading.Close(); err != nil {
+		t.Fatal(err)
+	}
+	follows(t, r.Server)
+	testenv.Until(t, "the new process lets carol in", func() bool {
+		_, err := r.SFTP("carol", r.key, "pwd\n")
+		return err == nil
+	})
+	r.session("carol")
+	r.rename("carol", "dora")
+	r.rename("bob", "emil")
+	r.Cmd.Process.Signal(syscall.SIGHUP)
+	r.ends("carol")
+	r.ends("bob")
 }
 
 // peeked is a connection of which the first bytes were looked at.
@@ -306,7 +384,7 @@ type peeked struct {
 func (p peeked) Read(b []byte) (int, error) { return p.Reader.Read(b) }
 
 // TestReloadNamesWhatNeedsARestart: after a reload the log names the settings that have changed and
-// have no effect yet, and no others.
+// have no effect yet, and no others. After the restart there are none, also for the old process.
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	t.Parallel()
 	home, key := servetest.HomeWithKey(t)
@@ -328,4 +406,17 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	s.Wait(says, func(f map[string]any) bool {
 		return f["settings"] == "grace, the audit trail, trusted proxies"
 	})
+	conn, err := net.Dial("tcp", "127.0.0.1:"+s.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	aliceOn(t, conn, key) // so that the old process goes on
+	takenOver(t, s)
+	testenv.Until(t, "the old process has reloaded", func() bool {
+		return strings.Count(s.Log.String(), `"reloaded"`) == 3
+	})
+	if n := strings.Count(s.Log.String(), says); n != 1 {
+		t.Errorf("after the restart:\n%s", s.Log)
+	}
 }

@@ -88,8 +88,8 @@ func newSecret(ctx context.Context, a *ui.App, s *store.Store, issuer, name stri
 		return err
 	}
 	if u, there := s.User(name); there && !u.SecondFactor && u.Group == "" && !u.Outsider() {
-		a.Console.Say(name + " is not asked for codes: usftpd user add --replace --second-factor " +
-			"changes that")
+		a.Console.Say(name + " is not asked for codes: repeat usftpd user add with all of their " +
+			"flags, --second-factor and --replace")
 	}
 	fmt.Fprintf(a.Out, "%s\n\nRecovery codes, each of which works once:\n", uri)
 	for _, code := range codes {

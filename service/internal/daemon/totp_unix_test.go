@@ -224,7 +224,8 @@ func TestSecretInVain(t *testing.T) {
 		}
 		do(t, home, file, "", "user add", flags...)
 		got := run(t, home, "", "totp", "new", "--config", file, user)
-		if told := strings.Contains(got.stderr, "dora is not asked for codes: "); got.code != 0 ||
+		if told := strings.Contains(got.stderr, "dora is not asked for codes: "+
+			"repeat usftpd user add with all of their flags"); got.code != 0 ||
 			told != (user == "dora") {
 			t.Errorf("%+v", got)
 		}

@@ -242,7 +242,7 @@ func addUserCommand(a *ui.App) *cobra.Command {
 	f.BoolVar(&u.SecondFactor, "second-factor", false,
 		"ask for a code as well; usftpd totp makes its secret")
 	f.BoolVar(&u.replace, "replace", false,
-		"change a user who is there, who stays disabled if they are")
+		"replace all settings of a user who is there, who stays disabled if they are")
 	return cmd
 }
 

@@ -133,6 +133,22 @@ func TestPassingCodes(t *testing.T) {
 	}
 }
 
+// TestNoCode: a refusal without a code does not make clients wait.
+func TestNoCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		endpoint := &url.URL{Scheme: "http", Host: "storage.example"}
+		b, err := newBucket("bucket", config(endpoint.String()), endpoint,
+			complaining{time.Now().Add(time.Hour), ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := b.Delete(t.Context(), "key", ""); err == nil || time.Since(began) > pause {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
 // testOutage: an upload waits while the storage is away, and goes on. If that takes too long it
 // fails, and is resumed when the storage is back.
 func testOutage(t *testing.T, s storage) {

@@ -403,7 +403,7 @@ const (
 
 // passing are S3's codes of errors that may pass, in answers whose status does not say so: the storage
 // is overloaded, or a body has not come as it was sent.
-var passing = []string{"", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown",
+var passing = []string{"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown",
 	"SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "IncompleteBody",
 	"BadDigest", "XAmzContentSHA256Mismatch"}
 
@@ -420,7 +420,7 @@ func revealError(answer *http.Response) {
 		var said struct{ Code string }
 		decoder.DecodeElement(&said, &root)
 		answer.StatusCode = http.StatusBadRequest
-		if slices.Contains(passing, said.Code) {
+		if said.Code == "" || slices.Contains(passing, said.Code) {
 			answer.StatusCode = http.StatusInternalServerError
 		}
 	case !strings.HasSuffix(root.Name.Local, "Result") && root.Name.Local != "LocationConstraint":

@@ -97,11 +97,11 @@ func (d *database) prepare(ctx context.Context, conn *pgx.Conn) error {
 	// administrator has given the role would look like a store that is down, and new tables take
 	// longer.
 	said, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`
-		SELECT current_setting('usftpd.prepared', true);
+		SELECT 1 WHERE current_setting('usftpd.prepared', true) = 'yes';
 		SET usftpd.prepared = 'yes'; SET statement_timeout = 0; SET lock_timeout = 0;
 		SET idle_in_transaction_session_timeout = %d;
 		SET enable_sort = off; SET jit = off`, d.mostIdle().Milliseconds())).ReadAll()
-	if err == nil && len(said[0].Rows[0][0]) > 0 {
+	if err == nil && len(said) > 0 && len(said[0].Rows) > 0 {
 		err = errPooled
 	}
 	return err
@@ -113,7 +113,7 @@ var errPooled = errors.New("a pooler gives its connections to others in between:
 	"set pool_mode = session there")
 
 // lookForPooler returns errPooled if what one connection has set holds for another. Only those that
-// are open at once tell.
+// are open at once tell: if there is no second one, nothing does.
 func (d *database) lookForPooler(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
@@ -124,13 +124,13 @@ func (d *database) lookForPooler(ctx context.Context) error {
 		}
 		defer one.Close()
 		other, err := d.Conn(ctx)
-		switch {
-		case codeOf(err) == tooManyConnections:
-			return nil
-		case err != nil:
+		if err == nil {
+			return other.Close()
+		}
+		if errors.Is(err, errPooled) {
 			return err
 		}
-		return other.Close()
+		return nil
 	})
 }
 

@@ -252,7 +252,7 @@ func TestPooler(t *testing.T) {
 		var log strings.Builder
 		times := quick
 		times.tick, times.beat = time.Hour, time.Hour
-		s, err := open(t.Context(), storetest.Pooler(t, url, mode),
+		s, err := open(t.Context(), storetest.Pooler(t, url, "pool_mode = "+mode),
 			slog.New(slog.NewTextHandler(&log, nil)), times)
 		must(t, err)
 		if err := s.PutUser(t.Context(), User{Name: mode}, true); (err == nil) != works {
@@ -265,4 +265,19 @@ func TestPooler(t *testing.T) {
 			t.Errorf("%s: the log says\n%s", mode, &log)
 		}
 	}
+}
+
+// TestPoolerWithoutRoom: a node uses the only connection that PgBouncer gives it, as while the
+// process before it has the others.
+func TestPoolerWithoutRoom(t *testing.T) {
+	t.Parallel()
+	url := storetest.Pooler(t, storetest.Postgres(t), "pool_mode = session\ndefault_pool_size = 2")
+	other, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { other.Close(context.Background()) })
+	must(t, other.Ping(t.Context()))
+	times := quick
+	times.tick, times.beat, times.patience = time.Hour, time.Hour, time.Second
+	s := timedNode(t, url, times)
+	must(t, s.PutUser(t.Context(), User{Name: "ann"}, true))
 }

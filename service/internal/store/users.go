@@ -221,7 +221,7 @@ func (s *Store) PutUser(ctx context.Context, u User, replace bool) error {
 			u.Group, u.Up, u.Down, u.Expires, strings.Join(u.AllowFrom, " "),
 			number(u.SecondFactor), number(!u.PasswordSet.IsZero()))
 		if err == nil && rows == 0 {
-			err = refusal{errors.New("there is a user of that name; --replace changes it")}
+			err = refusal{errors.New("there is a user of that name; --replace replaces all of its settings")}
 		}
 		return rows, err
 	})

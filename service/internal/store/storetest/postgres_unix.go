@@ -88,8 +88,9 @@ func Postgres(t *testing.T) (url string) {
 }
 
 // Pooler runs a PgBouncer before a PostgreSQL of Postgres until the test ends, and returns its URL.
+// settings are lines of its section pgbouncer.
 // PgBouncer does not run as root either.
-func Pooler(t *testing.T, url, mode string) string {
+func Pooler(t *testing.T, url, settings string) string {
 	t.Helper()
 	pgbouncer := testenv.Program(t, "pgbouncer")
 	_, host, _ := strings.Cut(url, "host=")
@@ -103,8 +104,8 @@ func Pooler(t *testing.T, url, mode string) string {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential(t, dir)}
 	}
 	ini := "[databases]\npostgres = host=" + host + " user=usftpd\n[pgbouncer]\n" +
-		"unix_socket_dir = " + dir + "\nlisten_port = 5432\nauth_type = any\npool_mode = " +
-		mode + "\n"
+		"unix_socket_dir = " + dir + "\nlisten_port = 5432\nauth_type = any\n" + settings +
+		"\n"
 	if err := os.WriteFile(cmd.Args[1], []byte(ini), 0o644); err != nil {
 		t.Fatal(err)
 	}
