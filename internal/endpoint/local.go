@@ -269,7 +269,7 @@ func OpenIn(ctx context.Context, r *LocalRoot, name string) (f Reader, err error
 		if err == nil {
 			f, err = newLocalFile(ctx, file)
 		}
-		return err
+		return about(filepath.Join(r.top.Name(), name), err)
 	})
 	return f, err
 }
