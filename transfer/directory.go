@@ -115,17 +115,22 @@ func (t *tree) list(d *directory, each func(*entry, error) bool) error {
 	})
 }
 
-// listAll lists a directory of the source. It fails if another directory or a link has taken its
-// place since it was found.
+// listAll lists a directory of the source. It fails if a link has taken its place since it was found,
+// or another directory that looks otherwise.
 func (d *directory) listAll(each func(*entry, error) bool) error {
 	t := d.tree
 	var was *endpoint.Info
 	if d.info.Local != nil && t.options.Links != LinksFollow {
 		was = &d.info
 	}
-	err := t.src.List(d.source, was, nil, func(name string, i endpoint.Info, err error) bool {
+	every := func(name string, i endpoint.Info, err error) bool {
 		return each(&entry{dir: d, name: name, info: i}, endpoint.OfSource(err))
-	})
+	}
+	err := t.src.List(d.source, was, nil, every)
+	if at, ok := errors.AsType[*fs.PathError](err); ok && was != nil &&
+		at.Err == endpoint.ErrMoved && at.Op == "open" && d.renumbered() {
+		err = t.sources.relist(d.rel, every)
+	}
 	if err != nil && was != nil && d.parent != nil {
 		if now, lookErr := t.src.Lstat(d.source); lookErr == nil && now.Mode&fs.ModeSymlink != 0 {
 			err = filecopy.Changed(&fs.PathError{Op: "open", Path: d.source, Err: localfs.ErrLink})

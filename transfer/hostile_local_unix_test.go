@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -75,6 +76,42 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 			}
 			if left := b.temporaries(); len(left) > 0 {
 				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+// TestRenumberedDirectory: a directory that got another inode since it was found, as on FAT when
+// memory is short, is read. One that also looks otherwise is not: it may be what is beneath a mount.
+func TestRenumberedDirectory(t *testing.T) {
+	for name, later := range map[string]time.Duration{"same": 0, "other": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			var dir string
+			at := time.Now().Add(-time.Hour)
+			b := newTreeBench(t, sftptest.Script{
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeMkdir && r.Path == "/copy/dir" {
+						if err := errors.Join(os.Rename(dir, dir+"-away"), os.Mkdir(dir, 0o755),
+							os.Rename(dir+"-away/file", dir+"/file"),
+							os.Chtimes(dir, at, at.Add(later))); err != nil {
+							t.Error(err)
+						}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+			dir = filepath.Join(b.dir, "tree/dir")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			b.local("tree/dir/file", []byte("data"))
+			if err := os.Chtimes(dir, at, at); err != nil {
+				t.Fatal(err)
+			}
+			_, err := b.tree(upload, filepath.Join(b.dir, "tree"), "/copy", func(*treeJob) {})
+			data, _ := b.server.Files.ReadFile("/copy/dir/file")
+			if same := later == 0; same != (err == nil && string(data) == "data") ||
+				!same && !errors.Is(err, transfer.ErrSourceChanged) {
+				t.Errorf("%q, %v", data, err)
 			}
 		})
 	}

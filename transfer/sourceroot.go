@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/usftp/usftp/internal/endpoint"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
-// sourceRoot is the directory in which sources are removed, and read where a path might lead out of
-// the tree.
+// sourceRoot is the directory in which sources are removed, and read or listed where a path might
+// lead out of the tree.
 type sourceRoot struct {
 	once sync.Once
 	endpoint.Root
@@ -45,6 +47,36 @@ func (j *job) beneath(rel string) (endpoint.Reader, error) {
 	}
 	f, err := endpoint.OpenIn(j.ctx, j.sources.Root.(*endpoint.LocalRoot), rel)
 	return f, throughLinkOnly(err)
+}
+
+// renumbered reports whether a directory that has another inode than when it was found, and to which
+// no link leads, looks the same nevertheless. FAT and many file systems of FUSE number what they
+// have anew whenever memory was short.
+func (d *directory) renumbered() bool {
+	t := d.tree
+	if t.sources.open(t.job) != nil {
+		return false
+	}
+	is, err := t.sources.Lstat(d.rel)
+	if err != nil {
+		return false
+	}
+	was, now := d.info.Local, is.Local
+	device, _, known := strings.Cut(localfs.ID(was), ":")
+	return known && strings.HasPrefix(localfs.ID(now), device+":") && now.Mode() == was.Mode() &&
+		now.ModTime().Equal(was.ModTime())
+}
+
+// relist lists a directory, and follows no link on the way to it.
+func (s *sourceRoot) relist(dir string, each func(string, endpoint.Info, error) bool) error {
+	err := s.List(dir, nil, nil, each)
+	if err == nil { // otherwise entries may have been missed
+		err = s.Unmoved(dir)
+	}
+	if err == endpoint.ErrMoved {
+		err = errMoved
+	}
+	return throughLinkOnly(err)
 }
 
 // throughLinkOnly passes on an error below the source, where a link can only have come meanwhile.

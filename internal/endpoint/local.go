@@ -41,8 +41,19 @@ func (Local) Identity(name string) (host, path string, ok bool) {
 	return "", path, err == nil
 }
 
-func (Local) Stat(name string) (Info, error)  { return found(os.Stat(name)) }
 func (Local) Lstat(name string) (Info, error) { return found(os.Lstat(name)) }
+
+// Stat implements Place. The dot is for a directory that is mounted on demand: without it stat would
+// describe the one beneath, and opening it would mount another.
+func (Local) Stat(name string) (Info, error) {
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() && runtime.GOOS != "windows" {
+		if in, err := os.Stat(name + "/."); err == nil {
+			info = in
+		}
+	}
+	return found(info, err)
+}
 
 // found converts the result of a stat.
 func found(info fs.FileInfo, err error) (Info, error) {
@@ -258,7 +269,7 @@ func OpenIn(ctx context.Context, r *LocalRoot, name string) (f Reader, err error
 		if err == nil {
 			f, err = newLocalFile(ctx, file)
 		}
-		return err
+		return about(filepath.Join(r.top.Name(), name), err)
 	})
 	return f, err
 }

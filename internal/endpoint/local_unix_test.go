@@ -5,6 +5,7 @@ package endpoint_test
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,5 +135,24 @@ func TestNoPipeIsWaitedFor(t *testing.T) {
 		case <-time.After(testenv.Patience(t)):
 			t.Fatalf("flags %#x: it waits", flag)
 		}
+	}
+}
+
+// TestOpenInNamesThePath: the error of a file below a root has the whole path, as those of other
+// files.
+func TestOpenInNamesThePath(t *testing.T) {
+	dir := realDir(t)
+	if err := os.Mkdir(filepath.Join(dir, "dir"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	root, err := endpoint.Local{}.Below(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	_, err = endpoint.OpenIn(t.Context(), root.(*endpoint.LocalRoot), "dir/none")
+	if path, ok := errors.AsType[*fs.PathError](err); !ok ||
+		path.Path != filepath.Join(dir, "dir/none") {
+		t.Errorf("the error is %v", err)
 	}
 }

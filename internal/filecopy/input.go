@@ -581,8 +581,9 @@ func Changed(err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Err == localfs.ErrLink {
-		path.Err = unread{changedf("%v", localfs.ErrLink)}
+	if path, ok := errors.AsType[*fs.PathError](err); ok &&
+		(path.Err == localfs.ErrLink || path.Err == endpoint.ErrReplaced) {
+		path.Err = unread{changedf("%v", path.Err)}
 	} else if err == endpoint.ErrTouched {
 		err = errTouched
 	} else if err == endpoint.ErrReplaced || errors.Is(err, endpoint.ErrGrown) {
