@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +79,7 @@ type Event struct {
 
 	Request string      // by one of the names that Operations returns, or "scp -f" or "scp -t"
 	Command string      // that a client wanted to be run
-	Path    string      // absolute, as the backend has it
+	Path    string      // absolute, without empty elements and dots
 	To      string      // the other path of a rename or link
 	Attrs   *wire.Attrs // the attributes set
 	By      string      // denied by "policy", "quota", "limit" or "backend"
@@ -120,14 +122,32 @@ func (r *Reporter) Report(e Event) {
 	if r == nil {
 		return
 	}
-	e.Time = time.Now()
-	if e.Protocol == "" {
-		e.Protocol = r.Protocol
-	}
+	e.complete(r)
 	if r.Events != nil {
 		r.Events(e)
 	}
 	r.log(&e)
+}
+
+// complete sets what all events of a reporter have in common. Each file has one path, however the
+// client has spelled it, as far as that can be said without a look at links: .. is left alone.
+func (e *Event) complete(r *Reporter) {
+	e.Time, e.Protocol = time.Now(), cmp.Or(e.Protocol, r.Protocol)
+	e.Path = plain(e.Path)
+	if e.Request != opSymlink.String() { // To is the text of a link then
+		e.To = plain(e.To)
+	}
+}
+
+// plain returns an absolute path without elements that are empty or a dot.
+func plain(name string) string {
+	if !strings.HasPrefix(name, "/") {
+		return name
+	}
+	elements := slices.DeleteFunc(strings.Split(name, "/"), func(element string) bool {
+		return element == "" || element == "."
+	})
+	return "/" + strings.Join(elements, "/")
 }
 
 // log writes an event's line. Setting times is not logged, since every copy does it.

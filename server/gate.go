@@ -1,9 +1,6 @@
 package server
 
-import (
-	"errors"
-	"time"
-)
+import "errors"
 
 // A Gate is asked before a client's change takes effect. It gets the event that will report the
 // change: a [TreeChanged] of names (not of attributes), or the [FileClosed] of an upload. An error
@@ -47,10 +44,7 @@ func (r *Reporter) Begin(e Event) (end func(error), err error) {
 	if r == nil || r.Gate == nil {
 		return nothing, nil
 	}
-	e.Time = time.Now()
-	if e.Protocol == "" {
-		e.Protocol = r.Protocol
-	}
+	e.complete(r)
 	if end, err = r.Gate(e); end == nil {
 		end = nothing
 	}

@@ -130,11 +130,17 @@ func (l *serverLogin) disconnect(reason uint32, text string) error {
 	return l.failed(errors.New(text))
 }
 
-// failed says that the client did not log in: the results of its attempts, and how it ended.
+// failed says that the client did not log in: the results of its attempts, each once and without
+// "none", which clients try first to learn the methods, and how it ended. Logs cut long texts.
 func (l *serverLogin) failed(end error) error {
 	var texts []string
 	for _, err := range l.errs {
-		texts = append(texts, err.Error())
+		if text := err.Error(); !slices.Contains(texts, text) && !errors.Is(err, ErrNoAuth) {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 0 {
+		texts = append(texts, "no key or password was tried")
 	}
 	return fmt.Errorf("ssh: no login: [%s]: %w", strings.Join(texts, ", "), end)
 }

@@ -158,7 +158,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 		Client: l.client, Method: by.method, Key: by.key, Since: time.Now(),
 		gone: l.access.gone})
 	if err := l.open(); err != nil {
-		l.Report(server.Event{Kind: server.LoginRefused, User: secure.User(), Err: err})
+		l.Report(server.Event{Kind: server.LoginRefused, Err: err})
 		secure.Disconnect(transport.ReasonByApplication, told(err))
 		return
 	}

@@ -203,9 +203,11 @@ func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey)
 		}
 	}
 	certificate, ok := key.(*ssh.Certificate)
-	if !ok || d.authorities == nil || d.revoked != nil &&
-		d.revoked.CertificateRevoked(certificate) {
+	if !ok || d.authorities == nil {
 		return err
+	}
+	if d.revoked.CertificateRevoked(certificate) {
+		return errRevoked
 	}
 	return d.authorities.check(conn.User(), certificate, address)
 }

@@ -186,3 +186,24 @@ func enter(t *testing.T, s *servetest.Server, address, user string, auth ssh.Aut
 	}
 	return err
 }
+
+// TestRefusedLoginsNameTheirUserOnce: programs that read the log may refuse an object with a name
+// twice.
+func TestRefusedLoginsNameTheirUserOnce(t *testing.T) {
+	t.Parallel()
+	home, key := servetest.HomeWithKey(t)
+	file, _, bob := writeConfig(t, home, key, "")
+	if err := os.Remove(bob); err != nil {
+		t.Fatal(err)
+	}
+	s := servetest.Start(t, home, "usftpd", "--config", file)
+	if out, err := s.SFTP("bob", key, "pwd\n"); err == nil {
+		t.Fatalf("without a directory:\n%s", out)
+	}
+	s.WaitFor("login refused", 1)
+	for line := range strings.Lines(s.Log.String()) {
+		if strings.Contains(line, `"login refused"`) && strings.Count(line, `"user":"bob"`) != 1 {
+			t.Error(line)
+		}
+	}
+}

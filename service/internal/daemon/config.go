@@ -434,8 +434,9 @@ func (f *configFile) storage(table *storageTable) error {
 		}
 	}
 	if _, err := s3bucket.New("bucket", f.made.storage.Config); err != nil {
-		key := "storage.endpoint"
-		if _, ok := errors.AsType[*os.PathError](err); ok {
+		key, others := "storage.endpoint", f.made.storage.Config
+		others.CA = ""
+		if _, err := s3bucket.New("bucket", others); err == nil {
 			key = "storage.ca"
 		}
 		return f.wrong("", key, err)

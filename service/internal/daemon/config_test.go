@@ -241,6 +241,8 @@ func TestConfigErrors(t *testing.T) {
 			`:5: move_to: /out is /out/a, or above it: files would stay`},
 		{"[storage]\nkeys = 'file'\n" + user, `:2: storage.keys: others can read ` +
 			filepath.Join(dir, "file") + ` (mode 0644): run chmod 600 on it`},
+		{"[storage]\nregion = 'eu'\nca = 'file'\n" + user,
+			`:3: storage.ca: ` + filepath.Join(dir, "file") + ` holds no certificate`},
 		{"[storage]\nca = 'none'\n" + user,
 			`:2: storage.ca: ` + filepath.Join(dir, "none") + `: no such file`},
 		{"[[users]]\nname = 'u'\nroot = 's3:///x'\n",

@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -215,6 +216,9 @@ func (b *Board) actions() map[string]action {
 func (b *Board) act(r *http.Request, act action) (what string, err error) {
 	if err := r.ParseForm(); err != nil {
 		return "", err
+	}
+	if !slices.ContainsFunc([]string{"user", "node", "network", "which"}, r.PostForm.Has) {
+		return "", errors.New("the body has none of the order's form fields, such as user=ann")
 	}
 	what, user, err := act(r.Context(), r.PostForm.Get)
 	b.stale()

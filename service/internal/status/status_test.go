@@ -217,6 +217,7 @@ func TestOrders(t *testing.T) {
 		"/sessions/end node=" + node + "&id=9": 404, "/sessions/end node=none&id=7": 404,
 		"/sessions/end node=" + node + "&id=x": 400, "/sessions/end node=" + node + "&id=0": 404,
 		"/bans/lift network=192.0.2.7/32": 404, "/bans/lift network=x": 400,
+		`/users/disable {"user":"ann"}`: 400, "/hooks/replay ": 400,
 		"/users/disable user=bob": 404, "/hooks/replay which=none": 404,
 		"/users/disable user=" + strings.Repeat("x", mostBody): 400, "/none x=y": 404,
 	} {
