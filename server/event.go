@@ -141,7 +141,8 @@ func (e *Event) complete(r *Reporter) {
 
 // plain returns an absolute path without elements that are empty or a dot.
 func plain(name string) string {
-	if !strings.HasPrefix(name, "/") {
+	odd := strings.Contains(name, "//") || strings.Contains(name, "/.") || strings.HasSuffix(name, "/")
+	if !odd || !strings.HasPrefix(name, "/") {
 		return name
 	}
 	elements := slices.DeleteFunc(strings.Split(name, "/"), func(element string) bool {
