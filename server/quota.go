@@ -196,7 +196,7 @@ func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 	var below []string
 	for info, err := range w.list(ctx, dir) {
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			if uncounted(err) {
 				return bytes, files, nil
 			}
 			return 0, 0, err
@@ -210,6 +210,12 @@ func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 				info = w.identified(ctx, info, name)
 			}
 			bytes += w.sizeOf(info, name)
+		case AttrsOf(info).Flags == 0: // the backend could not look it up
+			if l, ok := w.lister.(Lstater); ok {
+				if _, err := l.Lstat(ctx, name); err != nil && !uncounted(err) {
+					return 0, 0, err
+				}
+			}
 		}
 	}
 	for _, name := range below {
@@ -223,6 +229,11 @@ func (w *quotaWalk) countBelow(ctx context.Context, dir string,
 		bytes, files = bytes+b, files+f
 	}
 	return bytes, files, ctx.Err()
+}
+
+// uncounted reports whether a count goes on without what could not be looked at.
+func uncounted(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
 // identified returns a file's info with its identity, if the backend knows it.

@@ -229,6 +229,36 @@ func TestDeniedFilesAreNotPutDownToALimit(t *testing.T) {
 	}
 }
 
+// Nor is it put down to a limit that a file is written in place once its temporary name was denied.
+func TestDeniedNamesAreNotPutDownToALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, sftptest.Script{
+			Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}},
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-") {
+					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+		source := filepath.Join(b.dir, "source")
+		for i := range 20 {
+			dir := fmt.Sprint(i)
+			fill(t, filepath.Join(source, dir), numbered("f", 20)...)
+			for _, name := range numbered("f", 20) {
+				b.server.Files.WriteFile("/copy/"+dir+"/"+name, []byte("older than new"))
+			}
+		}
+		began := time.Now()
+		s, err := b.tree(upload, source+"/.", "/copy")
+		if s.Files != 400 || err != nil {
+			t.Errorf("%+v, %v", s.Totals, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("files waited for %v", took)
+		}
+	})
+}
+
 // Nor are files that a host has no room for: asking for them again and again would take hours.
 func TestFullHostIsNotPutDownToALimit(t *testing.T) {
 	const files, room = 150, 60

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/endpoint"
@@ -124,7 +125,7 @@ func (e *Error) cause() string {
 			if silent(err.Err) {
 				return fmt.Sprintf("the server refused the request to %s and gave no reason (failure)", err.Op)
 			}
-			return e.plain(err.Err)
+			return e.plain(err.Err) + e.ofName(op, err.Err)
 		}
 		return fmt.Sprintf("cannot %s %s: %s", op, err.Path, endpoint.Plain(err.Err))
 	case *os.LinkError:
@@ -132,6 +133,16 @@ func (e *Error) cause() string {
 		return fmt.Sprintf("cannot %s %s to %s: %s", op, err.Old, err.New, endpoint.Plain(err.Err))
 	}
 	return e.plain(e.Err)
+}
+
+// ofName says what may be meant if something could not be made: EINVAL, or BAD_MESSAGE, with which
+// OpenSSH's server answers for it, where a file system does not take a name, as FAT takes no colon.
+func (e *Error) ofName(op string, err error) string {
+	if !e.ofSource && (op == "open" || op == "mkdir") &&
+		(errors.Is(err, syscall.EINVAL) || errors.Is(err, usftp.ErrSSHFxBadMessage)) {
+		return "; perhaps the file system does not take this name"
+	}
+	return ""
 }
 
 // ofRoot returns the operation of an error as people know it. rooted is set for those of os.Root,
@@ -145,8 +156,9 @@ func ofRoot(op string) (plain string, rooted bool) {
 
 // names reports whether the path of an error is one that the sentence names.
 func (e *Error) names(of string, rooted bool) bool {
+	dir := strings.TrimSuffix(strings.TrimSuffix(of, "/."), "/.") // see endpoint.Local.List
 	for _, name := range []string{e.Source, e.Target, e.temporary} {
-		if of == name || of == name+"/." || rooted && of == path.Base(filepath.ToSlash(name)) {
+		if of == name || dir == name || rooted && of == path.Base(filepath.ToSlash(name)) {
 			return true
 		}
 	}

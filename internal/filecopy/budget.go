@@ -242,6 +242,7 @@ type slot struct {
 	budget        *Budget // nil for a single file
 	held          bool    // it holds a handle
 	reads, writes bool    // it is open on the source's host, on the target's
+	named         bool    // what was refused is a temporary name
 
 	others int64 // other files that held a handle when it began
 	tries  int   // how often an OPEN was refused
@@ -389,4 +390,11 @@ func (s *slot) inVain(err error) {
 	}
 	s.budget.handles.grow(lost)
 	s.tries, s.lost = waitedInVain, 0
+}
+
+// startOver forgets that a temporary name was refused, when the target is opened instead: that this
+// succeeds says nothing about a limit, and if it is refused, that may be one.
+func (s *slot) startOver() {
+	s.inVain(fs.ErrPermission)
+	s.tries, s.named = 0, false
 }

@@ -168,6 +168,7 @@ func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 			return nil
 		}
 		if c.slot.crowded(err) { // that says nothing about the name
+			c.slot.named = true
 			return err
 		}
 		if c.interrupted() || sharesHandle(err) {
@@ -183,6 +184,8 @@ func (o *output) create(c *Copy, source *endpoint.Info) (err error) {
 		}
 		c.slot.inVain(err)
 		denied = true
+	} else if c.slot.named { // another file has found that the names are refused
+		c.slot.startOver()
 	}
 	if c.Options.Placement == PlaceAtomic {
 		return o.notAtomic()

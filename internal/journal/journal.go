@@ -148,7 +148,7 @@ func Lock(name string) (f *File, taken bool) {
 		return nil, false
 	}
 	Sweep(dir)
-	for {
+	for range mostLocked {
 		f, err := localfs.OpenPrivate(name)
 		if err != nil {
 			return nil, false
@@ -167,7 +167,12 @@ func Lock(name string) (f *File, taken bool) {
 			return nil, false
 		}
 	}
+	return nil, false
 }
+
+// mostLocked is how often a mark may be replaced while it is being locked: some file systems show
+// another inode number whenever a name is looked up, so that no mark seems to stay.
+const mostLocked = 100
 
 // Load returns the mark that an earlier run left, or nil if there is none.
 func (f *File) Load() *Mark { return decode(io.NewSectionReader(f.file, 0, Longest)) }

@@ -20,12 +20,24 @@ type info struct {
 
 func (i *info) Name() string       { return i.name }
 func (i *info) Size() int64        { return i.st.Size }
-func (i *info) Mode() fs.FileMode  { return wire.FileMode(uint32(i.st.Mode)) }
 func (i *info) ModTime() time.Time { return time.Unix(i.st.Mtim.Unix()) }
 func (i *info) IsDir() bool        { return i.Mode().IsDir() }
 
+func (i *info) Mode() fs.FileMode {
+	if !i.known() {
+		return fs.ModeIrregular
+	}
+	return wire.FileMode(uint32(i.st.Mode))
+}
+
+// known reports whether there is more than a name: every file has a type.
+func (i *info) known() bool { return i.st.Mode != 0 }
+
 // Sys returns a *wire.Attrs for [server.AttrsOf].
 func (i *info) Sys() any {
+	if !i.known() {
+		return &wire.Attrs{}
+	}
 	return &wire.Attrs{
 		Flags:       wire.AttrSize | wire.AttrUIDGID | wire.AttrPermissions | wire.AttrACModTime,
 		Size:        uint64(max(i.st.Size, 0)),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -202,5 +203,49 @@ func TestLinkTimes(t *testing.T) {
 	}
 	if _, err := f.StatVFS(ctx, "/here"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestListingOfWhatCannotBeLookedUp: a name that cannot be looked up, as on a bad disk, or where the
+// program behind a mount is gone, is listed without attributes. Without the rest of its directory
+// nothing beside it could be found, and without its name a sync would delete its copy.
+func TestListingOfWhatCannotBeLookedUp(t *testing.T) {
+	if os.Getuid() != 0 {
+		testenv.Unavailable(t, "only root can mount")
+	}
+	f, dir, _ := served(t)
+	gone := filepath.Join(dir, "gone")
+	for _, name := range []string{"a", "gone", "z"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		testenv.Unavailable(t, err)
+	}
+	err = unix.Mount("gone", gone, "fuse", 0,
+		fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(gone, unix.MNT_DETACH) })
+	unix.Close(program)
+	listed := map[string]wire.Attrs{}
+	for info, err := range f.List(t.Context(), "/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed[info.Name()] = server.AttrsOf(info)
+		if info.Mode().IsRegular() {
+			t.Error(info.Name(), "is taken for a regular file")
+		}
+	}
+	there, ok := listed["gone"]
+	if !ok || there.Flags != 0 || listed["a"].Flags == 0 || listed["z"].Flags == 0 {
+		t.Errorf("listed %v", listed)
+	}
+	if err := server.NewQuota(1, 1).Recount(t.Context(), f, "/"); !errors.Is(err, unix.ENOTCONN) {
+		t.Errorf("a quota does not notice what it cannot count: %v", err)
 	}
 }

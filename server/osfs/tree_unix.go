@@ -245,18 +245,22 @@ func control(file *os.File, op func(fd int) error) error {
 }
 
 // readDir describes the next entries of an open directory, relative to that directory. It leaves
-// out entries that vanish meanwhile.
+// out entries that vanish meanwhile. Entries that cannot be looked up, as on a bad disk or another
+// user's FUSE mount, are only named, unless the directory itself cannot be searched.
 func readDir(dir *os.File, n int) (list []fs.FileInfo, err error) {
 	names, err := dir.Readdirnames(n)
 	failed := control(dir, func(fd int) error {
 		for _, name := range names {
 			st, err := statAt(fd, name)
 			switch {
-			case err == nil:
-				list = append(list, &info{name: name, st: st})
-			case err != unix.ENOENT:
-				return err
+			case err == unix.ENOENT:
+				continue
+			case err != nil:
+				if _, all := statAt(fd, "."); all != nil {
+					return err
+				}
 			}
+			list = append(list, &info{name: name, st: st})
 		}
 		return nil
 	})

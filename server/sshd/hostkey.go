@@ -81,8 +81,10 @@ func createHostKey(name string) ([]byte, error) {
 	err = errors.Join(err, temporary.Sync(), temporary.Close())
 	if err == nil {
 		err = os.Link(temporary.Name(), name)
-		if errors.Is(err, fs.ErrExist) {
+		if _, there := os.Lstat(name); there == nil {
 			err = nil
+		} else if err != nil { // there are no hard links, as on FAT
+			err = os.Rename(temporary.Name(), name)
 		}
 	}
 	if err != nil {
