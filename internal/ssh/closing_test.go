@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,13 +121,15 @@ func TestAnswerAfterClose(t *testing.T) {
 // that, and not that this side has closed it, which would be a failure to those who report it.
 func TestWriteWhileTheConnectionEnds(t *testing.T) {
 	user := signer(t, "ed25519")
-	var ch *ssh.Channel
+	var opened atomic.Pointer[ssh.Channel]
 	failed := make(chan error, 1)
 	client, server, err, serverErr := tryConnect(clientConfig(user),
 		serverConfig(t, user.PublicKey()), func(c net.Conn) net.Conn {
 			return closing{c, sync.OnceFunc(func() {
-				_, err := ch.Write([]byte("x"))
-				failed <- err
+				if ch := opened.Load(); ch != nil {
+					_, err := ch.Write([]byte("x"))
+					failed <- err
+				}
 			})}
 		})
 	if err != nil || serverErr != nil {
@@ -134,7 +137,7 @@ func TestWriteWhileTheConnectionEnds(t *testing.T) {
 	}
 	defer end(client, server)
 	go echo(server)
-	ch = session(t, client, "sink")
+	opened.Store(session(t, client, "sink"))
 	server.Close()
 	if err := <-failed; err != io.EOF {
 		t.Errorf("the error is %v", err)

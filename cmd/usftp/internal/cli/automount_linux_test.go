@@ -33,7 +33,9 @@ func automount(t *testing.T, dir, source string) {
 	trigger, err := os.Open(dir)
 	must(t, err)
 	t.Cleanup(func() { trigger.Close() })
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		packet := make([]byte, 304) // struct autofs_v5_packet
 		if _, err := r.Read(packet); err != nil {
 			return // nobody enters it any more
@@ -45,7 +47,11 @@ func automount(t *testing.T, dir, source string) {
 		}
 		unix.IoctlSetInt(int(trigger.Fd()), done, int(binary.NativeEndian.Uint32(packet[8:])))
 	}()
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	t.Cleanup(func() {
+		r.Close()
+		<-ended
+		unix.Unmount(dir, unix.MNT_DETACH)
+	})
 }
 
 // TestSourceThatIsMountedOnDemand: a directory that is mounted as soon as it is entered has not
