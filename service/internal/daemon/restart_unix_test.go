@@ -271,19 +271,7 @@ func newRestarting(t *testing.T) *restarting {
 // session begins a session with the process that accepts connections now.
 func (r *restarting) session(user string) {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", "127.0.0.1:"+r.Port)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	login, err := loginAs(r.t, conn, user, r.key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	client, err := usftp.NewClient(login)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { client.Close(); login.Close() })
+	clientOn(r.t, dialTo(r.t, r.Server), user, r.key)
 }
 
 // ends waits until a process has ended a user's session.

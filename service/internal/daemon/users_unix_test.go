@@ -238,7 +238,12 @@ func TestBanner(t *testing.T) {
 // aliceOn logs in as alice over a connection, with our own client.
 func aliceOn(t *testing.T, conn net.Conn, key string) *usftp.Client {
 	t.Helper()
-	secure, err := loginOn(t, conn, key)
+	return clientOn(t, conn, "alice", key)
+}
+
+func clientOn(t *testing.T, conn net.Conn, user, key string) *usftp.Client {
+	t.Helper()
+	secure, err := loginAs(t, conn, user, key)
 	if err != nil {
 		t.Fatal(err)
 	}
