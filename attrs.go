@@ -323,7 +323,7 @@ func (f *File) Chtimes(atime, mtime time.Time) error {
 	return f.do(f.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
-// Truncate sets the file's size, like [Client.Truncate]. The offset stays. It takes one round trip.
+// Truncate sets the file's size, like [Client.Truncate]. The offset stays.
 func (f *File) Truncate(size int64) error {
 	f.session().changed(f.Name())
 	defer f.session().changed(f.Name())

@@ -49,9 +49,9 @@ func (j *job) beneath(rel string) (endpoint.Reader, error) {
 	return f, throughLinkOnly(err)
 }
 
-// renumbered reports whether a directory that has another inode than when it was found, and to which
-// no link leads, looks the same nevertheless. FAT and many file systems of FUSE number what they
-// have anew whenever memory was short.
+// renumbered reports whether a directory that has another inode than when it was found looks the same
+// nevertheless, and no link leads to it. FAT and many FUSE file systems give their entries new inode
+// numbers when memory is short.
 func (d *directory) renumbered() bool {
 	t := d.tree
 	if t.sources.open(t.job) != nil {

@@ -153,8 +153,8 @@ func (s *Site) shutdown(ctx context.Context) error {
 	return &ui.ExitError{Code: ui.ExitOK}
 }
 
-// reread reads the settings again, has the process before this one do so, too, and reports whether
-// they are in effect. If anything is invalid nothing changes.
+// reread reads the settings again, and reports whether they are in effect. The processes before this
+// one then read them again, too. If anything is invalid nothing changes.
 func (s *Site) reread() bool {
 	settings, err := s.read()
 	if err == nil {

@@ -209,13 +209,13 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 		return nil
 	}
 	if !r.report.Quiet {
-		flags := []string{"--retry-failed"}
-		if resumable {
-			flags = append(flags, "--resume")
-		}
-		advice := "; to run again on those: " + ui.CommandLine(r.app.Args, r.verb, flags...)
-		if err != nil || r.DryRun || r.record.name == "" {
-			advice = "" // it is not known which they were
+		advice := ""
+		if err == nil && !r.DryRun && r.record.name != "" { // it is recorded which they were
+			flags := []string{"--retry-failed"}
+			if resumable {
+				flags = append(flags, "--resume")
+			}
+			advice = "; to run again on those: " + ui.CommandLine(r.app.Args, r.verb, flags...)
 		}
 		r.app.Console.Say(fmt.Sprintf("%d of %s failed%s", len(failed),
 			ui.Count(int64(len(results)), "host", "hosts"), advice))

@@ -87,9 +87,8 @@ func Postgres(t *testing.T) (url string) {
 	return "postgres://usftpd@/postgres?host=" + dir
 }
 
-// Pooler runs a PgBouncer before a PostgreSQL of Postgres until the test ends, and returns its URL.
-// settings are lines of its section pgbouncer.
-// PgBouncer does not run as root either.
+// Pooler runs a PgBouncer in front of a PostgreSQL of Postgres until the test ends, and returns its
+// URL. settings are lines of its section pgbouncer. PgBouncer does not run as root either.
 func Pooler(t *testing.T, url, settings string) string {
 	t.Helper()
 	pgbouncer := testenv.Program(t, "pgbouncer")
