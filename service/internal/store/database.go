@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -298,6 +299,16 @@ func codeOf(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// Refuses reports whether an error of Err is what the database has answered, and will go on to, such
+// as that it knows no role of that name.
+func Refuses(err error) bool {
+	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	class := codeOf(err)
+	class = class[:min(len(class), 2)]
+	return distrusted || errors.Is(err, errPooled) ||
+		slices.Contains([]string{"28", "3D", "3F", "42"}, class)
 }
 
 // tx is a transaction, or a single statement.
