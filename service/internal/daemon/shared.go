@@ -47,9 +47,10 @@ func (s *settings) storeName() (string, error) {
 }
 
 // openStore opens the store. If the configuration names none and the usual file cannot be created,
-// as in a container without a place for it, the server goes without.
+// as in a container without a place for it, the server goes without. One that is there and cannot be
+// used may have disabled somebody.
 func (s *service) openStore(ctx context.Context) error {
-	named := s.started.store != ""
+	needed := s.started.store != ""
 	name, err := s.started.storeName()
 	for _, one := range s.started.Users {
 		if err == nil {
@@ -69,10 +70,13 @@ func (s *service) openStore(ctx context.Context) error {
 		log = slog.New(slog.DiscardHandler)
 	}
 	if err == nil {
+		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
+			needed = true
+		}
 		s.store, err = store.Open(ctx, name, log)
 	}
 	switch {
-	case err != nil && named:
+	case err != nil && needed:
 		return err
 	case err != nil:
 		s.Log.Warn("there is no store: bans and quota counts end with the server", "error", err)
