@@ -401,7 +401,8 @@ func TestUsualStoreIsDamaged(t *testing.T) {
 	os.Remove(store + "-wal")
 	for _, command := range [][]string{nil, {"check"}} {
 		got := run(t, home, "", append(command, "--config", file)...)
-		if got.code != 1 || !strings.Contains(got.stderr, "cannot use the store "+store) {
+		if got.code != 1 || !strings.Contains(got.stderr, "cannot use the store "+store+
+			": its file is damaged: put a copy in its place: ") {
 			t.Errorf("usftpd %s: %+v", command, got)
 		}
 	}
