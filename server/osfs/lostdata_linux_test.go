@@ -112,10 +112,15 @@ func TestLostDataIsNotResumed(t *testing.T) {
 	}
 }
 
-// TestSyncedWhereDirectoriesAreNot: fsync of a file does not fail where directories have none.
-func TestSyncedWhereDirectoriesAreNot(t *testing.T) {
-	a, _ := newLosing(t)
-	f := a.open("/f", truncate)
-	a.must(f.(server.FileSyncer).Sync())
-	a.must(f.Close())
+// TestNoFsync: a file is uploaded where there is no fsync of directories, or none at all.
+func TestNoFsync(t *testing.T) {
+	a, l := newLosing(t)
+	for _, answer := range []syscall.Errno{0, syscall.EINVAL, syscall.ENOTSUP} {
+		f := a.open("/f", truncate)
+		l.flushing.Store(int32(answer))
+		if err := f.(server.FileSyncer).Sync(); (err != nil) != (answer != 0) {
+			t.Errorf("fsync: %v", err)
+		}
+		a.must(f.Close())
+	}
 }

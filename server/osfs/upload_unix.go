@@ -160,10 +160,16 @@ func (up *upload) syncName() error {
 	}
 	defer unix.Close(fd)
 	err = retry(func() error { return unix.Fsync(fd) })
-	if err == unix.EINVAL || err == unix.ENOTSUP || err == unix.ENOSYS { // not of directories here
+	if unflushable(err) {
 		return nil
 	}
 	return named("fsync", up.base, err)
+}
+
+// unflushable reports whether an error of fsync only says that there is none, as of directories on
+// some file systems.
+func unflushable(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EINVAL)
 }
 
 // flush returns the error that closing the file would return: network file systems report lost data
@@ -301,7 +307,7 @@ func (f *uploadFile) Sync() error {
 	switch {
 	case err == nil:
 		f.upload.synced = true
-	case !errors.Is(err, unix.EINVAL): // which says that there is no fsync
+	case !unflushable(err):
 		f.upload.discard(err)
 	}
 	return err
