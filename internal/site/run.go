@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -96,6 +97,7 @@ func (s *Site) restart(ctx context.Context) *os.Process {
 // has taken over does so, or the sessions of a user who is removed meanwhile would go on. That one
 // gets each SIGHUP, also of the time in which it started: it may have read the settings before.
 func (s *Site) retire(ctx context.Context, next *os.Process) error {
+	log := s.Log.With("replaced_process", os.Getpid()) // the other one logs to the same place
 	ended := make(chan error, 1)
 	go func() { ended <- s.sshd.Retire(ctx) }()
 	passOn := func() {
@@ -113,14 +115,14 @@ func (s *Site) retire(ctx context.Context, next *os.Process) error {
 	for {
 		select {
 		case <-s.hangups:
-			s.reread()
+			s.reread(log)
 		case <-s.refresh:
 			s.refreshUsers()
 		case err := <-ended:
 			if err != nil {
 				return s.shutdown(ctx)
 			}
-			s.Log.Info("ended")
+			log.Info("ended")
 			return &ui.ExitError{Code: ui.ExitOK}
 		}
 	}
@@ -155,16 +157,16 @@ func (s *Site) shutdown(ctx context.Context) error {
 
 // reread reads the settings again, and reports whether they are in effect. The processes before this
 // one then read them again, too. If anything is invalid nothing changes.
-func (s *Site) reread() bool {
+func (s *Site) reread(log *slog.Logger) bool {
 	settings, err := s.read()
 	if err == nil {
 		err = s.apply(settings)
 	}
 	if err != nil {
-		s.Log.Error("reload failed; the old settings stay in effect", "error", err)
+		log.Error("reload failed; the old settings stay in effect", "error", err)
 		return false
 	}
-	s.Log.Info("reloaded")
+	log.Info("reloaded")
 	s.sockets.tellBefore()
 	return true
 }
@@ -172,7 +174,7 @@ func (s *Site) reread() bool {
 // reload rereads the settings, says what has changed that it cannot put into effect, and recounts
 // quotas.
 func (s *Site) reload(ctx context.Context) {
-	if !s.reread() {
+	if !s.reread(s.Log) {
 		return
 	}
 	if changed := changedSince(s.started, s.settings); len(changed) > 0 {

@@ -159,18 +159,32 @@ func (up *upload) syncName() error {
 		return nil
 	}
 	defer unix.Close(fd)
-	return named("fsync", up.base, retry(func() error { return unix.Fsync(fd) }))
+	err = retry(func() error { return unix.Fsync(fd) })
+	if unflushable(err) {
+		return nil
+	}
+	return named("fsync", up.base, err)
+}
+
+// unflushable reports whether an error of fsync only says that there is none, as of directories on
+// some file systems.
+func unflushable(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EINVAL)
 }
 
 // flush returns the error that closing the file would return: network file systems report lost data
-// then. The file itself stays open, since the lock must last until it has its name.
+// then. The file itself stays open, since the lock must last until it has its name. The caller holds
+// the lock of up.
 func (up *upload) flush() error {
 	return control(up.file, func(fd int) error {
 		other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err == nil {
-			err = unix.Close(other)
+		if err != nil {
+			return named("close", up.base, err)
 		}
-		return named("close", up.base, err)
+		if err = named("close", up.base, unix.Close(other)); err != nil {
+			up.discard(err)
+		}
+		return err
 	})
 }
 
@@ -196,6 +210,21 @@ func (up *upload) remove(lost error) error {
 		up.finish()
 	}
 	return err
+}
+
+// discard removes an upload of which the system has lost something, without saying what. Nobody may
+// go on with it, nor complete it through another handle: the system says so once. The caller holds
+// the lock.
+func (up *upload) discard(lost error) {
+	if up.over {
+		return
+	}
+	hidden := hiddenName(up.base)
+	if now, _ := up.all.find(up.dir, hidden); now == up {
+		unix.Unlinkat(up.dir, hidden, 0)
+	}
+	up.lost = lost
+	up.finish()
 }
 
 // end ends a handle. If gone is not nil it describes the file that has no name any more, as
@@ -273,10 +302,13 @@ func (f *uploadFile) End(how server.Ending) (gone fs.FileInfo, err error) {
 // Sync implements server.FileSyncer. The name, made later, is then committed, too.
 func (f *uploadFile) Sync() error {
 	err := f.File.Sync()
-	if err == nil {
-		f.upload.mu.Lock()
-		defer f.upload.mu.Unlock()
+	f.upload.mu.Lock()
+	defer f.upload.mu.Unlock()
+	switch {
+	case err == nil:
 		f.upload.synced = true
+	case !unflushable(err):
+		f.upload.discard(err)
 	}
 	return err
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/usftp/usftp/internal/site"
 	"github.com/usftp/usftp/internal/ui"
+	"github.com/usftp/usftp/service/internal/outside"
+	"github.com/usftp/usftp/service/internal/store"
 )
 
 func checkCommand(a *ui.App) *cobra.Command {
@@ -50,15 +52,26 @@ func (s *service) check() error {
 		return err
 	}
 	if s.store != nil {
-		if err := s.store.Err(); err != nil {
+		if err := s.away(s.store.Err(), store.Refuses); err != nil {
 			return err
 		}
 	}
-	if err := s.started.outside.reach(); err != nil {
+	if err := s.away(s.started.outside.reach(), outside.Refuses); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(s.App.Out, "%s is in order\n", s.flags.config)
 	return err
+}
+
+// away returns the error of another service if that refuses what the configuration says. If it only
+// does not answer, that is no reason to keep the server from starting, or from taking a
+// configuration that shuts somebody out.
+func (s *service) away(err error, refuses func(error) bool) error {
+	if err == nil || refuses(err) {
+		return err
+	}
+	s.Log.Warn("the server would start all the same", "error", err)
+	return nil
 }
 
 // forCheck makes the log fit for a person.

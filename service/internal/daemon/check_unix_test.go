@@ -19,6 +19,7 @@ import (
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/internal/ui"
 	"github.com/usftp/usftp/service/internal/store"
+	"github.com/usftp/usftp/service/internal/store/storetest"
 )
 
 // inProcess returns a service, which ends with the test, or what checks its configuration.
@@ -110,6 +111,23 @@ token = "carol/token"
 	}
 }
 
+// TestCheckIsRefused: a store that answers, but not to those whom the configuration names, is a
+// mistake in it.
+func TestCheckIsRefused(t *testing.T) {
+	t.Parallel()
+	right := storetest.Postgres(t)
+	for name, url := range map[string]string{
+		"the database": strings.Replace(right, "/postgres?", "/none?", 1),
+		"the role":     strings.Replace(right, "usftpd@", "none@", 1),
+	} {
+		home, _, file := configWith(t, "[store]\nurl = '"+url+"'")
+		if got := run(t, home, "", "check", "--config", file); got.code != 1 || got.stdout != "" ||
+			strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, "does not exist") {
+			t.Errorf("%s does not exist: %+v", name, got)
+		}
+	}
+}
+
 // TestCheck: what keeps the server from starting, or leaves a user out, is said without starting
 // it, and nothing is made; what a check has let pass is served to OpenSSH's client.
 func TestCheck(t *testing.T) {
@@ -158,9 +176,13 @@ url = "http://127.0.0.1:1/"
 		`usftpd: .*/gone: no such [^\n]*\n$`)
 	fails(check(strings.Replace(text, "state/store.db", "none/store.db", 1)),
 		`cannot make the store .*/none/store.db: no such`)
-	fails(check(strings.Replace(text, `file = "state/store.db"`,
-		`url = "postgres://u@127.0.0.1:1/d?connect_timeout=1"`, 1)),
-		`the store does not answer: .*`)
+	// The server would start, and take who is shut out in its file.
+	if got := check(strings.Replace(text, `file = "state/store.db"`,
+		`url = "postgres://u@127.0.0.1:1/d?connect_timeout=1"`, 1)); got.code != 0 ||
+		got.stdout != file+" is in order\n" || strings.Count(got.stderr, "\n") != 1 ||
+		!strings.Contains(got.stderr, "the store does not answer: ") {
+		t.Errorf("%+v", got)
+	}
 	listens := func(on string) outcome {
 		return check(strings.Replace(text, `listen = ["127.0.0.1:0"]`, "listen = "+on, 1))
 	}

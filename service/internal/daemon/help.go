@@ -27,8 +27,9 @@ const checkLong = `Finds out whether usftpd would start with a configuration, or
 as sshd -t does: it reads the file and what that names, opens the host keys and the
 directories, connects to the store and to object storage, and then ends. Nothing is
 made, except that a bucket is tried with an object of its own. What is wrong is printed,
-and the exit code is then 1. Run it as the user who runs the server, with the flags of
-the server.`
+and the exit code is then 1; that a store or an LDAP directory does not answer now, which
+keeps no server from starting, is a warning. Run it as the user who runs the server, with
+the flags of the server.`
 
 const checkExamples = `  usftpd check --config /etc/usftp/usftpd.toml
   sudo -u usftp usftpd check --config /etc/usftp/usftpd.toml`

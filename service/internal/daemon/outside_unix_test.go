@@ -155,9 +155,14 @@ func TestUsersOfLDAP(t *testing.T) {
 	if got := run(t, home, "", "check", "--config", file); got.code != 0 {
 		t.Errorf("check: %+v", got)
 	}
-	w.cut.Store(true)
+	writeFile(t, filepath.Join(home, "search.password"), []byte("wrong"))
 	if got := run(t, home, "", "check", "--config", file); got.code != 1 ||
-		!strings.Contains(got.stderr, w.address) {
+		!strings.Contains(got.stderr, "binding as ") {
+		t.Errorf("check with a wrong password of the search: %+v", got)
+	}
+	w.cut.Store(true)
+	if got := run(t, home, "", "check", "--config", file); got.code != 0 ||
+		strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, w.address) {
 		t.Errorf("check without the directory: %+v", got)
 	}
 }

@@ -5,6 +5,7 @@ package daemon
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -324,6 +325,31 @@ func TestRemovedAfterRestarts(t *testing.T) {
 	r.rename("bob", "dora")
 	third.Signal(syscall.SIGHUP)
 	r.ends("bob")
+}
+
+// TestReloadOfReplacedFails: the log says that it is a process that was replaced which cannot read
+// the settings again, as one of an older version, and that it has ended.
+func TestReloadOfReplacedFails(t *testing.T) {
+	t.Parallel()
+	r := newRestarting(t)
+	conn := dialTo(t, r.Server)
+	aliceOn(t, conn, r.key)
+	next := takenOver(t, r.Server)
+	old := func(f map[string]any) bool {
+		return f["replaced_process"] == float64(r.Cmd.Process.Pid)
+	}
+	r.Wait("reloaded", old)
+	text := readFile(t, r.file)
+	if err := errors.Join(os.Remove(r.file), syscall.Mkfifo(r.file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	next.Signal(syscall.SIGHUP)
+	writeFile(t, r.file, text) // for the new process, which reads it first
+	r.Wait("reloaded", func(f map[string]any) bool { return !old(f) })
+	writeFile(t, r.file, append([]byte("newer = 1\n"), text...))
+	r.Wait("reload failed; the old settings stay in effect", old)
+	conn.Close()
+	r.Wait("ended", old)
 }
 
 // TestReloadWhileRestarting: a process that takes over reads the settings again if the one before it

@@ -47,9 +47,10 @@ func (s *settings) storeName() (string, error) {
 }
 
 // openStore opens the store. If the configuration names none and the usual file cannot be created,
-// as in a container without a place for it, the server goes without.
+// as in a container without a place for it, the server goes without. One that is there and cannot be
+// used may have disabled somebody.
 func (s *service) openStore(ctx context.Context) error {
-	named := s.started.store != ""
+	needed := s.started.store != ""
 	name, err := s.started.storeName()
 	for _, one := range s.started.Users {
 		if err == nil {
@@ -64,11 +65,18 @@ func (s *service) openStore(ctx context.Context) error {
 			return nil
 		}
 	}
+	log := s.Log
+	if s.Check { // which says itself what its end needs
+		log = slog.New(slog.DiscardHandler)
+	}
 	if err == nil {
-		s.store, err = store.Open(ctx, name, s.Log)
+		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
+			needed = true
+		}
+		s.store, err = store.Open(ctx, name, log)
 	}
 	switch {
-	case err != nil && named:
+	case err != nil && needed:
 		return err
 	case err != nil:
 		s.Log.Warn("there is no store: bans and quota counts end with the server", "error", err)
@@ -122,7 +130,7 @@ func realPath(name string) (string, error) {
 // closeStore frees everything that this node holds, once nothing uses it any more.
 func (s *service) closeStore() {
 	if s.store != nil {
-		if err := s.store.Close(); err != nil {
+		if err := s.store.Close(); err != nil && !s.Check {
 			s.Log.Warn("the store was not closed well", "error", err)
 		}
 	}

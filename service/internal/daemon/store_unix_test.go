@@ -387,6 +387,27 @@ func TestAddWithHash(t *testing.T) {
 	}
 }
 
+// TestUsualStoreIsDamaged: a store that is there and cannot be used keeps the server from starting
+// also if the file does not name it: without it nobody would be disabled there.
+func TestUsualStoreIsDamaged(t *testing.T) {
+	t.Parallel()
+	home, _, file := configWith(t, "[login_hook]\ncommand = ['/bin/echo', '{\"accept\": true}']\n"+
+		"[[outside]]\nname = 'all'\nroot = 'alice/%u'\n")
+	do(t, home, file, "", "user disable ann")
+	store := filepath.Join(home, ".local", "state", "usftp", "usftpd.db")
+	if err := os.Truncate(store, 5000); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(store + "-wal")
+	for _, command := range [][]string{nil, {"check"}} {
+		got := run(t, home, "", append(command, "--config", file)...)
+		if got.code != 1 || !strings.Contains(got.stderr, "cannot use the store "+store+
+			": its file is damaged: put a copy in its place: ") {
+			t.Errorf("usftpd %s: %+v", command, got)
+		}
+	}
+}
+
 // TestStoreIsAway: a server starts without its PostgreSQL, with the users of its file, and a
 // command says in one line what does not answer.
 func TestStoreIsAway(t *testing.T) {

@@ -54,7 +54,11 @@ func kindOf(e server.Event) Kind {
 	return ""
 }
 
-func temporary(name string) bool { return objectfs.FinalName(name) != name }
+// temporary reports whether a name stands for no file of the user's. The lock of usftp sync has such
+// a name, too: what somebody stores under it is no more hidden than under any other of these.
+func temporary(name string) bool {
+	return objectfs.FinalName(name) != name || path.Base(name) == ".usftp-sync.lock"
+}
 
 // Event is the message to hooks, in JSON. docs/service.md describes its fields. Names that are not
 // UTF-8 are in the fields of bytes, too.

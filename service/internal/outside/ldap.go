@@ -227,6 +227,13 @@ func (l *LDAP) Reach(ctx context.Context) (failed error) {
 	return failed
 }
 
+// Refuses reports whether an error of Reach is what a directory has answered, and will go on to, such
+// as that the password is wrong.
+func Refuses(err error) bool {
+	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return distrusted || ldap.IsErrorAnyOf(err, refusals...)
+}
+
 // bindToSearch binds as SearchDN, if there is one.
 func (l *LDAP) bindToSearch(conn *ldap.Conn) error {
 	if l.SearchDN == "" {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -217,6 +218,13 @@ func isBusy(err error) bool {
 	return ok && failed.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
+// isDamaged reports whether the file, or a part of it, is none of SQLite's.
+func isDamaged(err error) bool {
+	failed, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (failed.Code()&0xff == sqlite3.SQLITE_CORRUPT ||
+		failed.Code()&0xff == sqlite3.SQLITE_NOTADB)
+}
+
 // isFull reports whether the disk of the file had no room, of which there may be some later. SQLite
 // does not say so if it could not make another file, or if a quota is used up: then this tries.
 func (d *database) isFull(err error) bool {
@@ -259,6 +267,8 @@ func (d *database) advised(err error) error {
 		advice = "its role lacks a right: GRANT CREATE ON SCHEMA, or GRANT ALL on the tables"
 	case code == noTable:
 		advice = "its tables have gone: restore them, or start all nodes again"
+	case isDamaged(err):
+		advice = "its file is damaged: put a copy in its place"
 	case isBusy(err):
 		advice = "another program has locked it"
 	case errors.Is(err, context.DeadlineExceeded) && d.postgres == "":
@@ -298,6 +308,16 @@ func codeOf(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// Refuses reports whether an error of Err is what the database has answered, and will go on to, such
+// as that it knows no role of that name.
+func Refuses(err error) bool {
+	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	class := codeOf(err)
+	class = class[:min(len(class), 2)]
+	return distrusted || errors.Is(err, errPooled) ||
+		slices.Contains([]string{"28", "3D", "3F", "42"}, class)
 }
 
 // tx is a transaction, or a single statement.

@@ -110,7 +110,7 @@ func open(ctx context.Context, name string, log *slog.Logger, times times) (*Sto
 	if err != nil {
 		if db.postgres == "" && !db.isFull(err) {
 			db.Close()
-			return nil, fmt.Errorf("cannot use the store %s: %w", db.name, err)
+			return nil, fmt.Errorf("cannot use the store %s: %w", db.name, db.advised(err))
 		}
 		err = db.advised(err)
 		log.Warn("the store does not answer; starting without it", "store", db.name, "error", err)
