@@ -593,18 +593,16 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	if err := h.file.endLanes(ctx, h, false); err != nil {
 		return nil, err
 	}
-	flags := h.flags
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
 	err := f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) (err error) {
-		if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
-			return err
+		if remote, a, asked, err = h.openAgain(c, path); err == nil {
+			if err = h.isSame(c, path, a); err != nil {
+				remote.Async().Abandon().Forget()
+			}
 		}
-		if err = h.isSame(c, path, a); err != nil {
-			remote.Async().Abandon().Forget()
-		}
-		if err != nil && !undecided(err) {
+		if errors.Is(err, syscall.ESTALE) {
 			f.options.Logger.Warn("an open file has been replaced on the host", "file", path, "error", err)
 		}
 		return err
@@ -614,6 +612,46 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	}
 	h.reopened(remote, a, asked)
 	return remote, nil
+}
+
+// openAgain works like opening for a file that a program has open. Its permissions may no longer let
+// even its owner open it: git makes its objects so. Then the owner gets them for a moment.
+func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a attrs,
+	asked time.Time, err error) {
+	f := h.file.fs
+	if remote, a, asked, err = f.opening(c, path, h.flags, 0); !errors.Is(err, fs.ErrPermission) {
+		return remote, a, asked, err
+	}
+	needed := uint32(0o600)
+	if h.flags&os.O_WRONLY != 0 {
+		needed = 0o200
+	} else if !h.writes() {
+		needed = 0o400
+	}
+	had, lookErr := f.look(c, path)
+	if lookErr != nil || had.mode&typeMask != syscall.S_IFREG || had.mode&needed == needed {
+		return nil, a, asked, err
+	}
+	if other := h.isSame(c, path, had); other != nil {
+		return nil, a, asked, other
+	}
+	if c.Chmod(path, modeOf(had.mode|needed)) != nil {
+		return nil, a, asked, err // it belongs to another user
+	}
+	remote, a, asked, err = f.opening(c, path, h.flags, 0)
+	back := err
+	if err == nil {
+		a.mode = had.mode
+		back = remote.Chmod(modeOf(had.mode))
+	} else if !undecided(err) {
+		back = c.Chmod(path, modeOf(had.mode))
+	}
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if back != nil && !h.file.set.SetMode { // the next flush does it
+		h.file.set.SetMode, h.file.set.Mode = true, modeOf(had.mode)
+	}
+	return remote, a, asked, err
 }
 
 // reopened takes over a file that was opened again. The caller holds turn.
