@@ -31,7 +31,8 @@ func (h *handle) startStat(ctx context.Context,
 
 // isOpenOver reports whether a handle's file is open over a connection. The caller holds the turn.
 func (h *handle) isOpenOver(c *usftp.Client) bool {
-	return h.remote != nil && h.remote.Client().Done() == c.Done()
+	return h.remote != nil && h.remote.Client().Done() == c.Done() &&
+		!private.OfFile(h.remote).HandleLost()
 }
 
 // statReader stats a handle of the file that is open here and was not written. Some servers do not
@@ -107,13 +108,14 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 	return f.tree.takePath(n, path)
 }
 
-// takeLost works like takePath for a file that was open over lost connections only. None of its
-// handles can be reopened by a path with other attributes, unless it was changed here; see isSame.
-// Where the server does not tell what the handles belong to, the path is taken for the open file's.
+// takeLost works like takePath for a file that was open over lost connections only, or is closed
+// while it is not used. None of its handles can be reopened by a path with other attributes, unless
+// it was changed here; see isSame. Where the server does not tell what the handles belong to, the path is taken for the open file's.
 func (f *FS) takeLost(c *usftp.Client, n *node, path string, a attrs) bool {
 	file := n.openFile()
 	lost, changed := file.isLost()
 	byName := private.OfClient(c).StatsByName()
+	lost = lost || private.OfClient(c).OneHandle()
 	switch {
 	case !lost && !byName || !n.differs(&a):
 		return false
