@@ -33,6 +33,7 @@ type handle struct {
 	size   int64       // of the file when it was last reopened; guarded by turn
 	single bool        // it must not use lanes; guarded by turn
 	users  *users      // the calls that are using remote; guarded by turn
+	of     int64       // how many uploads had ended when it was opened; guarded by turn
 
 	reader  reader
 	failure failure
@@ -47,7 +48,8 @@ type handle struct {
 	flushes   int  // flushes that found written data
 	flushed   bool // a program has closed it, perhaps not the last one that has it open
 	// this handle created or emptied the file, and no other write has reached it
-	made bool
+	made   bool
+	upload bool // the name gets another file on the host when this handle is closed there
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
@@ -75,6 +77,7 @@ type file struct {
 	mu         sync.Mutex
 	handles    map[*handle]bool
 	plain      *handle        // see inPlace; nil if it is not needed
+	uploaded   int64          // uploads that have ended: each has made another file of the name
 	extents    []*extent      // not acknowledged; oldest first
 	size       int64          // the end of the furthest extent; 0 without extents
 	remoteSize int64          // where the host's file ends, unless others have changed it
@@ -173,6 +176,7 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	n.file.handles[h] = true
+	h.of = n.file.uploaded
 	n.file.remoteSize = int64(n.attrs.size)
 	return h
 }
@@ -585,8 +589,12 @@ func modeOf(mode uint32) fs.FileMode { return wire.FileMode(mode & 0o7777) }
 // open returns the file on the host. If the connection was lost, or flush closed the file, open
 // reopens it and verifies that it is the same. The caller holds turn.
 func (h *handle) open(ctx context.Context) (*usftp.File, error) {
-	if h.remote != nil && !pool.Lost(h.remote.Client()) && !private.OfFile(h.remote).HandleLost() {
+	if h.isOpen() {
 		return h.remote, nil
+	}
+	if h.remote != nil && h.isOutdated() {
+		h.leave(h.remote)
+		h.remote = nil
 	}
 	f, n := h.file.fs, h.file.node
 	h.reader.drop()
@@ -612,6 +620,56 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	}
 	h.reopened(remote, a, asked)
 	return remote, nil
+}
+
+// isOpen reports whether a handle's file is open on the host. The caller holds the turn.
+func (h *handle) isOpen() bool {
+	return h.remote != nil && !pool.Lost(h.remote.Client()) &&
+		!private.OfFile(h.remote).HandleLost() && !h.isOutdated()
+}
+
+// isOutdated reports whether the name has got another file since the handle's was opened, as it does
+// on some hosts when an upload ends. To programs here both are one file.
+func (h *handle) isOutdated() bool {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	return h.of != h.file.uploaded && !h.upload
+}
+
+// leave closes a file that is another handle's or no one's by now, once no call uses it any more.
+// The caller holds the turn.
+func (h *handle) leave(remote *usftp.File) {
+	others := h.users
+	h.users = new(users)
+	h.file.fs.work.Go(func() {
+		others.Lock()
+		_, err := h.end(remote).WaitContext(h.file.fs.ctx)
+		if err != nil && h.writes() && !lost(err) { // as of a host that tells a full disk only now
+			h.failure.set(err)
+		}
+	})
+}
+
+// uploadEnds notes that a handle is about to be closed on the host.
+func (h *handle) uploadEnds() {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if h.upload {
+		h.upload = false
+		h.file.uploaded++
+	}
+}
+
+// isUploaded reports whether another handle than the one given has an upload that has not ended.
+func (f *file) isUploaded(by *handle) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		if h.upload && h != by {
+			return true
+		}
+	}
+	return false
 }
 
 // openAgain works like opening for a file that a program has open. Its permissions may no longer let
@@ -658,7 +716,7 @@ func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a 
 func (h *handle) reopened(remote *usftp.File, a attrs, asked time.Time) {
 	h.file.mu.Lock()
 	loose := h.file.modified
-	h.client = remote.Client()
+	h.client, h.of = remote.Client(), h.file.uploaded
 	h.file.remoteSize = max(h.file.remoteSize, int64(a.size))
 	h.file.mu.Unlock()
 	if !loose {
@@ -710,7 +768,7 @@ func (h *handle) opened(flags int) {
 	upload := flags&(os.O_TRUNC|os.O_CREATE) != 0 && c.KeepsUploads()
 	if upload && h.writes() {
 		h.file.mu.Lock()
-		h.written = true
+		h.written, h.upload = true, true
 		h.file.mu.Unlock()
 	}
 	if c.OneHandle() || upload && !h.writes() && flags&os.O_TRUNC != 0 {
@@ -735,6 +793,7 @@ func (h *handle) pause() {
 	}
 	closing := h.end(h.remote)
 	h.remote = nil
+	h.uploadEnds()
 	if !h.writes() {
 		closing.Forget()
 	} else if _, err := closing.WaitContext(h.file.fs.ctx); err != nil && !lost(err) {
@@ -860,6 +919,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		if h.turn.lock(f.ctx) == nil { // else the connection is about to be closed
 			if h.remote != nil {
 				closing = h.end(h.remote)
+				h.uploadEnds()
 			}
 			h.remote = nil
 			h.turn.unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -146,6 +147,48 @@ func TestTimeOfAnUpload(t *testing.T) {
 			t.Errorf("%q: %v, %v", data, info, err)
 		} else if data != "" && !info.ModTime().Equal(want) {
 			t.Errorf("its time is %v", info.ModTime())
+		}
+	}
+}
+
+// A program that has a file open reads what another program on the mount writes to it, also if that
+// one empties it first, which makes another file on the host.
+func TestReadDuringUpload(t *testing.T) {
+	for _, cache := range []time.Duration{0, time.Minute} {
+		s, dir := mountAtomic(t, cache)
+		name := filepath.Join(dir, "file")
+		if err := os.WriteFile(name, []byte("old contents"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		reader := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+		read := func(want string) {
+			t.Helper()
+			got, status := reader.read(20)
+			if status != fuse.OK || got != want {
+				t.Errorf("cache %v: read %q, %v; want %q", cache, got, status, want)
+			}
+			if attr, status := reader.getAttr(); status != fuse.OK || attr.Size != uint64(len(want)) {
+				t.Errorf("cache %v: %d bytes, %v", cache, attr.Size, status)
+			}
+		}
+		read("old contents")
+		w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		w.write(0, "new")
+		if status := w.flush(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		read("new")
+		w.Release(nil, &fuse.ReleaseIn{InHeader: w.header, Fh: w.fh})
+		testenv.Until(t, "the close", func() bool {
+			return len(s.files.get(reader.fh).file.all()) == 1
+		})
+		read("new")
+		if status := reader.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE,
+			Mode: 0o600}); status != fuse.OK {
+			t.Errorf("cache %v: chmod: %v", cache, status)
+		}
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("cache %v: %v, %v", cache, info, err)
 		}
 	}
 }

@@ -751,6 +751,7 @@ func (h *handle) close(ctx context.Context) error {
 	h.remote = nil
 	prove := h.startStored(remote.WithContext(ctx))
 	closing := h.end(remote)
+	h.uploadEnds()
 	err := h.file.endLanes(ctx, h, !h.failure.remains())
 	_, closed := closing.WaitContext(ctx)
 	if closed == nil && err == nil {
@@ -819,6 +820,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	f.mu.Unlock()
 	remote := h.remote
 	h.remote = nil
+	h.uploadEnds()
 	wait := private.OfFile(remote.WithContext(ctx)).StartWriteClose(data, set)
 	refused, err := wait()
 	switch {
