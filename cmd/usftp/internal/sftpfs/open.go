@@ -49,7 +49,7 @@ type handle struct {
 	flushed   bool // a program has closed it, perhaps not the last one that has it open
 	// this handle created or emptied the file, and no other write has reached it
 	made   bool
-	upload bool // the name gets another file on the host when this handle is closed there
+	upload bool // on the host the name gets this handle's file when it is closed
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
@@ -650,11 +650,18 @@ func (h *handle) leave(remote *usftp.File) {
 	})
 }
 
-// uploadEnds notes that a handle is about to be closed on the host.
-func (h *handle) uploadEnds() {
+// uploads reports whether a handle has an upload that has not ended.
+func (h *handle) uploads() bool {
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
-	if h.upload {
+	return h.upload
+}
+
+// uploadEnds notes the host's answer to CLOSE. If that is lost, the upload has not ended.
+func (h *handle) uploadEnds(err error) {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if h.upload && !lost(err) {
 		h.upload = false
 		h.file.uploaded++
 	}
@@ -793,10 +800,12 @@ func (h *handle) pause() {
 	}
 	closing := h.end(h.remote)
 	h.remote = nil
-	h.uploadEnds()
 	if !h.writes() {
 		closing.Forget()
-	} else if _, err := closing.WaitContext(h.file.fs.ctx); err != nil && !lost(err) {
+		return
+	}
+	_, err := closing.WaitContext(h.file.fs.ctx)
+	if h.uploadEnds(err); err != nil && !lost(err) {
 		h.failure.set(err) // the host cannot store the data
 	}
 }
@@ -820,7 +829,11 @@ func (f *FS) publish(ctx context.Context, n *node) {
 		}
 		isOpen := h.remote != nil
 		h.turn.unlock()
-		if isOpen && h.file.flush(ctx) == nil {
+		switch uploads := h.uploads(); {
+		case !isOpen && !uploads || h.file.flush(ctx) != nil:
+		case uploads:
+			h.close(ctx) // a failure is reported when the program closes the file
+		default:
 			h.letGo()
 		}
 	}
@@ -845,6 +858,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f.mu.Lock()
 	loose, seen, end := f.modified, h.seen, f.remoteSize
 	paused := !pool.Lost(h.client)
+	unfinished := h.upload && int64(a.size) > max(end, f.size) // the name still has the old file
 	before := a.mtime+clockError < h.notBefore
 	retimed := f.retimed || f.set.SetTimes || f.shownMtime != 0
 	known := f.proofs
@@ -857,7 +871,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	}
 	f.mu.Unlock()
 	switch {
-	case loose && !retimed && before,
+	case unfinished, loose && !retimed && before,
 		loose && h.appends() && int64(a.size) < end:
 		return syscall.ESTALE
 	case loose && (len(known) == 0 || paused && private.OfClient(c).OneHandle()):
@@ -914,12 +928,16 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 			f.options.Logger.Error("not all data of a file was written", "error", err)
 		}
 		h.reader.drop()
+		if h.uploads() && !h.failure.remains() {
+			if err := h.close(f.ctx); err != nil && f.ctx.Err() == nil {
+				f.options.Logger.Error("a file could not be closed on the host", "error", err)
+			}
+		}
 		var closing *usftp.Pending[struct{}]
 		whole := !h.failure.remains()
 		if h.turn.lock(f.ctx) == nil { // else the connection is about to be closed
 			if h.remote != nil {
 				closing = h.end(h.remote)
-				h.uploadEnds()
 			}
 			h.remote = nil
 			h.turn.unlock()
