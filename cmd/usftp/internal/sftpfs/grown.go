@@ -73,7 +73,7 @@ func (h *handle) openLonger(ctx context.Context, remote *usftp.File, end int64) 
 	if !ok {
 		return false
 	}
-	longer, a, asked, err := f.opening(remote.Client().WithContext(ctx), path, h.flags, 0)
+	longer, a, asked, err := h.openAgain(remote.Client().WithContext(ctx), path)
 	if err != nil {
 		return false
 	}
@@ -87,15 +87,7 @@ func (h *handle) openLonger(ctx context.Context, remote *usftp.File, end int64) 
 	h.file.mu.Lock()
 	h.saw(a.version())
 	h.file.mu.Unlock()
-	others := h.users
-	h.users = new(users)
-	f.work.Go(func() {
-		others.Lock()
-		_, err := h.end(remote).WaitContext(f.ctx)
-		if err != nil && h.writes() && !lost(err) { // as of a host that tells a full disk only now
-			h.failure.set(err)
-		}
-	})
+	h.leave(remote)
 	return true
 }
 

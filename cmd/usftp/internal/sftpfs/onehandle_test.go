@@ -5,6 +5,7 @@ package sftpfs
 import (
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,32 @@ func TestSharedHandles(t *testing.T) {
 	}
 	if got, _ := s.server.Files.ReadFile("/w"); string(got) != "written" {
 		t.Errorf("/w is %q", got)
+	}
+}
+
+// Where one file may be open at a time, a file that a program has open to read is opened again also
+// after it was changed. If the change was not made here, it may be another file by now.
+func TestOpenChangedOnAHostWithSharedHandles(t *testing.T) {
+	for here, want := range map[bool]fuse.Status{true: fuse.OK, false: fuse.Status(syscall.ESTALE)} {
+		s := mountScripted(t, 0, sftptest.Script{SharedHandles: 1})
+		s.server.Files.WriteFile("/a", []byte("old"))
+		s.server.Files.WriteFile("/b", nil)
+		o := s.openFlags(t, 1, "a", os.O_RDONLY)
+		s.openFlags(t, 1, "b", os.O_RDONLY) // now it is known that only one may be open
+		text := "old"
+		if here {
+			o.setTimes()
+		} else {
+			text = "another"
+			s.server.Files.WriteFile("/a", []byte(text))
+		}
+		again := s.openFlags(t, 1, "a", os.O_RDONLY)
+		if got, status := again.read(10); got != text || status != fuse.OK {
+			t.Errorf("changed here %t: opened later it is %q, %v", here, got, status)
+		}
+		if got, status := o.read(10); status != want || status == fuse.OK && got != text {
+			t.Errorf("changed here %t: opened before it is %q, %v", here, got, status)
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ type handle struct {
 	size   int64       // of the file when it was last reopened; guarded by turn
 	single bool        // it must not use lanes; guarded by turn
 	users  *users      // the calls that are using remote; guarded by turn
+	of     int64       // how many uploads had ended when it was opened; guarded by turn
 
 	reader  reader
 	failure failure
@@ -47,7 +48,8 @@ type handle struct {
 	flushes   int  // flushes that found written data
 	flushed   bool // a program has closed it, perhaps not the last one that has it open
 	// this handle created or emptied the file, and no other write has reached it
-	made bool
+	made   bool
+	upload bool // on the host the name gets this handle's file when it is closed
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
@@ -75,6 +77,7 @@ type file struct {
 	mu         sync.Mutex
 	handles    map[*handle]bool
 	plain      *handle        // see inPlace; nil if it is not needed
+	uploaded   int64          // uploads that have ended: each has made another file of the name
 	extents    []*extent      // not acknowledged; oldest first
 	size       int64          // the end of the furthest extent; 0 without extents
 	remoteSize int64          // where the host's file ends, unless others have changed it
@@ -173,6 +176,7 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	n.file.handles[h] = true
+	h.of = n.file.uploaded
 	n.file.remoteSize = int64(n.attrs.size)
 	return h
 }
@@ -585,26 +589,28 @@ func modeOf(mode uint32) fs.FileMode { return wire.FileMode(mode & 0o7777) }
 // open returns the file on the host. If the connection was lost, or flush closed the file, open
 // reopens it and verifies that it is the same. The caller holds turn.
 func (h *handle) open(ctx context.Context) (*usftp.File, error) {
-	if h.remote != nil && !pool.Lost(h.remote.Client()) && !private.OfFile(h.remote).HandleLost() {
+	if h.isOpen() {
 		return h.remote, nil
+	}
+	if h.remote != nil && h.isOutdated() {
+		h.leave(h.remote)
+		h.remote = nil
 	}
 	f, n := h.file.fs, h.file.node
 	h.reader.drop()
 	if err := h.file.endLanes(ctx, h, false); err != nil {
 		return nil, err
 	}
-	flags := h.flags
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
 	err := f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) (err error) {
-		if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
-			return err
+		if remote, a, asked, err = h.openAgain(c, path); err == nil {
+			if err = h.isSame(c, path, a); err != nil {
+				remote.Async().Abandon().Forget()
+			}
 		}
-		if err = h.isSame(c, path, a); err != nil {
-			remote.Async().Abandon().Forget()
-		}
-		if err != nil && !undecided(err) {
+		if errors.Is(err, syscall.ESTALE) {
 			f.options.Logger.Warn("an open file has been replaced on the host", "file", path, "error", err)
 		}
 		return err
@@ -616,11 +622,108 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	return remote, nil
 }
 
+// isOpen reports whether a handle's file is open on the host. The caller holds the turn.
+func (h *handle) isOpen() bool {
+	return h.remote != nil && !pool.Lost(h.remote.Client()) &&
+		!private.OfFile(h.remote).HandleLost() && !h.isOutdated()
+}
+
+// isOutdated reports whether the name has got another file since the handle's was opened, as it does
+// on some hosts when an upload ends. To programs here both are one file.
+func (h *handle) isOutdated() bool {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	return h.of != h.file.uploaded && !h.upload
+}
+
+// leave closes a file that is another handle's or no one's by now, once no call uses it any more.
+// The caller holds the turn.
+func (h *handle) leave(remote *usftp.File) {
+	others := h.users
+	h.users = new(users)
+	h.file.fs.work.Go(func() {
+		others.Lock()
+		_, err := h.end(remote).WaitContext(h.file.fs.ctx)
+		if err != nil && h.writes() && !lost(err) { // as of a host that tells a full disk only now
+			h.failure.set(err)
+		}
+	})
+}
+
+// uploads reports whether a handle has an upload that has not ended.
+func (h *handle) uploads() bool {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	return h.upload
+}
+
+// uploadEnds notes the host's answer to CLOSE. If that is lost, the upload has not ended.
+func (h *handle) uploadEnds(err error) {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if h.upload && !lost(err) {
+		h.upload = false
+		h.file.uploaded++
+	}
+}
+
+// isUploaded reports whether another handle than the one given has an upload that has not ended.
+func (f *file) isUploaded(by *handle) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		if h.upload && h != by {
+			return true
+		}
+	}
+	return false
+}
+
+// openAgain works like opening for a file that a program has open. Its permissions may no longer let
+// even its owner open it: git makes its objects so. Then the owner gets them for a moment.
+func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a attrs,
+	asked time.Time, err error) {
+	f := h.file.fs
+	if remote, a, asked, err = f.opening(c, path, h.flags, 0); !errors.Is(err, fs.ErrPermission) {
+		return remote, a, asked, err
+	}
+	needed := uint32(0o600)
+	if h.flags&os.O_WRONLY != 0 {
+		needed = 0o200
+	} else if !h.writes() {
+		needed = 0o400
+	}
+	had, lookErr := f.look(c, path)
+	if lookErr != nil || had.mode&typeMask != syscall.S_IFREG || had.mode&needed == needed {
+		return nil, a, asked, err
+	}
+	if other := h.isSame(c, path, had); other != nil {
+		return nil, a, asked, other
+	}
+	if c.Chmod(path, modeOf(had.mode|needed)) != nil {
+		return nil, a, asked, err // it belongs to another user
+	}
+	remote, a, asked, err = f.opening(c, path, h.flags, 0)
+	back := err
+	if err == nil {
+		a.mode = had.mode
+		back = remote.Chmod(modeOf(had.mode))
+	} else if !undecided(err) {
+		back = c.Chmod(path, modeOf(had.mode))
+	}
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	if back != nil && !h.file.set.SetMode { // the next flush does it
+		h.file.set.SetMode, h.file.set.Mode = true, modeOf(had.mode)
+	}
+	return remote, a, asked, err
+}
+
 // reopened takes over a file that was opened again. The caller holds turn.
 func (h *handle) reopened(remote *usftp.File, a attrs, asked time.Time) {
 	h.file.mu.Lock()
 	loose := h.file.modified
-	h.client = remote.Client()
+	h.client, h.of = remote.Client(), h.file.uploaded
 	h.file.remoteSize = max(h.file.remoteSize, int64(a.size))
 	h.file.mu.Unlock()
 	if !loose {
@@ -672,7 +775,7 @@ func (h *handle) opened(flags int) {
 	upload := flags&(os.O_TRUNC|os.O_CREATE) != 0 && c.KeepsUploads()
 	if upload && h.writes() {
 		h.file.mu.Lock()
-		h.written = true
+		h.written, h.upload = true, true
 		h.file.mu.Unlock()
 	}
 	if c.OneHandle() || upload && !h.writes() && flags&os.O_TRUNC != 0 {
@@ -699,7 +802,10 @@ func (h *handle) pause() {
 	h.remote = nil
 	if !h.writes() {
 		closing.Forget()
-	} else if _, err := closing.WaitContext(h.file.fs.ctx); err != nil && !lost(err) {
+		return
+	}
+	_, err := closing.WaitContext(h.file.fs.ctx)
+	if h.uploadEnds(err); err != nil && !lost(err) {
 		h.failure.set(err) // the host cannot store the data
 	}
 }
@@ -723,7 +829,11 @@ func (f *FS) publish(ctx context.Context, n *node) {
 		}
 		isOpen := h.remote != nil
 		h.turn.unlock()
-		if isOpen && h.file.flush(ctx) == nil {
+		switch uploads := h.uploads(); {
+		case !isOpen && !uploads || h.file.flush(ctx) != nil:
+		case uploads:
+			h.close(ctx) // a failure is reported when the program closes the file
+		default:
 			h.letGo()
 		}
 	}
@@ -748,6 +858,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f.mu.Lock()
 	loose, seen, end := f.modified, h.seen, f.remoteSize
 	paused := !pool.Lost(h.client)
+	unfinished := h.upload && int64(a.size) > max(end, f.size) // the name still has the old file
 	before := a.mtime+clockError < h.notBefore
 	retimed := f.retimed || f.set.SetTimes || f.shownMtime != 0
 	known := f.proofs
@@ -760,7 +871,7 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	}
 	f.mu.Unlock()
 	switch {
-	case loose && !retimed && before,
+	case unfinished, loose && !retimed && before,
 		loose && h.appends() && int64(a.size) < end:
 		return syscall.ESTALE
 	case loose && (len(known) == 0 || paused && private.OfClient(c).OneHandle()):
@@ -817,6 +928,11 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 			f.options.Logger.Error("not all data of a file was written", "error", err)
 		}
 		h.reader.drop()
+		if h.uploads() && !h.failure.remains() {
+			if err := h.close(f.ctx); err != nil && f.ctx.Err() == nil {
+				f.options.Logger.Error("a file could not be closed on the host", "error", err)
+			}
+		}
 		var closing *usftp.Pending[struct{}]
 		whole := !h.failure.remains()
 		if h.turn.lock(f.ctx) == nil { // else the connection is about to be closed

@@ -137,6 +137,9 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 			return nil, statusOf(err)
 		}
 	}
+	if h.file.isUploaded(h) {
+		f.publish(ctx, h.file.node)
+	}
 	var n int
 	err := f.link.do(ctx, func(*usftp.Client, bool) (err error) {
 		n, err = h.readAt(ctx, buf, off)

@@ -166,6 +166,43 @@ func loseAnswer(t *testing.T, lose sftptest.Fault, change func(o *opened) fuse.S
 	}
 }
 
+// A file whose permissions no longer let its owner open it, as git's objects, can be opened again
+// for the program that has it open, and has the same permissions then. It is not if it is another's.
+func TestReopenForbidden(t *testing.T) {
+	var s *scripted
+	forbids := func(r sftptest.Request) []sftptest.Action {
+		file, err := s.server.Files.Lstat("/file")
+		if r.Flags&wire.OpenWrite == 0 || err != nil || file.Permissions&0o200 != 0 {
+			return nil
+		}
+		return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+	}
+	for _, replaced := range []bool{false, true} {
+		s = &scripted{server: sftptest.NewServer(t, sftptest.Script{Intercept: forbids})}
+		s.mount(t, 0)
+		s.server.Files.WriteFile("/file", []byte("the one that is open"))
+		o := s.open(t, "file")
+		want, text := fuse.OK, "new one that is open"
+		if replaced {
+			want, text = fuse.Status(syscall.ESTALE), "another file of the name"
+			s.server.Files.WriteFile("/file", []byte(text))
+		}
+		if err := s.server.Files.SetMode("/file", 0o440); err != nil {
+			t.Fatal(err)
+		}
+		s.cut()
+		o.write(0, "new")
+		if status := o.sync(); status != want {
+			t.Errorf("replaced %t: %v", replaced, status)
+		}
+		data, err := s.server.Files.ReadFile("/file")
+		file, _ := s.server.Files.Lstat("/file")
+		if string(data) != text || err != nil || file.Permissions&0o7777 != 0o440 {
+			t.Errorf("replaced %t: the host has %q, %v, %o", replaced, data, err, file.Permissions)
+		}
+	}
+}
+
 // A server that is killed while it carries out a WRITE leaves a part of it. The file is still the
 // same, but one that ends in another way is not.
 func TestReopenAfterPartOfWrite(t *testing.T) {

@@ -31,7 +31,7 @@ func (h *handle) startStat(ctx context.Context,
 
 // isOpenOver reports whether a handle's file is open over a connection. The caller holds the turn.
 func (h *handle) isOpenOver(c *usftp.Client) bool {
-	return h.remote != nil && h.remote.Client().Done() == c.Done()
+	return h.isOpen() && h.remote.Client().Done() == c.Done()
 }
 
 // statReader stats a handle of the file that is open here and was not written. Some servers do not
@@ -107,9 +107,9 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 	return f.tree.takePath(n, path)
 }
 
-// takeLost works like takePath for a file that was open over lost connections only. None of its
-// handles can be reopened by a path with other attributes, unless it was changed here; see isSame.
-// Where the server does not tell what the handles belong to, the path is taken for the open file's.
+// takeLost works like takePath for a file that was open over lost connections only, or is closed
+// while it is not used. None of its handles can be reopened by a path with other attributes, unless
+// it was changed here; see isSame. Where the server does not tell what the handles belong to, the path is taken for the open file's.
 func (f *FS) takeLost(c *usftp.Client, n *node, path string, a attrs) bool {
 	file := n.openFile()
 	lost, changed := file.isLost()
@@ -180,20 +180,26 @@ func (f *file) isRead() (is bool) {
 	return is
 }
 
-// isLost reports whether all connections over which a file was opened are lost, and whether the
-// file was changed here.
+// isLost reports whether a file is not open on the host, over connections that are lost or at all,
+// and whether it was changed here.
 func (f *file) isLost() (lost, changed bool) {
 	if f == nil {
 		return false, false
 	}
+	lost = true
+	for _, h := range f.all() {
+		if !h.turn.tryLock() { // it may wait for a connection
+			f.mu.Lock()
+			lost = lost && pool.Lost(h.client)
+			f.mu.Unlock()
+			continue
+		}
+		lost = lost && !h.isOpen()
+		h.turn.unlock()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for h := range f.handles {
-		if !pool.Lost(h.client) {
-			return false, f.modified
-		}
-	}
-	return true, f.modified
+	return lost, f.modified
 }
 
 // statOpenFile returns the attributes of an open file by one of its handles, as if it no longer has

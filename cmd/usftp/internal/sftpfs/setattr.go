@@ -425,7 +425,7 @@ func (f *file) beforeChange(ctx context.Context) error {
 func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, before attrs,
 	size uint64) error {
 	by := h // the handle by which the size is set, nil if it is by name
-	if h != nil && (!h.writes() || h.appends()) {
+	if h != nil && !h.writes() {
 		by = nil
 	}
 	var err error
@@ -438,7 +438,8 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 			return remote.Truncate(int64(size))
 		})
 	}
-	if by == nil || errors.Is(err, fs.ErrNotExist) { // from a server like Apache MINA
+	if by == nil || errors.Is(err, fs.ErrNotExist) || // from a server like Apache MINA
+		h.appends() && endpoint.Refused(err) && !lost(err) { // or like Windows
 		err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
 			return c.Truncate(path, int64(size))
 		})
@@ -528,7 +529,7 @@ func (f *FS) verifySize(ctx context.Context, n *node, h *handle, before, size ui
 		return err
 	}
 	if h != nil {
-		return f.onHandle(ctx, h, lengthen)
+		return f.onHandle(ctx, h.inPlace(), lengthen)
 	}
 	return f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
 		remote, err := c.OpenFile(path, os.O_WRONLY, 0)

@@ -389,6 +389,27 @@ func TestSizeOfAFileWhoseNameIsTaken(t *testing.T) {
 	}
 }
 
+// The size of a file to which a program appends is set by its handle: on the host its name may be
+// another file's by now, as when logs are rotated.
+func TestSizeOfARotatedLog(t *testing.T) {
+	for _, size := range []uint64{0, 2, 6} {
+		s := mountScripted(t, time.Minute, sftptest.Script{})
+		s.server.Files.WriteFile("/log", []byte("one\n"))
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+		if err := s.server.Files.Rename("/log", "/log.1"); err != nil {
+			t.Fatal(err)
+		}
+		s.server.Files.WriteFile("/log", []byte("two\n"))
+		status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: size})
+		old, _ := s.server.Files.ReadFile("/log.1")
+		now, _ := s.server.Files.ReadFile("/log")
+		if want := ("one\n\x00\x00")[:size]; status != fuse.OK || string(old) != want ||
+			string(now) != "two\n" {
+			t.Errorf("size %d: %v, the host has %q and %q", size, status, old, now)
+		}
+	}
+}
+
 // Finding out whether the size was set takes no request more than showing it.
 func TestSizeIsAskedForOnce(t *testing.T) {
 	s := mountScripted(t, time.Hour, sftptest.Script{})

@@ -7,12 +7,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
@@ -21,24 +25,36 @@ import (
 // mountAtomic mounts a directory of our server in which files appear when they are closed.
 func mountAtomic(t *testing.T, cache time.Duration) (s *scripted, dir string) {
 	t.Helper()
+	s, dir, _ = mountAtomicCut(t, cache)
+	return s, dir
+}
+
+// mountAtomicCut works like mountAtomic, and returns what cuts the connection just before the next
+// request is sent.
+func mountAtomicCut(t *testing.T, cache time.Duration) (s *scripted, dir string, cut func()) {
+	t.Helper()
 	dir = t.TempDir()
 	files, err := osfs.NewAtomic(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s = &scripted{}
-	near, far := net.Pipe()
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		server.Serve(context.Background(), far, files, nil)
-	}()
-	client, err := usftp.NewClientPipe(near, near, usftp.WithServerVersion("SSH-2.0-usftp"))
+	var served sync.WaitGroup
+	var cuts atomic.Bool
+	var host pool.Host
+	host.Redial = func(context.Context) (pool.Host, error) {
+		near, far := net.Pipe()
+		served.Go(func() { server.Serve(context.Background(), far, files, nil) })
+		client, err := usftp.NewClientPipe(near, cutWriter{near, &cuts},
+			usftp.WithServerVersion("SSH-2.0-usftp"))
+		return pool.Host{Client: client, Redial: host.Redial}, err
+	}
+	host, err = host.Redial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.FS, err = New(t.Context(), pool.Host{Client: client}, Options{Root: "/",
-		Timeout: scriptedTimeout, Cache: cache, Buffer: bufferSize, RescueDir: t.TempDir()})
+	s.FS, err = New(t.Context(), host, Options{Root: "/", Timeout: scriptedTimeout, Cache: cache,
+		Buffer: bufferSize, RescueDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +62,24 @@ func mountAtomic(t *testing.T, cache time.Duration) (s *scripted, dir string) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		client.Close()
-		<-served
+		s.FS.link.latest().Close()
+		served.Wait()
 		files.Close()
 	})
-	return s, dir
+	return s, dir, func() { cuts.Store(true) }
+}
+
+// A cutWriter closes its connection instead of writing, once it is told to.
+type cutWriter struct {
+	net.Conn
+	cuts *atomic.Bool
+}
+
+func (w cutWriter) Write(p []byte) (int, error) {
+	if w.cuts.Swap(false) {
+		w.Close()
+	}
+	return w.Conn.Write(p)
 }
 
 // A program that has emptied a file sees what it has written to it since, though the name belongs to
@@ -146,6 +175,85 @@ func TestTimeOfAnUpload(t *testing.T) {
 			t.Errorf("%q: %v, %v", data, info, err)
 		} else if data != "" && !info.ModTime().Equal(want) {
 			t.Errorf("its time is %v", info.ModTime())
+		}
+	}
+}
+
+// A program that has a file open reads what another program on the mount writes to it, also if that
+// one empties it first, which makes another file on the host.
+func TestReadDuringUpload(t *testing.T) {
+	for _, cache := range []time.Duration{0, time.Minute} {
+		s, dir := mountAtomic(t, cache)
+		name := filepath.Join(dir, "file")
+		if err := os.WriteFile(name, []byte("old contents"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		reader := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+		read := func(want string) {
+			t.Helper()
+			got, status := reader.read(20)
+			if status != fuse.OK || got != want {
+				t.Errorf("cache %v: read %q, %v; want %q", cache, got, status, want)
+			}
+			if attr, status := reader.getAttr(); status != fuse.OK || attr.Size != uint64(len(want)) {
+				t.Errorf("cache %v: %d bytes, %v", cache, attr.Size, status)
+			}
+		}
+		read("old contents")
+		w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		w.write(0, "new")
+		if status := w.flush(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		read("new")
+		w.Release(nil, &fuse.ReleaseIn{InHeader: w.header, Fh: w.fh})
+		testenv.Until(t, "the close", func() bool {
+			return len(s.files.get(reader.fh).file.all()) == 1
+		})
+		read("new")
+		if status := reader.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE,
+			Mode: 0o600}); status != fuse.OK {
+			t.Errorf("cache %v: chmod: %v", cache, status)
+		}
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("cache %v: %v, %v", cache, info, err)
+		}
+	}
+}
+
+// If the connection is lost before the host has closed a file, the program's close succeeds only if
+// the file has appeared.
+func TestLostCloseOfAnUpload(t *testing.T) {
+	for _, c := range []struct {
+		old, data string
+		status    fuse.Status
+	}{{"", "new", fuse.OK}, {"", "", fuse.OK}, {"old", "", fuse.Status(syscall.ESTALE)},
+		{"new, and longer", "new", fuse.Status(syscall.ESTALE)}} {
+		s, dir, cut := mountAtomicCut(t, time.Minute)
+		name := filepath.Join(dir, "file")
+		var o *opened
+		if c.old == "" {
+			o = s.create(t, "file")
+		} else {
+			if err := os.WriteFile(name, []byte(c.old), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			o = s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		}
+		if c.data != "" {
+			o.write(0, c.data)
+		}
+		if status := o.sync(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		cut()
+		status := o.flush()
+		want := c.data
+		if status != fuse.OK {
+			want = c.old
+		}
+		if got, err := os.ReadFile(name); status != c.status || err != nil || string(got) != want {
+			t.Errorf("%+v: %v, and the file is %q, %v", c, status, got, err)
 		}
 	}
 }

@@ -738,31 +738,46 @@ func (h *handle) flush(ctx context.Context) error {
 	return h.close(ctx)
 }
 
-// close closes the file on the host; some servers report only then that they cannot store it.
+// close closes the file on the host; some servers report only then that they cannot store it. An
+// upload whose CLOSE is lost is opened again and closed, or the file would not appear.
 func (h *handle) close(ctx context.Context) error {
 	if err := h.turn.lock(ctx); err != nil {
 		return err
 	}
 	defer h.turn.unlock()
-	remote := h.remote
-	if remote == nil || !h.users.none() {
-		return nil // Release closes a file in use
+	for ended := 1; ; ended++ {
+		if h.remote == nil && h.uploads() {
+			if _, err := h.open(ctx); err != nil {
+				if ctx.Err() == nil {
+					h.failure.set(err)
+				}
+				return err
+			}
+		}
+		remote := h.remote
+		if remote == nil || !h.users.none() {
+			return nil // Release closes a file in use
+		}
+		h.remote = nil
+		prove := h.startStored(remote.WithContext(ctx))
+		closing := h.end(remote)
+		err := h.file.endLanes(ctx, h, !h.failure.remains())
+		_, closed := closing.WaitContext(ctx)
+		h.uploadEnds(closed)
+		if closed == nil && err == nil {
+			closed = prove()
+		}
+		if lost(closed) && err == nil && h.uploads() && ended < mostFatal {
+			continue
+		}
+		if closed != nil && (!lost(closed) || h.uploads()) {
+			err = closed // if it is only lost: all data was acknowledged
+		}
+		if err != nil && ctx.Err() == nil {
+			h.failure.set(err)
+		}
+		return err
 	}
-	h.remote = nil
-	prove := h.startStored(remote.WithContext(ctx))
-	closing := h.end(remote)
-	err := h.file.endLanes(ctx, h, !h.failure.remains())
-	_, closed := closing.WaitContext(ctx)
-	if closed == nil && err == nil {
-		closed = prove()
-	}
-	if closed != nil && !lost(closed) {
-		err = closed // if it is only lost: all data was acknowledged
-	}
-	if err != nil && ctx.Err() == nil {
-		h.failure.set(err)
-	}
-	return err
 }
 
 // startStored starts to ask whether the host has all of a file that this handle alone has made: the
@@ -821,6 +836,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	h.remote = nil
 	wait := private.OfFile(remote.WithContext(ctx)).StartWriteClose(data, set)
 	refused, err := wait()
+	h.uploadEnds(err)
 	switch {
 	case lost(err):
 		return false, nil
