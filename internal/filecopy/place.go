@@ -396,18 +396,12 @@ func (t *LocalTarget) place(c *Copy) (*output, error) {
 	}
 	// fetching the source from a host may take long: keep no directory open for that time
 	defer files.Close()
-	err := l.lookBelow(c, files)
-	return &output{location: l, files: files}, err
-}
-
-// lookBelow examines a path below the target of a tree. A file with other names (hard links) is
-// written in place, as a copy of a single file is. A sync replaces it: the source may have other
-// contents under another of these names, and names outside the target belong to others, often to a
-// snapshot of it.
-func (l *location) lookBelow(c *Copy, in *endpoint.LocalFiles) error {
-	err := l.look(in.Lstat(l.name))
+	err := l.look(files.Lstat(l.name))
+	// A file with other names (hard links) is written in place, as a copy of a single file is. A sync
+	// replaces it: the source may have other contents under another of these names, and names outside
+	// the target belong to others, often to a snapshot of it.
 	l.direct = !c.Rules.Relinks && l.info != nil && localfs.Links(l.info) > 1
-	return err
+	return &output{location: l, files: files}, err
 }
 
 // find examines the target of a single file: a directory is entered, a symbolic link followed.
