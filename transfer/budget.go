@@ -52,7 +52,7 @@ func (t *tree) measure() error {
 	}
 	t.walk = newWalk(t, files, min(t.plan.walkers(from, to),
 		max(t.rules.walkers, walkersInFlight(b.Trip))), queue)
-	t.walk.stepwise, b.Large = stepwise, &t.walk.spread.files
+	t.walk.stepwise = stepwise
 	t.leftovers.listings = make(chan struct{}, max(1, min(to.listings, mostSwept)))
 	return nil
 }

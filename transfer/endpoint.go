@@ -49,7 +49,7 @@ func (e Endpoint) to(j *job) (target, error) {
 func Local(path string) Endpoint {
 	return Endpoint{path: path,
 		newSource: func(*job) (endpoint.Place, error) { return endpoint.Local{}, nil },
-		newTarget: func(*job) (target, error) { return localTarget{filecopy.NewLocalTarget()}, nil }}
+		newTarget: func(*job) (target, error) { return localTarget{new(filecopy.LocalTarget)}, nil }}
 }
 
 // localTarget is a path on this machine.
@@ -67,7 +67,7 @@ func Remote(host pool.Host, path string) Endpoint {
 			if err != nil {
 				return nil, err
 			}
-			return remoteTarget{filecopy.NewHostTarget(e)}, nil
+			return remoteTarget{&filecopy.HostTarget{Host: e}}, nil
 		}}
 }
 

@@ -4,6 +4,7 @@ package transfer_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -196,5 +197,32 @@ func TestKeepDirLinksOfAHostileSource(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
 		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// Walkers find links in the place of directories at the same time: what one is told about the
+// source, no other changes (a race detector sees it).
+func TestManyDirLinks(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 32 {
+		name := fmt.Sprint("d", n)
+		fill(t, dir, filepath.Join("src", name, "file"), filepath.Join("store", name, "extra"))
+		link := filepath.Join(dir, "dst", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700),
+			os.Symlink(filepath.Join(dir, "store", name), link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := transfer.TreeOptions{KeepDirLinks: true}
+	options.NoTargetDirectory = true
+	s, err := transfer.CopyTree(t.Context(), transfer.Local(filepath.Join(dir, "dst")),
+		transfer.Local(filepath.Join(dir, "src")), options)
+	if err != nil || s.Files != 32 {
+		t.Fatalf("%d files, %v", s.Files, err)
+	}
+	for n := range 32 {
+		if _, err := os.Stat(filepath.Join(dir, "store", fmt.Sprint("d", n), "file")); err != nil {
+			t.Error(err)
+		}
 	}
 }

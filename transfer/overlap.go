@@ -31,7 +31,7 @@ type overlap struct {
 	marks  bool   // the copy is marked, since it may lie in the source
 	marker string // name of the marker file; "" if there is none
 	unmark func() // removes the marker
-	source string // the source's resolved path
+	source string // the source's resolved path, once inside has asked for it
 }
 
 // inside returns the target's resolved path if, on one machine, that would lie inside the source;
@@ -65,8 +65,9 @@ func leadsInto(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimRight(dir, "/")+"/")
 }
 
-// check fails if a tree would be copied into itself. dir is inside's result.
-func (o *overlap) check(dir string) error {
+// check fails if a tree would be copied into itself. dir is inside's result, and source the source's
+// resolved path.
+func (o *overlap) check(dir, source string) error {
 	t := o.t
 	if dir == "" {
 		return nil
@@ -74,7 +75,7 @@ func (o *overlap) check(dir string) error {
 	if t.src.Conn() == t.dst.Conn() {
 		return t.rules.apart
 	}
-	if _, err := t.dst.Lstat(o.source); endpoint.IsAbsent(err) {
+	if _, err := t.dst.Lstat(source); endpoint.IsAbsent(err) {
 		return nil // another machine, where nothing needs to be made and removed to find out
 	}
 	var probe string
@@ -105,9 +106,8 @@ func (o *overlap) apart(dir string) error {
 	if err = cmp.Or(err, realErr); err != nil {
 		return err
 	}
-	o.source = source
 	if leadsInto(resolved, source) || leadsInto(source, resolved) {
-		return o.check(resolved)
+		return o.check(resolved, source)
 	}
 	return nil
 }

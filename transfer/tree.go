@@ -303,7 +303,7 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 		}) {
 			dir = t.overlap.inside()
 		}
-		err := t.overlap.check(dir)
+		err := t.overlap.check(dir, t.overlap.source)
 		if err == nil {
 			err = t.do.makeAbove(t)
 		}

@@ -490,8 +490,7 @@ func (w *walk) finish(d *directory) {
 // spread distributes a tree's large files over the sessions of a pool: while there are many, each
 // uses one session, and the last ones use several.
 type spread struct {
-	bytes   atomic.Int64 // of files found and not copied yet
-	files   atomic.Int64
+	bytes   atomic.Int64        // of files found and not copied yet
 	hiring  sync.Map            // pools that workers are being hired for
 	room    *semaphore.Weighted // for the files in progress, see takes
 	workers atomic.Int64
@@ -541,7 +540,7 @@ func takes(size int64) int64 {
 // share counts a large file, and opens connections if all those found so far are worth it.
 func (s *spread) share(w *walk, size int64) {
 	t := w.tree
-	s.files.Add(1)
+	t.copies.Budget.Large.Add(1)
 	bytes := s.bytes.Add(max(0, size))
 	if t.copies.Limiter != nil || !flow.WorthStriping(bytes, t.copies.Budget.Trip) {
 		return
@@ -590,7 +589,7 @@ func (w *walk) workLarge() {
 			w.spread.room.Release(n)
 		}
 		w.spread.bytes.Add(-max(0, e.info.Size))
-		w.spread.files.Add(-1)
+		w.tree.copies.Budget.Large.Add(-1)
 		w.done(e.dir)
 	}
 	if w.spread.workers.Add(-1) == 0 {

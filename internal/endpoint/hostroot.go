@@ -256,9 +256,7 @@ func (r *HostRoot) SetAttrs(name string, kind fs.FileMode, own bool,
 }
 
 func (r *HostRoot) KeepDirLink(name string) (Info, error) {
-	i, err := ask(r.host.WithReconnect, r.dir.at(name), func(client *usftp.Client) (Info, error) {
-		return seen(followed(client, r.dir.at(name)))
-	})
+	i, err := lookAt(r.host, r.dir.at(name), followed)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !i.Mode.IsDir():
 		err = ErrLinkInWay

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -259,10 +260,8 @@ type fileProof struct {
 	source bool  // the file is read, otherwise it is written
 	whole  int64 // its size once written; only then is the rest of an old file cut off
 
-	mu    sync.Mutex
-	known *usftp.FileStat // the first handle's attributes, nil before they were asked for
-	// a source's handle showed another time, but no other difference
-	moved bool
+	known atomic.Pointer[usftp.FileStat] // the first handle's attributes, nil until it was asked
+	moved atomic.Bool                    // a source's handle showed another time
 }
 
 // isSame compares a handle's attributes with the first one's. It asks by handle, since the path may
@@ -280,9 +279,7 @@ func (p *fileProof) isSame(ctx context.Context, f *usftp.File) bool {
 // While a file is written its size and time change; there, handles of one file are recognized by
 // seeing each other's data. Once complete, its size must match.
 func (p *fileProof) same(stat *usftp.FileStat, complete bool) bool {
-	p.mu.Lock()
-	known := p.known
-	p.mu.Unlock()
+	known := p.known.Load()
 	if known == nil || stat == nil ||
 		known.HasOwner() && stat.HasOwner() && (known.UID != stat.UID || known.GID != stat.GID) ||
 		known.HasMode() && stat.HasMode() && known.Mode != stat.Mode {
@@ -297,29 +294,19 @@ func (p *fileProof) same(stat *usftp.FileStat, complete bool) bool {
 
 // touched reports whether a source's time differs from the time that the first handle showed.
 func (p *fileProof) touched(stat *usftp.FileStat) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.source && p.known.Mtime != stat.Mtime
+	return p.source && p.known.Load().Mtime != stat.Mtime
 }
 
 // know asks for the first handle's attributes, once.
 func (p *fileProof) know(ctx context.Context) bool {
-	p.mu.Lock()
-	known := p.known != nil
-	p.mu.Unlock()
-	if known {
+	if p.known.Load() != nil {
 		return true
 	}
 	stat, err := p.first.Async().Stat().WaitContext(ctx)
-	if err != nil {
-		return false
+	if err == nil {
+		p.known.CompareAndSwap(nil, stat)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.known == nil {
-		p.known = stat
-	}
-	return true
+	return err == nil
 }
 
 // ofHandle returns an error if the attributes belong to another file than the first handle's.
@@ -328,9 +315,7 @@ func (p *fileProof) ofHandle(stat *usftp.FileStat, complete bool) error {
 	switch {
 	case p.same(stat, complete):
 		if p.touched(stat) {
-			p.mu.Lock()
-			p.moved = true
-			p.mu.Unlock()
+			p.moved.Store(true)
 		}
 		return nil
 	case p.source:
@@ -346,7 +331,7 @@ func (p *fileProof) ofSource(first, named *usftp.FileStat, err error) error {
 	switch {
 	case !p.same(first, true) || !p.same(named, true):
 		return replaced(err)
-	case !p.touched(first) && (p.moved || p.touched(named)):
+	case !p.touched(first) && (p.moved.Load() || p.touched(named)):
 		return replaced(nil)
 	case p.touched(first):
 		return ErrTouched

@@ -29,7 +29,7 @@ type Budget struct {
 
 	Trip     time.Duration // one round trip to each host
 	Small    int           // the largest file sent in one piece
-	Large    *atomic.Int64 // large files found and not copied yet
+	Large    atomic.Int64  // large files found and not copied yet
 	NoHelper bool          // no helper may write to the target
 }
 

@@ -390,7 +390,7 @@ func doubtful(c *Copy) bool {
 }
 
 // notWritten counts a WRITE that a host has refused, before anything makes room.
-func notWritten(c *Copy, out *output, err error) {
+func notWritten(out *output, err error) {
 	path, ok := errors.AsType[*fs.PathError](err)
 	if ok && path.Op == "write" && !endpoint.IsOfSource(err) &&
 		(endpoint.Refused(err) || errors.Is(err, private.ErrNotStored)) {
@@ -442,7 +442,7 @@ func (c *Copy) abandon(out *output, err error) {
 	if w == nil {
 		return
 	}
-	notWritten(c, out, err)
+	notWritten(out, err)
 	ctx, cancel := c.Dst.Cleanup(c.Ctx)
 	defer cancel()
 	if !at.atomic() {

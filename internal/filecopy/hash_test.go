@@ -57,7 +57,7 @@ func TestInterruptedHash(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	const size = 1 << 30
 	c := &Copy{Request: Request{Run: &Run{Ctx: ctx, Options: Options{Hash: checksum.SHA256},
-		Src: endpoint.Local{}, Dst: NewLocalTarget()}}, Size: size}
+		Src: endpoint.Local{}, Dst: new(LocalTarget)}}, Size: size}
 	c.Result.Resumed, c.Result.Bytes = size, size
 	file := &interrupting{cancel: cancel}
 	c.hashing.start(c, func() (endpoint.ReadAtCloser, error) { return file, nil })

@@ -266,7 +266,7 @@ func copies(c *Copy) bool {
 // copyOn makes the host copy the file itself. done is false if it could not start.
 func (in *input) copyOn(to *usftp.File) (n int64, done bool, err error) {
 	c := in.copy
-	if !copies(in.copy) || !in.known.IsRegular() || in.known.Size == 0 {
+	if !copies(c) || !in.known.IsRegular() || in.known.Size == 0 {
 		return 0, false, nil
 	}
 	small := in.known.Size <= readAtOnce

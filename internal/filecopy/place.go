@@ -163,26 +163,19 @@ type Target interface {
 // so that names from a server cannot lead outside.
 type LocalTarget struct {
 	endpoint.Local
-	quirks *quirks.Quirks
+	quirks quirks.Quirks
 	Root   *endpoint.LocalRoot // of a tree
 }
 
-func NewLocalTarget() *LocalTarget { return &LocalTarget{quirks: new(quirks.Quirks)} }
-
 // Quirks implements Target.
-func (t *LocalTarget) Quirks() *quirks.Quirks { return t.quirks }
+func (t *LocalTarget) Quirks() *quirks.Quirks { return &t.quirks }
 
 func (t *LocalTarget) CheckName(name string, _ bool) error { return localfs.CheckName(name) }
 
 // A HostTarget is a host.
 type HostTarget struct {
 	*endpoint.Host
-	quirks *quirks.Quirks
-	Root   *endpoint.HostRoot // of a tree
-}
-
-func NewHostTarget(host *endpoint.Host) *HostTarget {
-	return &HostTarget{Host: host, quirks: host.Quirks()}
+	Root *endpoint.HostRoot // of a tree
 }
 
 // noFiles is common to targets that hold no files.
@@ -387,13 +380,13 @@ func (l *location) find(c *Copy, name string, slash bool,
 
 // place examines the target.
 func (t *LocalTarget) place(c *Copy) (*output, error) {
-	l := location{quirks: t.quirks}
+	l := location{quirks: &t.quirks}
 	if c.Listed == nil {
-		files, err := t.find(c, &l)
+		err := t.find(c, &l)
 		if err == nil && l.stream && c.Options.Placement == PlaceAtomic {
-			return nil, l.notAtomic()
+			err = l.notAtomic()
 		}
-		return &output{location: l, files: files}, err
+		return &output{location: l, files: endpoint.FilesIn(filepath.Dir(l.name), &t.quirks)}, err
 	}
 	l.name = c.Target
 	_, dir := c.Paths()
@@ -403,32 +396,26 @@ func (t *LocalTarget) place(c *Copy) (*output, error) {
 	}
 	// fetching the source from a host may take long: keep no directory open for that time
 	defer files.Close()
-	err := l.lookBelow(c, files)
+	err := l.look(files.Lstat(l.name))
+	// A file with other names (hard links) is written in place, as a copy of a single file is. A sync
+	// replaces it: the source may have other contents under another of these names, and names outside
+	// the target belong to others, often to a snapshot of it.
+	l.direct = !c.Rules.Relinks && l.info != nil && localfs.Links(l.info) > 1
 	return &output{location: l, files: files}, err
 }
 
-// lookBelow examines a path below the target of a tree. A file with other names (hard links) is
-// written in place, as a copy of a single file is. A sync replaces it: the source may have other
-// contents under another of these names, and names outside the target belong to others, often to a
-// snapshot of it.
-func (l *location) lookBelow(c *Copy, in *endpoint.LocalFiles) error {
-	err := l.look(in.Lstat(l.name))
-	l.direct = !c.Rules.Relinks && l.info != nil && localfs.Links(l.info) > 1
-	return err
-}
-
 // find examines the target of a single file: a directory is entered, a symbolic link followed.
-func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) {
+func (*LocalTarget) find(c *Copy, o *location) error {
 	name := c.Target
 	c.ListName = filepath.Base(name)
 	slash := name != "" && os.IsPathSeparator(name[len(name)-1])
 	if err := o.find(c, name, slash, os.Stat); err != nil {
-		return nil, err
+		return err
 	}
 	if c.Options.ReplaceLink {
 		if entry, err := os.Lstat(o.name); err == nil && entry.Mode()&fs.ModeSymlink != 0 {
 			o.info, o.link = nil, true
-			return endpoint.FilesIn(filepath.Dir(o.name), t.quirks), nil
+			return nil
 		}
 	}
 	o.stream = o.info != nil && !o.info.Mode().IsRegular()
@@ -436,26 +423,27 @@ func (t *LocalTarget) find(c *Copy, o *location) (in endpoint.Files, err error) 
 	base := filepath.Base(o.name)
 	if err := localfs.CheckReserved(base); err != nil &&
 		(!o.stream || strings.Contains(base, ".")) {
-		return nil, &fs.PathError{Op: "write", Path: o.name, Err: err}
+		return &fs.PathError{Op: "write", Path: o.name, Err: err}
 	}
 	if o.stream {
 		o.direct = true // /dev/stdout may lead to a pipe, which has no name
-		return endpoint.FilesIn(filepath.Dir(o.name), t.quirks), nil
+		return nil
 	}
 	resolved, err := localfs.FollowLinks(o.name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	o.name, o.direct = resolved, o.info != nil && localfs.Links(o.info) > 1
-	return endpoint.FilesIn(filepath.Dir(o.name), t.quirks), nil
+	return nil
 }
 
 // place examines the target. A file of a tree takes no round trip in a directory that this copy
 // made. For a single file, a directory is entered and a symbolic link followed, since a rename
 // would replace the link: that takes one round trip, and one more for a directory or a link.
 func (t *HostTarget) place(c *Copy) (*output, error) {
-	files := &endpoint.HostFiles{Name: c.to.host.Name, Quirks: t.quirks, Client: c.to.client}
-	o := &output{location: location{quirks: t.quirks}, files: files}
+	known := c.to.quirks()
+	files := &endpoint.HostFiles{Name: c.to.host.Name, Quirks: known, Client: c.to.client}
+	o := &output{location: location{quirks: known}, files: files}
 	if c.Listed != nil {
 		_, dir := c.Paths()
 		files.Client, _ = t.Root.View(c.to.client, dir)
