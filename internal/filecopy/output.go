@@ -560,6 +560,8 @@ func (o *output) commit(c *Copy, in *input) error {
 		if _, lookErr := files.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
 			c.Result.LeftBehind = ""
 			c.Result.Detail = "all of the data was in " + o.temp + ", which is gone"
+		} else if endpoint.RenamesNot(err) || o.info == nil && errors.Is(err, fs.ErrPermission) {
+			c.Result.Detail += c.Rules.InPlace
 		}
 		return err
 	}
