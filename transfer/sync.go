@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -226,14 +227,10 @@ func newSyncing(t *tree, options SyncOptions) error {
 		Owners:     new(plan.Owners),
 		Nearest:    func(at time.Time) time.Time { return endpoint.Nearest(at, t.dst.Conn()) },
 		KeepsTimes: s.keeps.times, KeepsModes: s.keeps.modes}
-	s.folding.Case = func() bool { return localfs.FoldsCase && t.dst.Conn() == nil }
-	s.folding.Letters = sync.OnceValue(func() bool {
-		if t.dst.Conn() == nil && !localfs.FoldsCase || removesNothing(t) {
-			return false // a host that removes no file would keep one of each run, and deletes nothing
-		}
-		is, err := folds(t, ".", composed, decomposed)
-		return is && err == nil
-	})
+	// Without a lock, which shows it, case is asked for where a file that is taken for new is lost.
+	s.folding.Case = s.asks("a", "A", localfs.FoldsCase,
+		options.Update || options.Only.IgnoreExisting || options.BackupDir != "")
+	s.folding.Letters = s.asks(composed, decomposed, runtime.GOOS == "darwin", true)
 	t.plan, t.rules = s, treeRules{apart: errNested, mutual: true, judges: true,
 		partial: options.Within != nil, walkers: syncWalkers, failed: copyRules.failed,
 		counts: options.Only == SyncOnly{} && !options.Update && options.Within == nil}
@@ -242,6 +239,23 @@ func newSyncing(t *tree, options SyncOptions) error {
 		t.rules.last = PhaseDeleting
 	}
 	return nil
+}
+
+// asks returns a function that finds out once whether the target takes two spellings for one. It
+// makes a file for that. A dry run does not, and takes this machine for one like others of its kind.
+func (s *syncing) asks(spelled, otherwise string, usual, matters bool) func() bool {
+	return sync.OnceValue(func() bool {
+		t := s.tree
+		if s.options.DryRun || !matters {
+			return usual && t.dst.Conn() == nil
+		}
+		if removesNothing(t) {
+			return false // it would keep one file of each run, and deletes nothing
+		}
+		t.root.touched.Store(true)
+		is, err := folds(t, ".", spelled, otherwise)
+		return is && err == nil
+	})
 }
 
 // start makes the target and takes the lock.

@@ -413,7 +413,21 @@ func (o finisher) finish(source *endpoint.Info) (err error) {
 	if err == nil {
 		err = o.proved()
 	}
+	if err == nil && o.c.to == nil {
+		err = o.complete()
+	}
 	return err
+}
+
+// complete returns an error if a file of this machine is shorter than what was written to it: a file
+// system that is another program's need not have told of a write that failed.
+func (o finisher) complete() error {
+	is, err := o.files.Lstat(o.written())
+	if size := o.c.Result.Bytes; err == nil && is.Mode().IsRegular() && is.Size() < size {
+		return &fs.PathError{Op: "write", Path: o.written(), Err: fmt.Errorf(
+			"the file system has %d of %d bytes, and reported no error", is.Size(), size)}
+	}
+	return nil // if it is gone, it cannot get its name
 }
 
 // attrs returns the attributes to set.
@@ -546,6 +560,8 @@ func (o *output) commit(c *Copy, in *input) error {
 		if _, lookErr := files.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
 			c.Result.LeftBehind = ""
 			c.Result.Detail = "all of the data was in " + o.temp + ", which is gone"
+		} else if endpoint.RenamesNot(err) || o.info == nil && errors.Is(err, fs.ErrPermission) {
+			c.Result.Detail += c.Rules.InPlace
 		}
 		return err
 	}
