@@ -24,6 +24,10 @@ type losing struct {
 	closing, flushing *atomic.Int32 // errors
 }
 
+func (l *losing) WrapChild(context.Context, fusefs.InodeEmbedder) fusefs.InodeEmbedder {
+	return &losing{fusefs.LoopbackNode{RootData: l.RootData}, l.closing, l.flushing}
+}
+
 func (l *losing) Flush(context.Context, fusefs.FileHandle) syscall.Errno {
 	return syscall.Errno(l.closing.Swap(0)) // the system says it once
 }
@@ -51,10 +55,6 @@ func newLosing(t *testing.T) (*atomics, *losing) {
 	data := &fusefs.LoopbackRoot{Path: t.TempDir()}
 	root := &losing{fusefs.LoopbackNode{RootData: data}, new(atomic.Int32), new(atomic.Int32)}
 	data.RootNode = root
-	data.NewNode = func(*fusefs.LoopbackRoot, *fusefs.Inode, string,
-		*syscall.Stat_t) fusefs.InodeEmbedder {
-		return &losing{fusefs.LoopbackNode{RootData: data}, root.closing, root.flushing}
-	}
 	a := &atomics{T: t, dir: t.TempDir()}
 	mounted, err := fusefs.Mount(a.dir, root,
 		&fusefs.Options{MountOptions: fuse.MountOptions{DirectMountStrict: true}})
