@@ -684,7 +684,8 @@ func (f *file) isUploaded(by *handle) bool {
 func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a attrs,
 	asked time.Time, err error) {
 	f := h.file.fs
-	if remote, a, asked, err = f.opening(c, path, h.flags, 0); !errors.Is(err, fs.ErrPermission) {
+	remote, a, asked, err = f.opening(c, path, h.flags, 0)
+	if !errors.Is(err, fs.ErrPermission) {
 		return remote, a, asked, err
 	}
 	needed := uint32(0o600)
@@ -694,22 +695,29 @@ func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a 
 		needed = 0o400
 	}
 	had, lookErr := f.look(c, path)
-	if lookErr != nil || had.mode&typeMask != syscall.S_IFREG || had.mode&needed == needed {
+	switch {
+	case undecided(lookErr):
+		return nil, a, asked, lookErr
+	case lookErr != nil, had.mode&typeMask != syscall.S_IFREG, had.mode&needed == needed:
 		return nil, a, asked, err
 	}
 	if other := h.isSame(c, path, had); other != nil {
 		return nil, a, asked, other
 	}
-	if c.Chmod(path, modeOf(had.mode|needed)) != nil {
+	back := c.Chmod(path, modeOf(had.mode|needed))
+	switch {
+	case undecided(back): // it may have them
+		err = back
+	case back != nil:
 		return nil, a, asked, err // it belongs to another user
-	}
-	remote, a, asked, err = f.opening(c, path, h.flags, 0)
-	back := err
-	if err == nil {
-		a.mode = had.mode
-		back = remote.Chmod(modeOf(had.mode))
-	} else if !undecided(err) {
-		back = c.Chmod(path, modeOf(had.mode))
+	default:
+		remote, a, asked, err = f.opening(c, path, h.flags, 0)
+		if back = err; err == nil {
+			a.mode = had.mode
+			back = remote.Chmod(modeOf(had.mode))
+		} else if !undecided(err) {
+			back = c.Chmod(path, modeOf(had.mode))
+		}
 	}
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
