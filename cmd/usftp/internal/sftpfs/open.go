@@ -685,7 +685,7 @@ func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a 
 	asked time.Time, err error) {
 	f := h.file.fs
 	remote, a, asked, err = f.opening(c, path, h.flags, 0)
-	if !errors.Is(err, fs.ErrPermission) {
+	if !errors.Is(err, fs.ErrPermission) || f.options.ReadOnly {
 		return remote, a, asked, err
 	}
 	needed := uint32(0o600)

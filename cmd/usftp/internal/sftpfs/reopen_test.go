@@ -239,6 +239,24 @@ func TestReopenForbiddenIsCut(t *testing.T) {
 	}
 }
 
+// A mount that is only read changes no permissions.
+func TestReopenForbiddenReadOnly(t *testing.T) {
+	s := mountForbidding(t)
+	s.options.ReadOnly = true
+	s.server.Files.WriteFile("/file", []byte("text"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	if err := s.server.Files.SetMode("/file", 0); err != nil {
+		t.Fatal(err)
+	}
+	s.cut()
+	if got, status := o.read(10); status != fuse.EACCES {
+		t.Errorf("read: %q, %v", got, status)
+	}
+	if n := len(s.server.Requests(wire.TypeSetstat)); n > 0 {
+		t.Errorf("%d changes", n)
+	}
+}
+
 // A server that is killed while it carries out a WRITE leaves a part of it. The file is still the
 // same, but one that ends in another way is not.
 func TestReopenAfterPartOfWrite(t *testing.T) {
