@@ -667,16 +667,18 @@ func (h *handle) uploadEnds(err error) {
 	}
 }
 
-// isUploaded reports whether another handle than the one given has an upload that has not ended.
-func (f *file) isUploaded(by *handle) bool {
+// endUploads makes what other handles upload appear before one, or nil, is used: it would belong to
+// the old file.
+func (f *file) endUploads(ctx context.Context, by *handle) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	uploads := false
 	for h := range f.handles {
-		if h.upload && h != by {
-			return true
-		}
+		uploads = uploads || h.upload && h != by
 	}
-	return false
+	f.mu.Unlock()
+	if uploads {
+		f.fs.publish(ctx, f.node)
+	}
 }
 
 // openAgain works like opening for a file that a program has open. Its permissions may no longer let

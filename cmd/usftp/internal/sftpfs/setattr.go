@@ -285,6 +285,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := file.beforeChange(ctx); err != nil {
 			return err
 		}
+		file.endUploads(ctx, h)
 	}
 	now, _, err := f.stat(ctx, n)
 	if err != nil {

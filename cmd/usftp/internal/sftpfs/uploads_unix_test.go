@@ -257,3 +257,50 @@ func TestLostCloseOfAnUpload(t *testing.T) {
 		}
 	}
 }
+
+// What a program writes to a file while another one on the mount writes it anew is in the new file,
+// and so is the size that it sets, by a handle or by name.
+func TestChangeDuringUpload(t *testing.T) {
+	for what, c := range map[string]struct {
+		flags  int
+		change func(o *opened) fuse.Status
+		want   string
+	}{
+		"write": {os.O_RDWR, func(o *opened) fuse.Status {
+			o.write(1, "E")
+			return o.sync()
+		}, "nEw"},
+		"append": {os.O_WRONLY | os.O_APPEND, func(o *opened) fuse.Status {
+			o.write(3, "er")
+			return o.sync()
+		}, "newer"},
+		"truncate": {os.O_RDWR, func(o *opened) fuse.Status {
+			return o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 2})
+		}, "ne"},
+		"truncate by name": {os.O_RDONLY, func(o *opened) fuse.Status {
+			return o.SetAttr(nil, &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{
+				InHeader: o.header, Valid: fuse.FATTR_SIZE, Size: 2}}, new(fuse.AttrOut))
+		}, "ne"},
+	} {
+		s, dir := mountAtomic(t, time.Minute)
+		name := filepath.Join(dir, "file")
+		if err := os.WriteFile(name, []byte("old contents"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		other := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", c.flags)
+		w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		w.write(0, "new")
+		if status := w.sync(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		if status := c.change(other); status != fuse.OK {
+			t.Errorf("%s: %v", what, status)
+		}
+		if status := w.flush(); status != fuse.OK {
+			t.Errorf("%s: close: %v", what, status)
+		}
+		if got, err := os.ReadFile(name); err != nil || string(got) != c.want {
+			t.Errorf("%s: the file is %q, %v; want %q", what, got, err, c.want)
+		}
+	}
+}
