@@ -657,12 +657,16 @@ func (h *handle) uploads() bool {
 	return h.upload
 }
 
-// uploadEnds notes the host's answer to CLOSE. If that is lost, the upload has not ended.
+// uploadEnds notes the host's answer to CLOSE. If that is lost, the upload has not ended. If the
+// host refused it, or the upload was given up, the name keeps the file that it has.
 func (h *handle) uploadEnds(err error) {
+	failed := endpoint.Refused(err) || h.failure.remains()
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
-	if h.upload && !lost(err) {
-		h.upload = false
+	if !h.upload || lost(err) {
+		return
+	}
+	if h.upload = false; !failed {
 		h.file.uploaded++
 	}
 }

@@ -304,3 +304,30 @@ func TestChangeDuringUpload(t *testing.T) {
 		}
 	}
 }
+
+// If an upload fails, the name keeps the old file, and programs go on to read that.
+func TestReadAfterFailedUpload(t *testing.T) {
+	s, dir := mountAtomic(t, 0)
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	reader := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+	w.write(0, "new")
+	if status := w.sync(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	hidden, err := filepath.Glob(filepath.Join(dir, ".upload-*"))
+	if err != nil || len(hidden) != 1 {
+		t.Fatal(hidden, err)
+	}
+	if err := os.Remove(hidden[0]); err != nil {
+		t.Fatal(err)
+	}
+	if status := w.flush(); status == fuse.OK {
+		t.Error("the close succeeds")
+	}
+	if got, status := reader.read(10); got != "old" || status != fuse.OK {
+		t.Errorf("read: %q, %v", got, status)
+	}
+}
