@@ -48,8 +48,9 @@ type handle struct {
 	flushes   int  // flushes that found written data
 	flushed   bool // a program has closed it, perhaps not the last one that has it open
 	// this handle created or emptied the file, and no other write has reached it
-	made   bool
-	upload bool // on the host the name gets this handle's file when it is closed
+	made     bool
+	upload   bool    // on the host the name gets this handle's file when it is closed
+	replaces version // of the file that the name has until then
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
@@ -305,13 +306,14 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
+	var replaced version
 	open := func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			before := f.versionBefore(c, n, path)
 			if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
 				return err
 			}
-			if a.version() == before() {
+			if replaced = before(); a.version() == replaced {
 				return nil
 			}
 			if a, err = f.verify(ctx, c, remote, n, path, a, flags); err != nil {
@@ -349,6 +351,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
+	h.replaces = replaced
 	h.opened(flags)
 	out.Fh = f.files.add(h)
 	if n.keepsPages(h) {
@@ -872,7 +875,8 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f.mu.Lock()
 	loose, seen, end := f.modified, h.seen, f.remoteSize
 	paused := !pool.Lost(h.client)
-	unfinished := h.upload && int64(a.size) > max(end, f.size) // the name still has the old file
+	unfinished := h.upload && // the name still has the old file
+		(a.version() == h.replaces || int64(a.size) > max(end, f.size))
 	before := a.mtime+clockError < h.notBefore
 	retimed := f.retimed || f.set.SetTimes || f.shownMtime != 0
 	known := f.proofs

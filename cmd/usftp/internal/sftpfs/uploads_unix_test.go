@@ -4,6 +4,7 @@ package sftpfs
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -329,5 +330,39 @@ func TestReadAfterFailedUpload(t *testing.T) {
 	}
 	if got, status := reader.read(10); got != "old" || status != fuse.OK {
 		t.Errorf("read: %q, %v", got, status)
+	}
+}
+
+// An old file that ends as the new one does is not taken for it, whatever time a program has set.
+func TestLostCloseOverSimilarFile(t *testing.T) {
+	for _, retimed := range []string{"", "before", "by the close"} {
+		s, dir, cut := mountAtomicCut(t, time.Minute)
+		name := filepath.Join(dir, "file")
+		if err := errors.Join(os.WriteFile(name, []byte("oldtail"), 0o644),
+			os.Chtimes(name, time.Unix(1e9, 0), time.Unix(1e9, 0))); err != nil {
+			t.Fatal(err)
+		}
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		for i, text := range []string{"new", "t", "a", "i", "l"} {
+			o.write(max(0, 2+i)*min(i, 1), text)
+			if status := s.files.get(o.fh).file.flush(t.Context()); status != nil {
+				t.Fatal(status)
+			}
+		}
+		if retimed != "" {
+			if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME,
+				Mtime: 1e9 + 1}); status != fuse.OK {
+				t.Fatal(status)
+			}
+		}
+		if retimed == "before" {
+			o.sync()
+		}
+		cut()
+		status := o.flush()
+		got, err := os.ReadFile(name)
+		if err != nil || (status == fuse.OK) != (string(got) == "newtail") {
+			t.Errorf("retimed %q: %v, and the file is %q, %v", retimed, status, got, err)
+		}
 	}
 }
