@@ -74,6 +74,7 @@ type file struct {
 	fs   *FS
 	node *node
 	turn ctxMutex // held while data is sent, to keep it in order
+	mode ctxMutex // held while the host's file has other permissions for a moment; see openAgain
 
 	mu         sync.Mutex
 	handles    map[*handle]bool
@@ -166,8 +167,8 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 	if n.file == nil {
 		n.view = cmp.Or(n.view, new(view))
 		n.open, n.view.most = n.version, 0 // forget those of a file that was open before
-		n.file = &file{fs: f, node: n, turn: newCtxMutex(), handles: make(map[*handle]bool),
-			changed: make(chan struct{})}
+		n.file = &file{fs: f, node: n, turn: newCtxMutex(), mode: newCtxMutex(),
+			handles: make(map[*handle]bool), changed: make(chan struct{})}
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
 		turn: newCtxMutex(), remote: remote, users: new(users), made: made}
@@ -608,7 +609,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	var a attrs
 	var asked time.Time
 	err := f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) (err error) {
-		if remote, a, asked, err = h.openAgain(c, path); err == nil {
+		if remote, a, asked, err = h.openAgain(ctx, c, path); err == nil {
 			if err = h.isSame(c, path, a); err != nil {
 				remote.Async().Abandon().Forget()
 			}
@@ -690,13 +691,17 @@ func (f *file) endUploads(ctx context.Context, by *handle) {
 
 // openAgain works like opening for a file that a program has open. Its permissions may no longer let
 // even its owner open it: git makes its objects so. Then the owner gets them for a moment.
-func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a attrs,
-	asked time.Time, err error) {
+func (h *handle) openAgain(ctx context.Context, c *usftp.Client, path string) (remote *usftp.File,
+	a attrs, asked time.Time, err error) {
 	f := h.file.fs
 	remote, a, asked, err = f.opening(c, path, h.flags, 0)
 	if !errors.Is(err, fs.ErrPermission) || f.options.ReadOnly {
 		return remote, a, asked, err
 	}
+	if err := h.file.mode.lock(ctx); err != nil {
+		return nil, a, asked, err
+	}
+	defer h.file.mode.unlock()
 	needed := uint32(0o600)
 	if h.flags&os.O_WRONLY != 0 {
 		needed = 0o200

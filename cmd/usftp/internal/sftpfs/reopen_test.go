@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -170,7 +171,7 @@ func loseAnswer(t *testing.T, lose sftptest.Fault, change func(o *opened) fuse.S
 // for the program that has it open, and has the same permissions then. It is not if it is another's.
 func TestReopenForbidden(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
-		s := mountForbidding(t)
+		s := mountForbidding(t, sftptest.LinkConfig{})
 		s.server.Files.WriteFile("/file", []byte("the one that is open"))
 		o := s.open(t, "file")
 		want, text := fuse.OK, "new one that is open"
@@ -195,9 +196,9 @@ func TestReopenForbidden(t *testing.T) {
 }
 
 // mountForbidding mounts a directory of a server that lets nobody open a file whose owner may not.
-func mountForbidding(t *testing.T) *scripted {
+func mountForbidding(t *testing.T, link sftptest.LinkConfig) *scripted {
 	t.Helper()
-	s := new(scripted)
+	s := &scripted{link: link}
 	s.server = sftptest.NewServer(t, sftptest.Script{
 		Intercept: func(r sftptest.Request) []sftptest.Action {
 			needed := map[uint32]uint32{wire.OpenRead: 0o400, wire.OpenWrite: 0o200,
@@ -218,7 +219,7 @@ func TestReopenForbiddenIsCut(t *testing.T) {
 	for _, on := range []wire.Type{wire.TypeSetstat, wire.TypeFsetstat} {
 		for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
 			"not made": sftptest.Hangup()} {
-			s := mountForbidding(t)
+			s := mountForbidding(t, sftptest.LinkConfig{})
 			s.server.Files.WriteFile("/file", []byte("old"))
 			o := s.open(t, "file")
 			if err := s.server.Files.SetMode("/file", 0o440); err != nil {
@@ -239,9 +240,39 @@ func TestReopenForbiddenIsCut(t *testing.T) {
 	}
 }
 
+// Programs that have such a file open do not get into each other's way when it is opened again.
+func TestReopenForbiddenTwice(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	for later := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			s := mountForbidding(t, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+			s.server.Files.WriteFile("/file", []byte("text"))
+			both := []*opened{s.open(t, "file"), s.open(t, "file")}
+			if err := s.server.Files.SetMode("/file", 0); err != nil {
+				t.Fatal(err)
+			}
+			s.cut()
+			s.lookup(t, root(), "file")
+			var reading sync.WaitGroup
+			for i, o := range both {
+				reading.Go(func() {
+					time.Sleep(time.Duration(i*later) * trip / 2)
+					if got, status := o.read(4); got != "text" || status != fuse.OK {
+						t.Errorf("%d, %d steps later: %q, %v", i, later, got, status)
+					}
+				})
+			}
+			reading.Wait()
+			if file, err := s.server.Files.Lstat("/file"); err != nil || file.Permissions&0o7777 != 0 {
+				t.Errorf("%d steps later: %o, %v", later, file.Permissions, err)
+			}
+		})
+	}
+}
+
 // A mount that is only read changes no permissions.
 func TestReopenForbiddenReadOnly(t *testing.T) {
-	s := mountForbidding(t)
+	s := mountForbidding(t, sftptest.LinkConfig{})
 	s.options.ReadOnly = true
 	s.server.Files.WriteFile("/file", []byte("text"))
 	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
