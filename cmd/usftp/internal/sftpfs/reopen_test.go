@@ -263,7 +263,8 @@ func TestReopenForbiddenTwice(t *testing.T) {
 				})
 			}
 			reading.Wait()
-			if file, err := s.server.Files.Lstat("/file"); err != nil || file.Permissions&0o7777 != 0 {
+			file, err := s.server.Files.Lstat("/file")
+			if err != nil || file.Permissions&0o7777 != 0 {
 				t.Errorf("%d steps later: %o, %v", later, file.Permissions, err)
 			}
 		})

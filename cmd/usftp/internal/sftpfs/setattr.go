@@ -181,8 +181,8 @@ func (f *file) setPending(ctx context.Context) error {
 
 // startSet sets attributes by a handle that is open for writing, since another file may have the
 // name by now, and has it where a new one appears when it is closed. It returns nil if there is
-// none, or if the server is not known: some set the time again when the handle is closed. That of an
-// upload is opened again, since the name still has the old file.
+// none, or if the server is not known: some set the time again when the handle is closed. An upload
+// is opened again, since the name still has the old file.
 func (f *file) startSet(ctx context.Context, c *usftp.Client,
 	set usftp.NewAttrs) (setting *usftp.Pending[struct{}], err error) {
 	for _, h := range f.all() {
