@@ -55,12 +55,12 @@ func (s *Site) Run(ctx context.Context) error {
 		case <-s.hangups:
 			s.reload(counting)
 		case <-s.refresh:
-			s.refreshUsers()
+			s.refreshUsers(s.Log)
 		case err := <-ended: // accepting has failed for good
 			s.sshd.Close()
 			return err
 		case <-ctx.Done():
-			return s.shutdown(ctx)
+			return s.shutdown(ctx, s.Log)
 		}
 	}
 }
@@ -117,10 +117,10 @@ func (s *Site) retire(ctx context.Context, next *os.Process) error {
 		case <-s.hangups:
 			s.reread(log)
 		case <-s.refresh:
-			s.refreshUsers()
+			s.refreshUsers(log)
 		case err := <-ended:
 			if err != nil {
-				return s.shutdown(ctx)
+				return s.shutdown(ctx, log)
 			}
 			log.Info("ended")
 			return &ui.ExitError{Code: ui.ExitOK}
@@ -130,28 +130,28 @@ func (s *Site) retire(ctx context.Context, next *os.Process) error {
 
 // refreshUsers puts the users that MoreUsers returns now into effect, and nothing else: who adds a
 // user has not asked for the host keys that are on the disk now.
-func (s *Site) refreshUsers() {
+func (s *Site) refreshUsers(log *slog.Logger) {
 	accounts, served, _, err := s.accounts(s.settings)
 	if err == nil {
 		err = s.directory.Set(accounts)
 	}
 	if err != nil {
-		s.Log.Error("the users cannot be changed; the old ones stay", "error", err)
+		log.Error("the users cannot be changed; the old ones stay", "error", err)
 		return
 	}
 	s.served.Store(&served)
 }
 
 // shutdown lets running sessions end within the grace period.
-func (s *Site) shutdown(ctx context.Context) error {
-	s.Log.Info("shutting down", "reason", context.Cause(ctx), "grace", s.started.Grace.String())
+func (s *Site) shutdown(ctx context.Context, log *slog.Logger) error {
+	log.Info("shutting down", "reason", context.Cause(ctx), "grace", s.started.Grace.String())
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx),
 		s.started.Grace)
 	defer cancel()
 	if err := s.sshd.Shutdown(grace); err != nil {
-		s.Log.Warn("sessions that were still running were cut off")
+		log.Warn("sessions that were still running were cut off")
 	}
-	s.Log.Info("ended")
+	log.Info("ended")
 	return &ui.ExitError{Code: ui.ExitOK}
 }
 

@@ -112,6 +112,18 @@ func TestLostDataIsNotResumed(t *testing.T) {
 	}
 }
 
+// TestInterruptedClose: an upload is not lost because a signal has interrupted the system call.
+func TestInterruptedClose(t *testing.T) {
+	a, l := newLosing(t)
+	f := a.open("/f", truncate)
+	a.at(f, 0, "text")
+	l.closing.Store(int32(syscall.EINTR))
+	a.must(f.Close())
+	if got, err := os.ReadFile(filepath.Join(a.dir, "f")); err != nil || string(got) != "text" {
+		t.Errorf("it is %q, %v", got, err)
+	}
+}
+
 // TestNoFsync: a file is uploaded where there is no fsync of directories, or none at all.
 func TestNoFsync(t *testing.T) {
 	a, l := newLosing(t)

@@ -176,16 +176,20 @@ func unflushable(err error) bool {
 // then. The file itself stays open, since the lock must last until it has its name. The caller holds
 // the lock of up.
 func (up *upload) flush() error {
-	return control(up.file, func(fd int) error {
+	lost := false
+	err := control(up.file, func(fd int) error { // again if a signal interrupts it
 		other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return named("close", up.base, err)
-		}
-		if err = named("close", up.base, unix.Close(other)); err != nil {
-			up.discard(err)
+		if err == nil {
+			err = unix.Close(other)
+			lost = err != nil && err != unix.EINTR
 		}
 		return err
 	})
+	err = named("close", up.base, err)
+	if lost {
+		up.discard(err)
+	}
+	return err
 }
 
 // finish ends the upload, so that it is no longer found. The caller holds the lock.

@@ -352,6 +352,22 @@ func TestReloadOfReplacedFails(t *testing.T) {
 	r.Wait("ended", old)
 }
 
+// TestReplacedIsStopped: the log says that it is a process that was replaced which shuts down.
+func TestReplacedIsStopped(t *testing.T) {
+	t.Parallel()
+	r := newRestarting(t)
+	conn := dialTo(t, r.Server)
+	aliceOn(t, conn, r.key)
+	takenOver(t, r.Server)
+	r.Cmd.Process.Signal(syscall.SIGTERM)
+	old := func(f map[string]any) bool {
+		return f["replaced_process"] == float64(r.Cmd.Process.Pid)
+	}
+	r.Wait("shutting down", old)
+	conn.Close()
+	r.Wait("ended", old)
+}
+
 // TestReloadWhileRestarting: a process that takes over reads the settings again if the one before it
 // was asked to after they were read, or is asked to later.
 func TestReloadWhileRestarting(t *testing.T) {

@@ -230,6 +230,9 @@ func (l *LDAP) Reach(ctx context.Context) (failed error) {
 // Refuses reports whether an error of Reach is what a directory has answered, and will go on to, such
 // as that the password is wrong.
 func Refuses(err error) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // of several directories
+		return slices.ContainsFunc(all.Unwrap(), Refuses)
+	}
 	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	return distrusted || ldap.IsErrorAnyOf(err, refusals...)
 }

@@ -182,6 +182,37 @@ func TestSilentDirectories(t *testing.T) {
 	all.Wait()
 }
 
+// TestOneDirectoryRefuses: that one directory is out of service does not hide that the next one
+// refuses the password of the search.
+func TestOneDirectoryRefuses(t *testing.T) {
+	t.Parallel()
+	s := slapdtest.Start(t, "ann")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			conn.Read(make([]byte, 1024))
+			// The answer to a bind: message 1, unavailable.
+			conn.Write([]byte{0x30, 0x0c, 2, 1, 1, 0x61, 7, 0x0a, 1, 52, 4, 0, 4, 0})
+			conn.Close()
+		}
+	}()
+	l := directories(t, s)["after StartTLS"]
+	l.StartTLS, l.URLs = false, append([]string{"ldap://" + listener.Addr().String()}, l.URLs...)
+	for _, password := range []string{"wrong", l.SearchPassword} {
+		l.SearchPassword = password
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := l.Reach(ctx)
+		cancel()
+		if err == nil || Refuses(err) != (password == "wrong") {
+			t.Errorf("with the password %q: %v", password, err)
+		}
+	}
+}
+
 // sequence makes an element of BER that has others in it.
 func sequence(class ber.Class, tag ber.Tag, inner ...*ber.Packet) *ber.Packet {
 	made := ber.Encode(class, ber.TypeConstructed, tag, nil, "")

@@ -34,6 +34,7 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	if err := from.file.drain(ctx); err != nil {
 		return 0, statusOf(err)
 	}
+	from.file.endUploads(ctx, from)
 	length := min(int64(in.Len), maxCopy)
 	if size := int64(from.file.node.size()); int64(in.OffIn)+length > size {
 		length = max(0, size-int64(in.OffIn))
@@ -45,6 +46,7 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	if err := file.beforeChange(ctx); err != nil {
 		return 0, statusOf(err)
 	}
+	file.endUploads(ctx, to)
 	var n int64
 	err := f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 		if _, ok := c.HasExtension(wire.ExtCopyData); !ok {

@@ -73,7 +73,7 @@ func (h *handle) openLonger(ctx context.Context, remote *usftp.File, end int64) 
 	if !ok {
 		return false
 	}
-	longer, a, asked, err := h.openAgain(remote.Client().WithContext(ctx), path)
+	longer, a, asked, err := h.openAgain(ctx, remote.Client().WithContext(ctx), path)
 	if err != nil {
 		return false
 	}

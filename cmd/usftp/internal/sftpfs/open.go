@@ -48,8 +48,9 @@ type handle struct {
 	flushes   int  // flushes that found written data
 	flushed   bool // a program has closed it, perhaps not the last one that has it open
 	// this handle created or emptied the file, and no other write has reached it
-	made   bool
-	upload bool // on the host the name gets this handle's file when it is closed
+	made     bool
+	upload   bool    // on the host the name gets this handle's file when it is closed
+	replaces version // of the file that the name has until then
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
@@ -73,6 +74,7 @@ type file struct {
 	fs   *FS
 	node *node
 	turn ctxMutex // held while data is sent, to keep it in order
+	mode ctxMutex // held while the host's file has other permissions for a moment; see openAgain
 
 	mu         sync.Mutex
 	handles    map[*handle]bool
@@ -165,8 +167,8 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File, a *attrs, made bool)
 	if n.file == nil {
 		n.view = cmp.Or(n.view, new(view))
 		n.open, n.view.most = n.version, 0 // forget those of a file that was open before
-		n.file = &file{fs: f, node: n, turn: newCtxMutex(), handles: make(map[*handle]bool),
-			changed: make(chan struct{})}
+		n.file = &file{fs: f, node: n, turn: newCtxMutex(), mode: newCtxMutex(),
+			handles: make(map[*handle]bool), changed: make(chan struct{})}
 	}
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
 		turn: newCtxMutex(), remote: remote, users: new(users), made: made}
@@ -305,13 +307,14 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	var remote *usftp.File
 	var a attrs
 	var asked time.Time
+	var replaced version
 	open := func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			before := f.versionBefore(c, n, path)
 			if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
 				return err
 			}
-			if a.version() == before() {
+			if replaced = before(); a.version() == replaced {
 				return nil
 			}
 			if a, err = f.verify(ctx, c, remote, n, path, a, flags); err != nil {
@@ -349,6 +352,7 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	if flags&os.O_TRUNC != 0 {
 		h.file.dropReaders()
 	}
+	h.replaces = replaced
 	h.opened(flags)
 	out.Fh = f.files.add(h)
 	if n.keepsPages(h) {
@@ -605,7 +609,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	var a attrs
 	var asked time.Time
 	err := f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) (err error) {
-		if remote, a, asked, err = h.openAgain(c, path); err == nil {
+		if remote, a, asked, err = h.openAgain(ctx, c, path); err == nil {
 			if err = h.isSame(c, path, a); err != nil {
 				remote.Async().Abandon().Forget()
 			}
@@ -657,36 +661,47 @@ func (h *handle) uploads() bool {
 	return h.upload
 }
 
-// uploadEnds notes the host's answer to CLOSE. If that is lost, the upload has not ended.
+// uploadEnds notes the host's answer to CLOSE. If that is lost, the upload has not ended. If the
+// host refused it, or the upload was given up, the name keeps the file that it has.
 func (h *handle) uploadEnds(err error) {
+	failed := endpoint.Refused(err) || h.failure.remains()
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
-	if h.upload && !lost(err) {
-		h.upload = false
+	if !h.upload || lost(err) {
+		return
+	}
+	if h.upload = false; !failed {
 		h.file.uploaded++
 	}
 }
 
-// isUploaded reports whether another handle than the one given has an upload that has not ended.
-func (f *file) isUploaded(by *handle) bool {
+// endUploads makes what other handles upload appear before one, or nil, is used: it would belong to
+// the old file.
+func (f *file) endUploads(ctx context.Context, by *handle) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	uploads := false
 	for h := range f.handles {
-		if h.upload && h != by {
-			return true
-		}
+		uploads = uploads || h.upload && h != by
 	}
-	return false
+	f.mu.Unlock()
+	if uploads {
+		f.fs.publish(ctx, f.node)
+	}
 }
 
 // openAgain works like opening for a file that a program has open. Its permissions may no longer let
 // even its owner open it: git makes its objects so. Then the owner gets them for a moment.
-func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a attrs,
-	asked time.Time, err error) {
+func (h *handle) openAgain(ctx context.Context, c *usftp.Client, path string) (remote *usftp.File,
+	a attrs, asked time.Time, err error) {
 	f := h.file.fs
-	if remote, a, asked, err = f.opening(c, path, h.flags, 0); !errors.Is(err, fs.ErrPermission) {
+	remote, a, asked, err = f.opening(c, path, h.flags, 0)
+	if !errors.Is(err, fs.ErrPermission) || f.options.ReadOnly {
 		return remote, a, asked, err
 	}
+	if err := h.file.mode.lock(ctx); err != nil {
+		return nil, a, asked, err
+	}
+	defer h.file.mode.unlock()
 	needed := uint32(0o600)
 	if h.flags&os.O_WRONLY != 0 {
 		needed = 0o200
@@ -694,22 +709,29 @@ func (h *handle) openAgain(c *usftp.Client, path string) (remote *usftp.File, a 
 		needed = 0o400
 	}
 	had, lookErr := f.look(c, path)
-	if lookErr != nil || had.mode&typeMask != syscall.S_IFREG || had.mode&needed == needed {
+	switch {
+	case undecided(lookErr):
+		return nil, a, asked, lookErr
+	case lookErr != nil, had.mode&typeMask != syscall.S_IFREG, had.mode&needed == needed:
 		return nil, a, asked, err
 	}
 	if other := h.isSame(c, path, had); other != nil {
 		return nil, a, asked, other
 	}
-	if c.Chmod(path, modeOf(had.mode|needed)) != nil {
+	back := c.Chmod(path, modeOf(had.mode|needed))
+	switch {
+	case undecided(back): // it may have them
+		err = back
+	case back != nil:
 		return nil, a, asked, err // it belongs to another user
-	}
-	remote, a, asked, err = f.opening(c, path, h.flags, 0)
-	back := err
-	if err == nil {
-		a.mode = had.mode
-		back = remote.Chmod(modeOf(had.mode))
-	} else if !undecided(err) {
-		back = c.Chmod(path, modeOf(had.mode))
+	default:
+		remote, a, asked, err = f.opening(c, path, h.flags, 0)
+		if back = err; err == nil {
+			a.mode = had.mode
+			back = remote.Chmod(modeOf(had.mode))
+		} else if !undecided(err) {
+			back = c.Chmod(path, modeOf(had.mode))
+		}
 	}
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
@@ -858,7 +880,8 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	f.mu.Lock()
 	loose, seen, end := f.modified, h.seen, f.remoteSize
 	paused := !pool.Lost(h.client)
-	unfinished := h.upload && int64(a.size) > max(end, f.size) // the name still has the old file
+	unfinished := h.upload && // the name still has the old file
+		(a.version() == h.replaces || int64(a.size) > max(end, f.size))
 	before := a.mtime+clockError < h.notBefore
 	retimed := f.retimed || f.set.SetTimes || f.shownMtime != 0
 	known := f.proofs

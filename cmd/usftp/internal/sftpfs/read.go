@@ -137,9 +137,7 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 			return nil, statusOf(err)
 		}
 	}
-	if h.file.isUploaded(h) {
-		f.publish(ctx, h.file.node)
-	}
+	h.file.endUploads(ctx, h)
 	var n int
 	err := f.link.do(ctx, func(*usftp.Client, bool) (err error) {
 		n, err = h.readAt(ctx, buf, off)

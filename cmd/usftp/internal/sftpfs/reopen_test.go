@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -169,17 +170,8 @@ func loseAnswer(t *testing.T, lose sftptest.Fault, change func(o *opened) fuse.S
 // A file whose permissions no longer let its owner open it, as git's objects, can be opened again
 // for the program that has it open, and has the same permissions then. It is not if it is another's.
 func TestReopenForbidden(t *testing.T) {
-	var s *scripted
-	forbids := func(r sftptest.Request) []sftptest.Action {
-		file, err := s.server.Files.Lstat("/file")
-		if r.Flags&wire.OpenWrite == 0 || err != nil || file.Permissions&0o200 != 0 {
-			return nil
-		}
-		return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
-	}
 	for _, replaced := range []bool{false, true} {
-		s = &scripted{server: sftptest.NewServer(t, sftptest.Script{Intercept: forbids})}
-		s.mount(t, 0)
+		s := mountForbidding(t, sftptest.LinkConfig{})
 		s.server.Files.WriteFile("/file", []byte("the one that is open"))
 		o := s.open(t, "file")
 		want, text := fuse.OK, "new one that is open"
@@ -200,6 +192,100 @@ func TestReopenForbidden(t *testing.T) {
 		if string(data) != text || err != nil || file.Permissions&0o7777 != 0o440 {
 			t.Errorf("replaced %t: the host has %q, %v, %o", replaced, data, err, file.Permissions)
 		}
+	}
+}
+
+// mountForbidding mounts a directory of a server that lets nobody open a file whose owner may not.
+func mountForbidding(t *testing.T, link sftptest.LinkConfig) *scripted {
+	t.Helper()
+	s := &scripted{link: link}
+	s.server = sftptest.NewServer(t, sftptest.Script{
+		Intercept: func(r sftptest.Request) []sftptest.Action {
+			needed := map[uint32]uint32{wire.OpenRead: 0o400, wire.OpenWrite: 0o200,
+				wire.OpenRead | wire.OpenWrite: 0o600}[r.Flags&(wire.OpenRead|wire.OpenWrite)]
+			file, err := s.server.Files.Lstat("/file")
+			if r.Type != wire.TypeOpen || err != nil || file.Permissions&needed == needed {
+				return nil
+			}
+			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+		}})
+	s.mount(t, 0)
+	return s
+}
+
+// If the connection is lost once more while such a file is opened again, what was written to it is
+// not given up, and it has its permissions in the end.
+func TestReopenForbiddenIsCut(t *testing.T) {
+	for _, on := range []wire.Type{wire.TypeSetstat, wire.TypeFsetstat} {
+		for made, lose := range map[string]sftptest.Action{"made": sftptest.Truncate(0),
+			"not made": sftptest.Hangup()} {
+			s := mountForbidding(t, sftptest.LinkConfig{})
+			s.server.Files.WriteFile("/file", []byte("old"))
+			o := s.open(t, "file")
+			if err := s.server.Files.SetMode("/file", 0o440); err != nil {
+				t.Fatal(err)
+			}
+			s.server.AddFaults(sftptest.Fault{On: on, Times: 1, Do: lose})
+			s.cut()
+			o.write(0, "new")
+			if status := o.sync(); status != fuse.OK {
+				t.Errorf("%v %s: %v", on, made, status)
+			}
+			data, err := s.server.Files.ReadFile("/file")
+			file, _ := s.server.Files.Lstat("/file")
+			if string(data) != "new" || err != nil || file.Permissions&0o7777 != 0o440 {
+				t.Errorf("%v %s: the host has %q, %v, %o", on, made, data, err, file.Permissions)
+			}
+		}
+	}
+}
+
+// Programs that have such a file open do not get into each other's way when it is opened again.
+func TestReopenForbiddenTwice(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	for later := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			s := mountForbidding(t, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+			s.server.Files.WriteFile("/file", []byte("text"))
+			both := []*opened{s.open(t, "file"), s.open(t, "file")}
+			if err := s.server.Files.SetMode("/file", 0); err != nil {
+				t.Fatal(err)
+			}
+			s.cut()
+			s.lookup(t, root(), "file")
+			var reading sync.WaitGroup
+			for i, o := range both {
+				reading.Go(func() {
+					time.Sleep(time.Duration(i*later) * trip / 2)
+					if got, status := o.read(4); got != "text" || status != fuse.OK {
+						t.Errorf("%d, %d steps later: %q, %v", i, later, got, status)
+					}
+				})
+			}
+			reading.Wait()
+			file, err := s.server.Files.Lstat("/file")
+			if err != nil || file.Permissions&0o7777 != 0 {
+				t.Errorf("%d steps later: %o, %v", later, file.Permissions, err)
+			}
+		})
+	}
+}
+
+// A mount that is only read changes no permissions.
+func TestReopenForbiddenReadOnly(t *testing.T) {
+	s := mountForbidding(t, sftptest.LinkConfig{})
+	s.options.ReadOnly = true
+	s.server.Files.WriteFile("/file", []byte("text"))
+	o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	if err := s.server.Files.SetMode("/file", 0); err != nil {
+		t.Fatal(err)
+	}
+	s.cut()
+	if got, status := o.read(10); status != fuse.EACCES {
+		t.Errorf("read: %q, %v", got, status)
+	}
+	if n := len(s.server.Requests(wire.TypeSetstat)); n > 0 {
+		t.Errorf("%d changes", n)
 	}
 }
 

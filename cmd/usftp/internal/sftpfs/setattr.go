@@ -147,7 +147,11 @@ func (f *file) setPending(ctx context.Context) error {
 	f.mu.Unlock()
 	try := func(set usftp.NewAttrs) error {
 		return f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
-			if setting := f.startSet(ctx, c, set); setting != nil {
+			setting, err := f.startSet(ctx, c, set)
+			if err != nil {
+				return err
+			}
+			if setting != nil {
 				_, err := setting.Wait()
 				return err
 			}
@@ -177,20 +181,27 @@ func (f *file) setPending(ctx context.Context) error {
 
 // startSet sets attributes by a handle that is open for writing, since another file may have the
 // name by now, and has it where a new one appears when it is closed. It returns nil if there is
-// none, or if the server is not known: some set the time again when the handle is closed.
+// none, or if the server is not known: some set the time again when the handle is closed. An upload
+// is opened again, since the name still has the old file.
 func (f *file) startSet(ctx context.Context, c *usftp.Client,
-	set usftp.NewAttrs) (setting *usftp.Pending[struct{}]) {
+	set usftp.NewAttrs) (setting *usftp.Pending[struct{}], err error) {
 	for _, h := range f.all() {
-		if setting != nil || !h.writes() || h.turn.lock(ctx) != nil {
+		if setting != nil || err != nil || !h.writes() || h.turn.lock(ctx) != nil {
 			continue
 		}
+		if h.uploads() {
+			if _, err = h.open(ctx); err != nil && !undecided(err) && ctx.Err() == nil {
+				h.failure.set(err)
+				f.abandon(err)
+			}
+		}
 		server := private.OfClient(c)
-		if h.isOpenOver(c) && (server.WorksInOrder() || server.KeepsUploads()) {
+		if err == nil && h.isOpenOver(c) && (server.WorksInOrder() || server.KeepsUploads()) {
 			setting = h.remote.WithContext(ctx).Async().SetAttrs(set)
 		}
 		h.turn.unlock()
 	}
-	return setting
+	return setting, err
 }
 
 // isGone reports whether the host says that a node's path does not exist.
@@ -285,6 +296,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := file.beforeChange(ctx); err != nil {
 			return err
 		}
+		file.endUploads(ctx, h)
 	}
 	now, _, err := f.stat(ctx, n)
 	if err != nil {

@@ -4,6 +4,7 @@ package sftpfs
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -254,6 +255,114 @@ func TestLostCloseOfAnUpload(t *testing.T) {
 		}
 		if got, err := os.ReadFile(name); status != c.status || err != nil || string(got) != want {
 			t.Errorf("%+v: %v, and the file is %q, %v", c, status, got, err)
+		}
+	}
+}
+
+// What a program writes to a file while another one on the mount writes it anew is in the new file,
+// and so is the size that it sets, by a handle or by name.
+func TestChangeDuringUpload(t *testing.T) {
+	for what, c := range map[string]struct {
+		flags  int
+		change func(o *opened) fuse.Status
+		want   string
+	}{
+		"write": {os.O_RDWR, func(o *opened) fuse.Status {
+			o.write(1, "E")
+			return o.sync()
+		}, "nEw"},
+		"append": {os.O_WRONLY | os.O_APPEND, func(o *opened) fuse.Status {
+			o.write(3, "er")
+			return o.sync()
+		}, "newer"},
+		"truncate": {os.O_RDWR, func(o *opened) fuse.Status {
+			return o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 2})
+		}, "ne"},
+		"truncate by name": {os.O_RDONLY, func(o *opened) fuse.Status {
+			return o.SetAttr(nil, &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{
+				InHeader: o.header, Valid: fuse.FATTR_SIZE, Size: 2}}, new(fuse.AttrOut))
+		}, "ne"},
+	} {
+		s, dir := mountAtomic(t, time.Minute)
+		name := filepath.Join(dir, "file")
+		if err := os.WriteFile(name, []byte("old contents"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		other := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", c.flags)
+		w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		w.write(0, "new")
+		if status := w.sync(); status != fuse.OK {
+			t.Fatal(status)
+		}
+		if status := c.change(other); status != fuse.OK {
+			t.Errorf("%s: %v", what, status)
+		}
+		if status := w.flush(); status != fuse.OK {
+			t.Errorf("%s: close: %v", what, status)
+		}
+		if got, err := os.ReadFile(name); err != nil || string(got) != c.want {
+			t.Errorf("%s: the file is %q, %v; want %q", what, got, err, c.want)
+		}
+	}
+}
+
+// If an upload fails, the name keeps the old file, and programs go on to read that.
+func TestReadAfterFailedUpload(t *testing.T) {
+	s, dir := mountAtomic(t, 0)
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	reader := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
+	w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+	w.write(0, "new")
+	if status := w.sync(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	hidden, err := filepath.Glob(filepath.Join(dir, ".upload-*"))
+	if err != nil || len(hidden) != 1 {
+		t.Fatal(hidden, err)
+	}
+	if err := os.Remove(hidden[0]); err != nil {
+		t.Fatal(err)
+	}
+	if status := w.flush(); status == fuse.OK {
+		t.Error("the close succeeds")
+	}
+	if got, status := reader.read(10); got != "old" || status != fuse.OK {
+		t.Errorf("read: %q, %v", got, status)
+	}
+}
+
+// An old file that ends as the new one does is not taken for it, whatever time a program has set.
+func TestLostCloseOverSimilarFile(t *testing.T) {
+	for _, retimed := range []string{"", "before", "by the close"} {
+		s, dir, cut := mountAtomicCut(t, time.Minute)
+		name := filepath.Join(dir, "file")
+		if err := errors.Join(os.WriteFile(name, []byte("oldtail"), 0o644),
+			os.Chtimes(name, time.Unix(1e9, 0), time.Unix(1e9, 0))); err != nil {
+			t.Fatal(err)
+		}
+		o := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+		for i, text := range []string{"new", "t", "a", "i", "l"} {
+			o.write(max(0, 2+i)*min(i, 1), text)
+			if status := s.files.get(o.fh).file.flush(t.Context()); status != nil {
+				t.Fatal(status)
+			}
+		}
+		if retimed != "" {
+			if status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME,
+				Mtime: 1e9 + 1}); status != fuse.OK {
+				t.Fatal(status)
+			}
+		}
+		if retimed == "before" {
+			o.sync()
+		}
+		cut()
+		status := o.flush()
+		got, err := os.ReadFile(name)
+		if err != nil || (status == fuse.OK) != (string(got) == "newtail") {
+			t.Errorf("retimed %q: %v, and the file is %q, %v", retimed, status, got, err)
 		}
 	}
 }

@@ -111,6 +111,7 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	if err := h.failure.forWrite(); err != nil {
 		return 0, f.statusIfFull(ctx, h.file.node, err)
 	}
+	h.file.endUploads(ctx, h)
 	if err := f.budget.take(ctx, f.link, len(data)); err != nil {
 		return 0, statusOf(err)
 	}
