@@ -554,19 +554,27 @@ func (o *output) commit(c *Copy, in *input) error {
 	}
 	files := o.files.(*endpoint.LocalFiles)
 	if err := files.Replace(o.temp, o.name); err != nil {
-		c.Result.LeftBehind = o.temp
-		c.Result.Detail = "all of the data is in " + o.temp
-		// most likely the directory was removed
-		if _, lookErr := files.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
-			c.Result.LeftBehind = ""
-			c.Result.Detail = "all of the data was in " + o.temp + ", which is gone"
-		} else if endpoint.RenamesNot(err) || o.info == nil && errors.Is(err, fs.ErrPermission) {
-			c.Result.Detail += c.Rules.InPlace
-		}
+		o.notReplaced(c, files, err)
 		return err
 	}
 	if dir := filepath.Dir(o.name); c.Listed == nil && files.Moved(dir) { // a tree's are left
 		return &fs.PathError{Op: "write", Path: dir, Err: endpoint.ErrWentAlong}
 	}
 	return nil
+}
+
+// notReplaced says where the data is after this machine has refused a rename. It is not inlined, to
+// keep the stacks of thousands of files small.
+//
+//go:noinline
+func (o *output) notReplaced(c *Copy, files *endpoint.LocalFiles, err error) {
+	c.Result.LeftBehind = o.temp
+	c.Result.Detail = "all of the data is in " + o.temp
+	// most likely the directory was removed
+	if _, lookErr := files.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
+		c.Result.LeftBehind = ""
+		c.Result.Detail = "all of the data was in " + o.temp + ", which is gone"
+	} else if endpoint.RenamesNot(err) || o.info == nil && errors.Is(err, fs.ErrPermission) {
+		c.Result.Detail += c.Rules.InPlace
+	}
 }
