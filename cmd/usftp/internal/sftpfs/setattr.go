@@ -441,6 +441,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 		by = nil
 	}
 	var err error
+	end := file.mayEnd(int64(size))
 	if by != nil {
 		err = f.onHandle(ctx, by, func(remote *usftp.File) error {
 			if private.OfClient(remote.Client()).SetsByName() {
@@ -455,6 +456,9 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 		err = f.onPath(ctx, n, func(c *usftp.Client, path string, _ bool) error {
 			return c.Truncate(path, int64(size))
 		})
+	}
+	if err != nil && !undecided(err) {
+		file.reaches(end)
 	}
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		err = syscall.EFBIG // or the disk is full
@@ -486,6 +490,19 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, befor
 		file.dropReaders()
 	}
 	return nil
+}
+
+// mayEnd notes that the host is about to cut its file to size, and returns where it ended before. If
+// the answer is lost, a handle that appends must not take the shorter file for another one.
+func (f *file) mayEnd(size int64) (before int64) {
+	if f == nil {
+		return 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before = f.remoteSize
+	f.remoteSize = min(before, size)
+	return before
 }
 
 // onHandle makes a request on an open file; see [link.do].

@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -407,6 +408,32 @@ func TestSizeOfARotatedLog(t *testing.T) {
 			string(now) != "two\n" {
 			t.Errorf("size %d: %v, the host has %q and %q", size, status, old, now)
 		}
+	}
+}
+
+// A file to which a program appends, and which it cuts, is still the same if the host has cut it and
+// the answer was lost.
+func TestSizeOfALogWhoseAnswerIsLost(t *testing.T) {
+	for what, lose := range map[string]sftptest.Action{"cut": sftptest.Truncate(0),
+		"not cut": sftptest.Hangup()} {
+		synctest.Test(t, func(t *testing.T) {
+			s := mountScripted(t, 0, sftptest.Script{})
+			s.server.Files.WriteFile("/log", nil)
+			o := s.openFlags(t, fuse.FUSE_ROOT_ID, "log", os.O_WRONLY|os.O_APPEND)
+			o.write(0, "one\n")
+			if status := o.sync(); status != fuse.OK {
+				t.Fatal(status)
+			}
+			s.server.AddFaults(sftptest.Fault{On: wire.TypeFsetstat, Times: 1, Do: lose})
+			status := o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 2})
+			o.write(2, "two\n")
+			if written := o.sync(); status != fuse.OK || written != fuse.OK {
+				t.Errorf("%s: %v, and then %v", what, status, written)
+			}
+			if data, _ := s.server.Files.ReadFile("/log"); string(data) != "ontwo\n" {
+				t.Errorf("%s: the host has %q", what, data)
+			}
+		})
 	}
 }
 

@@ -476,8 +476,11 @@ func (f *file) arrivedInPart(e *extent, n int) {
 	f.fs.budget.put(n)
 }
 
-// reaches records that a write from here has made the host's file at least that long.
+// reaches records that the host's file is at least that long, as by a write from here.
 func (f *file) reaches(end int64) {
+	if f == nil {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.remoteSize = max(f.remoteSize, end)
