@@ -554,7 +554,7 @@ func (o *output) commit(c *Copy, in *input) error {
 	}
 	files := o.files.(*endpoint.LocalFiles)
 	if err := files.Replace(o.temp, o.name); err != nil {
-		o.notReplaced(c, files, err)
+		notReplaced(o, c, files, err)
 		return err
 	}
 	if dir := filepath.Dir(o.name); c.Listed == nil && files.Moved(dir) { // a tree's are left
@@ -567,7 +567,7 @@ func (o *output) commit(c *Copy, in *input) error {
 // keep the stacks of thousands of files small.
 //
 //go:noinline
-func (o *output) notReplaced(c *Copy, files *endpoint.LocalFiles, err error) {
+func notReplaced(o *output, c *Copy, files *endpoint.LocalFiles, err error) {
 	c.Result.LeftBehind = o.temp
 	c.Result.Detail = "all of the data is in " + o.temp
 	// most likely the directory was removed
