@@ -640,8 +640,8 @@ func (h *handle) isOutdated() bool {
 	return h.of != h.file.uploaded && !h.upload
 }
 
-// leave closes a file that is another handle's or no one's by now, once no call uses it any more.
-// The caller holds the turn.
+// leave closes a file that the handle has replaced by another, once no call uses it any more. The
+// caller holds the turn.
 func (h *handle) leave(remote *usftp.File) {
 	others := h.users
 	h.users = new(users)

@@ -109,8 +109,8 @@ func (f *FS) takePath(ctx context.Context, c *usftp.Client, n *node, path string
 
 // takeLost works like takePath for a file that was open over lost connections only, or is closed
 // while it is not used. None of its handles can be reopened by a path with other attributes, unless
-// it was changed here; see isSame. Where the server does not tell what the handles belong to, the
-// path is taken for the open file's.
+// it was changed here; see isSame. If the server does not tell which file a handle belongs to, the
+// path counts as the open file's.
 func (f *FS) takeLost(c *usftp.Client, n *node, path string, a attrs) bool {
 	file := n.openFile()
 	lost, changed := file.isLost()

@@ -259,8 +259,19 @@ func TestLostCloseOfAnUpload(t *testing.T) {
 	}
 }
 
-// What a program writes to a file while another one on the mount writes it anew is in the new file,
-// and so is the size that it sets, by a handle or by name.
+// rewrites has a program empty the file, write new data to it, and not close it yet.
+func (s *scripted) rewrites(t *testing.T) *opened {
+	t.Helper()
+	w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
+	w.write(0, "new")
+	if status := w.sync(); status != fuse.OK {
+		t.Fatal(status)
+	}
+	return w
+}
+
+// If a program changes a file while another one on the mount rewrites it, the new file gets the
+// change: written data, or a size that is set by a handle or by name.
 func TestChangeDuringUpload(t *testing.T) {
 	for what, c := range map[string]struct {
 		flags  int
@@ -289,11 +300,7 @@ func TestChangeDuringUpload(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", c.flags)
-		w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
-		w.write(0, "new")
-		if status := w.sync(); status != fuse.OK {
-			t.Fatal(status)
-		}
+		w := s.rewrites(t)
 		if status := c.change(other); status != fuse.OK {
 			t.Errorf("%s: %v", what, status)
 		}
@@ -313,11 +320,7 @@ func TestReadAfterFailedUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_RDONLY)
-	w := s.openFlags(t, fuse.FUSE_ROOT_ID, "file", os.O_WRONLY|os.O_TRUNC)
-	w.write(0, "new")
-	if status := w.sync(); status != fuse.OK {
-		t.Fatal(status)
-	}
+	w := s.rewrites(t)
 	hidden, err := filepath.Glob(filepath.Join(dir, ".upload-*"))
 	if err != nil || len(hidden) != 1 {
 		t.Fatal(hidden, err)
