@@ -30,7 +30,7 @@ import (
 
 const (
 	// lockName is the name of the file in the target that keeps out other Syncs.
-	lockName = ".usftp-sync.lock"
+	lockName = localfs.SyncLock
 
 	// lockStale is how long a lock that is not renewed keeps others out. A lock whose process is known
 	// to have ended keeps nobody out, nor does one dated so far in the future, by a clock that has

@@ -265,9 +265,9 @@ func Unexplained(err error) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(vagueWords, w) })
 }
 
-// RenamesNot reports whether this machine has refused a rename for a reason that does not keep the
+// CannotRename reports whether this machine has refused a rename for a reason that does not keep the
 // file from being written: it is mounted by itself, as in a container, or nothing here is renamed.
-func RenamesNot(err error) bool {
+func CannotRename(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EBUSY, syscall.EXDEV, syscall.ENOSYS,
 		syscall.EOPNOTSUPP, syscall.EINVAL}, func(why error) bool { return errors.Is(err, why) })
 }

@@ -574,7 +574,7 @@ func notReplaced(o *output, c *Copy, files *endpoint.LocalFiles, err error) {
 	if _, lookErr := files.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
 		c.Result.LeftBehind = ""
 		c.Result.Detail = "all of the data was in " + o.temp + ", which is gone"
-	} else if endpoint.RenamesNot(err) || o.info == nil && errors.Is(err, fs.ErrPermission) {
+	} else if endpoint.CannotRename(err) || o.info == nil && errors.Is(err, fs.ErrPermission) {
 		c.Result.Detail += c.Rules.InPlace
 	}
 }

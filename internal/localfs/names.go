@@ -26,6 +26,9 @@ const (
 	longestName = 255 // that file systems and servers accept, in bytes
 )
 
+// SyncLock is the name of the file that keeps other syncs out of a target.
+const SyncLock = ".usftp-sync.lock"
+
 // A TempToken is in all temporary names of one run.
 type TempToken string
 

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/objectfs"
 )
@@ -57,7 +58,7 @@ func kindOf(e server.Event) Kind {
 // temporary reports whether a name stands for no file of the user's. The lock of usftp sync has such
 // a name, too: what somebody stores under it is no more hidden than under any other of these.
 func temporary(name string) bool {
-	return objectfs.FinalName(name) != name || path.Base(name) == ".usftp-sync.lock"
+	return objectfs.FinalName(name) != name || path.Base(name) == localfs.SyncLock
 }
 
 // Event is the message to hooks, in JSON. docs/service.md describes its fields. Names that are not
