@@ -466,6 +466,7 @@ type LocalWriter struct {
 
 	Sparse bool // blocks of zeros become holes
 	Over   bool // its old contents are overwritten
+	early  bool // it had its size before its data
 
 	Quirks *quirks.Quirks // of its file system
 }
@@ -486,11 +487,11 @@ func (w *LocalWriter) Resize(size int64) error {
 	if !w.Sparse {
 		return nil
 	}
-	if w.Over {
-		if info, err := w.Stat(); err != nil || info.Size() >= size {
-			return err
-		}
+	info, err := w.Stat()
+	if err != nil || info.Size() == size || w.Over && info.Size() > size {
+		return err
 	}
+	w.early = true
 	return w.Truncate(size)
 }
 
@@ -506,7 +507,7 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 	if err == nil && set.SetMode && done.NotSet == nil {
 		done.NotSet = given(denied(w.Chmod(set.Mode)), f.Own, &w.Quirks.NoModes, &done.Unset.Modes)
 	}
-	if err == nil && f.Flush {
+	if err == nil && (f.Flush || w.early) { // see Finish.Flush
 		err = w.Sync()
 	}
 	if err == nil {
