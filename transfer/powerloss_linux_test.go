@@ -19,7 +19,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// flushed is a directory that records what happens to its files, in order: "fsync" and "time".
+// flushed is a directory that records what happens to it and its files, in order.
 type flushed struct {
 	fs.LoopbackNode
 	*happened
@@ -41,8 +41,23 @@ func (n *flushed) WrapChild(context.Context, fs.InodeEmbedder) fs.InodeEmbedder 
 }
 
 func (n *flushed) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
-	n.add("fsync")
+	if n.IsDir() {
+		n.add("fsync of the directory")
+	} else {
+		n.add("fsync")
+	}
 	return 0
+}
+
+func (n *flushed) Rename(ctx context.Context, name string, to fs.InodeEmbedder, toName string,
+	flags uint32) syscall.Errno {
+	n.add("rename")
+	return n.LoopbackNode.Rename(ctx, name, to, toName, flags)
+}
+
+// OpendirHandle opens a directory that cannot be listed, so that it is flushed through its node.
+func (n *flushed) OpendirHandle(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return nil, 0, 0
 }
 
 func (n *flushed) Setattr(ctx context.Context, f fs.FileHandle, in *fuse.SetAttrIn,
@@ -55,7 +70,7 @@ func (n *flushed) Setattr(ctx context.Context, f fs.FileHandle, in *fuse.SetAttr
 
 // TestSizeBeforeData: what has its final size before its data is on the disk before it has its name
 // and the source's time. After a power failure, the next run would take it for complete. Other files
-// are not flushed: they would be too short.
+// are not flushed without Sync, which flushes their names, too: they would be too short.
 func TestSizeBeforeData(t *testing.T) {
 	size := 3 << 20
 	old, sparse := random(size), random(size)
@@ -78,6 +93,8 @@ func TestSizeBeforeData(t *testing.T) {
 		"new file in place":  {way: download, data: changed, change: inPlace, isNew: true, no: true},
 		"blocks of zeros":    {way: download, data: sparse, change: holes},
 		"a few zeros":        {way: download, data: sparse[size/2-9:][:20], change: holes, no: true},
+		"flushed download":   {way: download, data: changed, change: flushes},
+		"flushed local copy": {way: local, data: changed, change: flushes},
 		"a sparse local one": {way: local, data: sparse, change: holes, no: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,6 +139,10 @@ func TestSizeBeforeData(t *testing.T) {
 			if test.no != (flush < 0) || test.way == download && flush > slices.Index(root.all, "time") {
 				t.Errorf("there were %q", root.all)
 			}
+			named := slices.Index(root.all, "fsync of the directory")
+			if strings.HasPrefix(name, "flushed") != (named > slices.Index(root.all, "rename")) {
+				t.Errorf("there were %q", root.all)
+			}
 		})
 	}
 }
@@ -129,6 +150,7 @@ func TestSizeBeforeData(t *testing.T) {
 func deltaAlways(o *transfer.Options) { o.Delta = transfer.DeltaAlways }
 func inPlace(o *transfer.Options)     { o.Placement = transfer.PlaceDirect }
 func holes(o *transfer.Options)       { o.Sparse = true }
+func flushes(o *transfer.Options)     { o.Sync = true }
 
 // TestTargetThatExistsIsNotNoted: the journal never says that an existing directory is what an
 // interrupted copy made. If the run were killed then, the next one would copy into it, and not into

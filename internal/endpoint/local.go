@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
@@ -452,6 +453,20 @@ func (d *LocalFiles) Remove(_ context.Context, name string) error {
 // Replace renames a file to the name of another, which it replaces.
 func (d *LocalFiles) Replace(from, to string) error {
 	return localfs.Replace(d.in, filepath.Base(from), filepath.Base(to))
+}
+
+// Flush makes a rename survive a power failure, where directories can be flushed.
+func (d *LocalFiles) Flush() error {
+	dir, err := d.in.Open(".")
+	if err != nil {
+		return nil // it may not be read
+	}
+	defer dir.Close()
+	if err = dir.Sync(); runtime.GOOS == "windows" || errors.Is(err, syscall.EINVAL) ||
+		errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 // Moved reports whether the directory has lost its path to another entry, or to none.

@@ -571,6 +571,9 @@ func (o *output) commit(c *Copy, in *input) error {
 	if dir := filepath.Dir(o.name); c.Listed == nil && files.Moved(dir) { // a tree's are left
 		return &fs.PathError{Op: "write", Path: dir, Err: endpoint.ErrWentAlong}
 	}
+	if c.Options.Sync {
+		return files.Flush()
+	}
 	return nil
 }
 
