@@ -456,7 +456,10 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 	if m == c.journal.left { // this run's own attempt
 		return m.Bytes, nil
 	}
-	same, known := c.from.prover().begins(c.Ctx, in.host.File, file, m.Bytes)
+	same, known := false, false
+	if in.host != nil {
+		same, known = c.from.prover().begins(c.Ctx, in.host.File, file, m.Bytes)
+	}
 	switch {
 	case c.Ctx.Err() != nil:
 		return 0, context.Cause(c.Ctx)
