@@ -445,6 +445,13 @@ func (o onDisk) provePart(c *Copy, in *input, m *journal.Mark) (offset int64, er
 	return offset, err
 }
 
+// survived reports whether this machine still has all of a leftover. If it has restarted, the lost
+// data need not be the last written: the kernel writes back in any order, and so do several handles.
+// A hole in the middle would read as zeros.
+func survived(m *journal.Mark) bool {
+	return m.Synced || m.Boot != "" && m.Boot == localfs.BootID()
+}
+
 func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int64, err error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -456,10 +463,7 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 	if m == c.journal.left { // this run's own attempt
 		return m.Bytes, nil
 	}
-	same, known := false, false
-	if in.host != nil {
-		same, known = c.from.prover().begins(c.Ctx, in.host.File, file, m.Bytes)
-	}
+	same, known := c.from.prover().begins(c.Ctx, in.host.File, file, m.Bytes)
 	switch {
 	case c.Ctx.Err() != nil:
 		return 0, context.Cause(c.Ctx)
@@ -469,9 +473,7 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 		return m.Bytes, nil
 	case m.Delta:
 		return 0, errUnprovable
-	case !m.Synced && (m.Boot == "" || m.Boot != localfs.BootID()):
-		// The lost data need not be the last written: the kernel writes back in any order, and so do
-		// several handles. A hole in the middle would read as zeros.
+	case !survived(m):
 		return 0, errors.New("this machine may have restarted since, which may have lost some of it")
 	}
 	// The disk may have gone away without the machine: a stick that was pulled out lacks what was
