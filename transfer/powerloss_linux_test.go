@@ -36,6 +36,14 @@ func (h *happened) add(what string) {
 	h.all = append(h.all, what)
 }
 
+// take returns what has happened since the last time.
+func (h *happened) take() (all []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all, h.all = h.all, nil
+	return all
+}
+
 func (n *flushed) WrapChild(context.Context, fs.InodeEmbedder) fs.InodeEmbedder {
 	return &flushed{fs.LoopbackNode{RootData: n.RootData}, n.happened}
 }
@@ -128,20 +136,21 @@ func TestSizeBeforeData(t *testing.T) {
 			if test.change != nil {
 				test.change(&o.Options)
 			}
-			root.all = nil
+			root.take()
 			if _, err := transfer.CopyTree(t.Context(), target, source, o); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := os.ReadFile(filepath.Join(dst, "file")); !bytes.Equal(got, test.data) {
 				t.Fatalf("the target differs, %v", err)
 			}
-			flush := slices.Index(root.all, "fsync")
-			if test.no != (flush < 0) || test.way == download && flush > slices.Index(root.all, "time") {
-				t.Errorf("there were %q", root.all)
+			all := root.take()
+			flush := slices.Index(all, "fsync")
+			if test.no != (flush < 0) || test.way == download && flush > slices.Index(all, "time") {
+				t.Errorf("there were %q", all)
 			}
-			named := slices.Index(root.all, "fsync of the directory")
-			if strings.HasPrefix(name, "flushed") != (named > slices.Index(root.all, "rename")) {
-				t.Errorf("there were %q", root.all)
+			named := slices.Index(all, "fsync of the directory")
+			if strings.HasPrefix(name, "flushed") != (named > slices.Index(all, "rename")) {
+				t.Errorf("there were %q", all)
 			}
 		})
 	}
@@ -158,14 +167,15 @@ func flushes(o *transfer.Options)     { o.Sync = true }
 func TestTargetThatExistsIsNotNoted(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		t.Run(direction.String(), func(t *testing.T) {
-			var journal string
-			var early []string
+			journal := filepath.Join(t.TempDir(), "journal")
+			var early happened
 			b := newTreeBench(t, sftptest.Script{Intercept: func(sftptest.Request) []sftptest.Action {
 				marks, _ := filepath.Glob(filepath.Join(journal, "*.tree.json"))
-				early = append(early, marks...)
+				for _, mark := range marks {
+					early.add(mark)
+				}
 				return nil
 			}}, sftptest.LinkConfig{})
-			journal = filepath.Join(b.dir, "journal")
 			source, target := filepath.Join(b.dir, "source"), "/target"
 			if direction == download {
 				source, target = "/source", filepath.Join(b.dir, "target")
@@ -176,8 +186,8 @@ func TestTargetThatExistsIsNotNoted(t *testing.T) {
 			}
 			_, err := b.tree(direction, source, target,
 				func(j *treeJob) { j.Options.Journal = journal })
-			if err != nil || len(early) > 0 {
-				t.Errorf("%q, %v", early, err)
+			if marks := early.take(); err != nil || len(marks) > 0 {
+				t.Errorf("%q, %v", marks, err)
 			}
 		})
 	}
