@@ -2,6 +2,7 @@ package usftp_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"strings"
@@ -74,5 +75,23 @@ func TestCloseOfNil(t *testing.T) {
 	f, err := c.Open("nothing")
 	if closeErr := f.Close(); f != nil || err == nil || !errors.Is(closeErr, fs.ErrInvalid) {
 		t.Errorf("Open gave %v and %v, and Close %v", f, err, closeErr)
+	}
+}
+
+// TestTooManyOpen: the protocol has no status for too many open files.
+func TestTooManyOpen(t *testing.T) {
+	c := newRig(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: 3}}, 0)
+	ok(t, c.WriteFile("f", nil, 0o600))
+	for range 3 {
+		_, err := c.Open("f")
+		ok(t, err)
+	}
+	_, openErr := c.Open("f")
+	_, listErr := c.ReadDir(".")
+	for _, err := range []error{openErr, listErr} {
+		if !errors.Is(err, usftp.ErrSSHFxFailure) || !strings.HasSuffix(fmt.Sprint(err),
+			": failure; the server allows 3 open files and directories, and most are open") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
