@@ -107,7 +107,10 @@ func keptFrom(one *site.Account, store string) error {
 
 // below reports whether a file lies below a directory. The file may not exist yet.
 func below(root, file string) bool {
-	root, err := realPath(root)
+	_, err := site.Reach(root)
+	if err == nil {
+		root, err = realPath(root)
+	}
 	if err != nil {
 		return false // which is not served either
 	}
