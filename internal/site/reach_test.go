@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,9 @@ import (
 // when it answers again.
 func TestReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answers, looks := make(chan struct{}), 0
+		answers, looks := make(chan struct{}), atomic.Int32{}
 		stat := func(name string) (fs.FileInfo, error) {
-			looks++
+			looks.Add(1)
 			<-answers
 			return os.Stat(name)
 		}
@@ -26,8 +27,8 @@ func TestReach(t *testing.T) {
 				t.Errorf("try %d: %v after %v", i, err, time.Since(began))
 			}
 		}
-		if looks != 1 {
-			t.Errorf("%d looks at once", looks)
+		if looks.Load() != 1 {
+			t.Errorf("%d looks at once", looks.Load())
 		}
 		close(answers)
 		synctest.Wait()

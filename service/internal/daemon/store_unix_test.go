@@ -435,6 +435,7 @@ func TestUsualStoreIsDamaged(t *testing.T) {
 	t.Parallel()
 	home, _, file := configWith(t, "[login_hook]\ncommand = ['/bin/echo', '{\"accept\": true}']\n"+
 		"[[outside]]\nname = 'all'\nroot = 'alice/%u'\n")
+	do(t, home, file, "", "ban add", "192.0.2.9")
 	do(t, home, file, "", "user disable ann")
 	store := filepath.Join(home, ".local", "state", "usftp", "usftpd.db")
 	if err := os.Truncate(store, 5000); err != nil {
