@@ -84,9 +84,9 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	}
 	if d.info.HasMode && !o.NoModes && (o.Preserve || d.info.Perm()&0o700 != 0o700) {
 		set.SetMode, set.Mode = true, d.info.Perm()
-	}
-	if set.SetMode && o.Preserve {
-		set.Mode |= d.info.Mode & endpoint.DirBits
+		if o.Preserve {
+			set.Mode |= d.info.Mode & endpoint.DirBits
+		}
 	}
 	if d.info.HasTimes && !o.NoTimes {
 		set.SetTimes = true

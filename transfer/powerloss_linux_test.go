@@ -17,6 +17,7 @@ import (
 
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 // flushed is a directory that records what happens to it and its files, in order.
@@ -98,6 +99,7 @@ func TestSizeBeforeData(t *testing.T) {
 		"delta download":     {way: download, data: changed, change: deltaAlways},
 		"upload in place":    {way: upload, data: changed, change: inPlace},
 		"download in place":  {way: download, data: changed, change: inPlace},
+		"few bytes in place": {way: upload, data: changed[:4096], change: inPlace},
 		"new file in place":  {way: download, data: changed, change: inPlace, isNew: true, no: true},
 		"blocks of zeros":    {way: download, data: sparse, change: holes},
 		"a few zeros":        {way: download, data: sparse[size/2-9:][:20], change: holes, no: true},
@@ -119,7 +121,7 @@ func TestSizeBeforeData(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(src, "file"), test.data, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(dst, "file"), old, 0o644); !test.isNew && err != nil {
+			if err := os.WriteFile(filepath.Join(dst, "file"), old[:len(test.data)], 0o644); !test.isNew && err != nil {
 				t.Fatal(err)
 			} else if test.isNew {
 				os.Remove(filepath.Join(dst, "file"))
@@ -145,7 +147,7 @@ func TestSizeBeforeData(t *testing.T) {
 			}
 			all := root.take()
 			flush := slices.Index(all, "fsync")
-			if test.no != (flush < 0) || test.way == download && flush > slices.Index(all, "time") {
+			if test.no != (flush < 0) || flush > slices.Index(all, "time") {
 				t.Errorf("there were %q", all)
 			}
 			named := slices.Index(all, "fsync of the directory")
@@ -154,6 +156,42 @@ func TestSizeBeforeData(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStripesAreFlushed: of a file that several handles write, the end can be on the disk before
+// what a slower handle writes.
+func TestStripesAreFlushed(t *testing.T) {
+	const size = 48 << 20
+	disk := t.TempDir()
+	root := &flushed{fs.LoopbackNode{RootData: &fs.LoopbackRoot{Path: t.TempDir()}}, new(happened)}
+	root.RootData.RootNode = root
+	mounts(t, disk, root)
+	striped(t, sftptest.Script{}, func(b *bench) {
+		data := random(size)
+		up, err := b.job(upload, b.local("source", data), "/target", func(*copyJob) {})
+		if err != nil || up.Stripes == 0 || !bytes.Equal(b.remote("/target"), data) {
+			b.t.Fatalf("%+v, %v", up, err)
+		}
+		var asked []string
+		for _, r := range b.server.Requests() {
+			if r.Type == wire.TypeExtended {
+				asked = append(asked, r.Extension)
+			}
+		}
+		flush := slices.Index(asked, wire.ExtFsync)
+		if flush < 0 || flush > slices.Index(asked, wire.ExtPosixRename) {
+			b.t.Errorf("it was asked %q", asked)
+		}
+		target := filepath.Join(disk, "target")
+		down, err := b.job(download, "/target", target, func(*copyJob) {})
+		if got, _ := os.ReadFile(target); err != nil || down.Stripes == 0 || !bytes.Equal(got, data) {
+			b.t.Fatalf("%+v, %v", down, err)
+		}
+		all := root.take()
+		if flush := slices.Index(all, "fsync"); flush < 0 || flush > slices.Index(all, "rename") {
+			b.t.Errorf("there were %q", all)
+		}
+	})
 }
 
 func deltaAlways(o *transfer.Options) { o.Delta = transfer.DeltaAlways }

@@ -180,6 +180,7 @@ func TestSyncWithoutModesKeepsReadOnlyDirectories(t *testing.T) {
 			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 			fill(t, src, "file", "copied/file", "both/file", "lost/file")
 			fill(t, dst, "old", "copied/sub/file", "both/old", "lost/old")
+			modes(t, 0o755|fs.ModeSticky, filepath.Join(src, "both"))
 			was, err := os.ReadFile(filepath.Join(src, "lost/file"))
 			if err != nil {
 				t.Fatal(err)
@@ -203,7 +204,7 @@ func TestSyncWithoutModesKeepsReadOnlyDirectories(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := info.Mode().Perm(); got != want {
+				if got := info.Mode() &^ fs.ModeType; got != want {
 					t.Errorf("%q has mode %v, had %v", name, got, want)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"syscall"
 
 	"github.com/usftp/usftp"
 )
@@ -99,7 +100,7 @@ type Files interface {
 type Writer interface {
 	io.WriterAt
 
-	// Finish cuts off data beyond the end, sets attributes, flushes and closes the file, in one round
+	// Finish cuts off data beyond the end, flushes the file, sets attributes and closes it, in one round
 	// trip where a host works in order. Without an error all written data is stored.
 	Finish(ctx context.Context, f *Finish) (Finished, error)
 
@@ -122,7 +123,20 @@ type Finish struct {
 	Set      usftp.NewAttrs
 	Own      bool // it was made to be written
 	Flush    bool
+	Early    bool // it had its size before its data, which is flushed, unless nothing can be
 	Shows    bool // closing gives the file its name, which must not be if Truncate or Flush fail
+}
+
+func (f *Finish) flushes() bool { return f.Flush || f.Early }
+
+// flushed returns the error of a flush, unless nobody asked for the flush and it only says that there
+// is none.
+func (f *Finish) flushed(err error) error {
+	if !f.Flush && (errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) ||
+		errors.Is(err, usftp.ErrSSHFxBadMessage)) { // OpenSSH's word for EINVAL
+		return nil
+	}
+	return err
 }
 
 // Finished is the result of finishing a file.

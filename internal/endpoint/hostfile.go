@@ -374,6 +374,12 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 			}
 		})
 	}
+	if f.flushes() {
+		steps = append(steps, func() func() error {
+			flushed := waits(ctx, w.Async().Sync())
+			return func() error { return f.flushed(flushed()) }
+		})
+	}
 	later := f.Set != (usftp.NewAttrs{}) && w.Quirks.NoFsetstat.Load()
 	var refusal error
 	if f.Set != (usftp.NewAttrs{}) && !later {
@@ -388,11 +394,8 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 			}
 		})
 	}
-	if f.Flush {
-		steps = append(steps, func() func() error { return waits(ctx, w.Async().Sync()) })
-	}
 	atOnce := private.OfClient(w.Client()).WorksInOrder()
-	if f.Shows && (f.Truncate || f.Flush) {
+	if f.Shows && (f.Truncate || f.flushes()) {
 		if err := runSteps(steps, atOnce); err != nil {
 			return done, err
 		}

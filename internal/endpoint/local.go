@@ -522,8 +522,8 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 	if err == nil && set.SetMode && done.NotSet == nil {
 		done.NotSet = given(denied(w.Chmod(set.Mode)), f.Own, &w.Quirks.NoModes, &done.Unset.Modes)
 	}
-	if err == nil && (f.Flush || w.early) { // see Finish.Flush
-		err = w.Sync()
+	if err == nil && (f.flushes() || w.early) {
+		err = f.flushed(w.Sync())
 	}
 	if err == nil {
 		err = w.Close() // NFS and others report failed writes only now

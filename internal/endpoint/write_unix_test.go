@@ -153,6 +153,28 @@ func TestNotShown(t *testing.T) {
 	}
 }
 
+// TestNoFlush: a file that nobody asked to flush does not fail where there is no fsync. It fails where
+// fsync fails, since its data may be lost, and where it was asked for.
+func TestNoFlush(t *testing.T) {
+	for _, test := range []struct {
+		code         wire.Code
+		asked, fails bool
+	}{
+		{code: wire.OpUnsupported},
+		{code: wire.BadMessage}, // OpenSSH's EINVAL
+		{code: wire.Failure, fails: true},
+		{code: wire.OpUnsupported, asked: true, fails: true},
+	} {
+		w := newWriting(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
+			Extension: wire.ExtFsync, Do: sftptest.Refuse(test.code, "no")}}}, openSSH)
+		f := finish()
+		f.Early, f.Flush = true, test.asked
+		if _, err := w.Finish(t.Context(), f); (err != nil) != test.fails {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
 // Where FSETSTAT is not known attributes are set by path, and FSETSTAT is not asked for again.
 func TestSetByPath(t *testing.T) {
 	script := sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeFsetstat,

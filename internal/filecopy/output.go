@@ -258,7 +258,8 @@ func (o onHost) upload(c *Copy, in *input) error {
 		return o.whole.load(c, in)
 	}
 	if c.IsSmall() {
-		if o.over <= c.Listed.Size && !c.Options.Sync { // otherwise it has to be truncated
+		// otherwise it has to be truncated or flushed
+		if o.over <= c.Listed.Size && !c.Options.Sync && !(finisher{o.output, c}).early() {
 			if o.hidden { // CLOSE gives it its name
 				if err := c.MayCommit(); err != nil {
 					return err
@@ -401,8 +402,8 @@ var errPrivate = errors.New("the permissions of a file are not changed")
 func (o finisher) finish(source *endpoint.Info) (err error) {
 	f := endpoint.Finish{Truncate: o.c.Result.Bytes < o.over, Size: o.c.Result.Bytes, Own: o.own(),
 		Shows: o.hidden,
-		Flush: o.c.Options.Sync || o.flushes() ||
-			o.c.Options.Verify && o.c.to != nil && o.c.to.prover().syncs(o.c)}
+		Early: o.early(),
+		Flush: o.c.Options.Sync || o.c.Options.Verify && o.c.to != nil && o.c.to.prover().syncs(o.c)}
 	if f.Set, err = o.attrs(source); err != nil {
 		return err
 	}
@@ -420,11 +421,12 @@ func (o finisher) finish(source *endpoint.Info) (err error) {
 	return err
 }
 
-// flushes reports whether the data must be on the disk before the file has its name and its time.
+// early reports whether the data must be on the disk before the file has its name and its time.
 // After a power failure, a file that was written from its beginning is too short, so that the next
-// run copies it again. One that had its size before its data would look complete.
-func (o finisher) flushes() bool {
-	if o.over == 0 && !o.c.known.delta {
+// run copies it again. One that had its size before its data would look complete. Of several handles
+// one may wait for a slow connection while the others go on to the end.
+func (o finisher) early() bool {
+	if o.over == 0 && !o.c.known.delta && o.c.Result.Stripes == 0 {
 		return false
 	}
 	return o.c.to == nil || o.c.to.prover().flushes()

@@ -8,16 +8,29 @@ import (
 	"time"
 )
 
-// reachPatience is how long a start, a reload or a login waits for one directory.
-const reachPatience = 5 * time.Second
+const (
+	// reachPatience is how long a start, a reload or a login waits for one directory.
+	reachPatience = 5 * time.Second
+
+	// leastPatience is how long it does if many others do not answer: hundreds of users may have
+	// theirs on one file server.
+	leastPatience = 100 * time.Millisecond
+)
 
 var errHangs = errors.New("its disk or file server does not answer")
 
-// hanging has the files that are still being looked at. It is one for the process: each look takes a
-// thread until the file server answers, and there must not be one more for each login.
-var hanging struct {
+// looks has the looks that are not answered, by name. It is one for the process: each takes a thread
+// until the file server answers, and there must not be one more for each login.
+var looks struct {
 	sync.Mutex
-	names map[string]bool
+	at map[string]*look
+}
+
+type look struct {
+	until time.Time // it hangs if it is not answered by then
+	done  chan struct{}
+	info  fs.FileInfo
+	err   error
 }
 
 // Reach is os.Stat, but fails if a file server does not answer: the directory of one user must not
@@ -25,42 +38,46 @@ var hanging struct {
 func Reach(name string) (fs.FileInfo, error) { return reach(name, os.Stat) }
 
 func reach(name string, stat func(string) (fs.FileInfo, error)) (fs.FileInfo, error) {
-	type answer struct {
-		info fs.FileInfo
-		err  error
+	for {
+		l, joined := lookAt(name, stat)
+		late := time.NewTimer(time.Until(l.until))
+		select {
+		case <-l.done:
+			late.Stop()
+			if joined && l.err != nil { // the directory may have been made since it began
+				continue
+			}
+			return l.info, l.err
+		case <-late.C:
+			return nil, &fs.PathError{Op: "stat", Path: name, Err: errHangs}
+		}
 	}
-	hangs := &fs.PathError{Op: "stat", Path: name, Err: errHangs}
-	hanging.Lock()
-	is := hanging.names[name]
-	hanging.Unlock()
-	if is {
-		return nil, hangs
+}
+
+// lookAt begins a look, or joins the one that is not answered.
+func lookAt(name string, stat func(string) (fs.FileInfo, error)) (l *look, joined bool) {
+	looks.Lock()
+	defer looks.Unlock()
+	if l = looks.at[name]; l != nil {
+		return l, true
 	}
-	came := make(chan answer, 1)
+	now, patience := time.Now(), reachPatience
+	for _, other := range looks.at {
+		if !now.Before(other.until) {
+			patience = max(patience/2, leastPatience)
+		}
+	}
+	l = &look{until: now.Add(patience), done: make(chan struct{})}
+	if looks.at == nil {
+		looks.at = make(map[string]*look)
+	}
+	looks.at[name] = l
 	go func() {
-		info, err := stat(name)
-		hanging.Lock()
-		defer hanging.Unlock()
-		came <- answer{info, err}
-		delete(hanging.names, name)
+		l.info, l.err = stat(name)
+		looks.Lock()
+		delete(looks.at, name)
+		looks.Unlock()
+		close(l.done)
 	}()
-	late := time.NewTimer(reachPatience)
-	defer late.Stop()
-	select {
-	case a := <-came:
-		return a.info, a.err
-	case <-late.C:
-	}
-	hanging.Lock()
-	defer hanging.Unlock()
-	select {
-	case a := <-came:
-		return a.info, a.err
-	default:
-	}
-	if hanging.names == nil {
-		hanging.names = map[string]bool{}
-	}
-	hanging.names[name] = true
-	return nil, hangs
+	return l, false
 }

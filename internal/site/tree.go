@@ -157,6 +157,11 @@ func (s *Site) files(one *Account) (files server.FS, policy server.Policy, err e
 // filesOf opens files like files; unruled drops the rules, for the operator.
 func (s *Site) filesOf(one *Account, unruled bool) (files server.FS, policy server.Policy,
 	err error) {
+	for _, root := range one.Roots() {
+		if !strings.Contains(root, "://") {
+			Reach(root) // one that hangs is not waited for below, where others wait for the lock
+		}
+	}
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	t, err := s.tree(one.Root)

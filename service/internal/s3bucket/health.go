@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,7 +63,8 @@ func isTrouble(ctx context.Context, err error) bool {
 	case !ok:
 		return passes(err) || errors.As(err, new(*url.Error)) ||
 			errors.As(err, new(*tls.CertificateVerificationError))
-	case response.Code == "AccessDenied", response.Code == "InvalidObjectState":
+	case response.Code == "AccessDenied", response.Code == "InvalidObjectState",
+		slices.Contains(conflicts, response.Code):
 		return false
 	}
 	return passes(err) || advice[response.Code] != ""

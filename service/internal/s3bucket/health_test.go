@@ -37,6 +37,9 @@ func TestTroubleIsLogged(t *testing.T) {
 		{"no upload", time.Minute, func(until time.Time) http.RoundTripper {
 			return complaining{until, "NoSuchUpload"}
 		}, nil},
+		{"in conflict", time.Minute, func(until time.Time) http.RoundTripper {
+			return complaining{until, "OperationAborted"}
+		}, nil},
 		{"not allowed", time.Minute, func(until time.Time) http.RoundTripper {
 			return complaining{until, "AccessDenied"}
 		}, nil},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -193,30 +194,41 @@ func (d *database) create() error {
 		}
 		return err
 	}
-	_, missing := os.Stat(d.name)
-	f, err := os.OpenFile(d.name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := makeFile(d.name)
+	if errors.Is(err, fs.ErrExist) { // or a link to one
+		f, err = os.OpenFile(d.name, os.O_RDWR|os.O_CREATE, 0o600)
+	}
 	if err != nil {
 		return err
 	}
 	d.file, err = f.Stat()
-	if err == nil && errors.Is(missing, fs.ErrNotExist) && os.Geteuid() == 0 {
-		err = giveToOwner(f)
-	}
-	return errors.Join(err, f.Close())
+	return cmp.Or(err, f.Close())
 }
 
-// giveToOwner gives a file that root has just made to the owner of its directory: a user added by
+// makeFile makes a file. One that root makes belongs to the owner of its directory: a user added by
 // root, before the server's first start, must not keep the server from its store. SQLite takes care
-// of the other files.
-func giveToOwner(f *os.File) error {
-	dir, err := os.Stat(filepath.Dir(f.Name()))
+// of the other files. The owner must not get another file by a link, or by moving the directory.
+func makeFile(name string) (*os.File, error) {
+	dir, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if owner := localfs.OwnerOf(dir); owner.Known && owner.UID != 0 {
-		return f.Chown(owner.UID, owner.GID)
+	defer dir.Close()
+	f, err := dir.OpenFile(filepath.Base(name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil || os.Geteuid() != 0 {
+		return f, err
 	}
-	return nil
+	info, err := dir.Stat(".")
+	if err == nil {
+		if owner := localfs.OwnerOf(info); owner.Known && owner.UID != 0 {
+			err = f.Chown(owner.UID, owner.GID)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // isReplaced reports whether another file has the name of SQLite's: this node keeps its own.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/service/internal/store/storetest"
 )
@@ -100,5 +101,37 @@ func TestBusyDisk(t *testing.T) {
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestRootGivesNoOtherFileAway: whoever owns the directory of the store must not get a file elsewhere
+// by a link with the store's name, when root runs a command.
+func TestRootGivesNoOtherFileAway(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		testenv.Unavailable(t, "only root gives files away")
+	}
+	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	must(t, os.Chown(dir, 65534, 65534))
+	owner := func(name string) int {
+		info, err := os.Stat(name)
+		must(t, err)
+		return localfs.OwnerOf(info).UID
+	}
+	for _, name := range []string{"store.db", "link.db"} {
+		name = filepath.Join(dir, name)
+		if filepath.Base(name) == "link.db" {
+			must(t, os.Symlink(elsewhere, name))
+		}
+		d, err := openFile(name)
+		must(t, err)
+		must(t, d.create())
+		must(t, d.Close())
+	}
+	if is := owner(filepath.Join(dir, "store.db")); is != 65534 {
+		t.Errorf("the store belongs to %d", is)
+	}
+	if is := owner(elsewhere); is != 0 {
+		t.Errorf("a file elsewhere belongs to %d", is)
 	}
 }
