@@ -27,6 +27,7 @@ type session struct {
 	host    pool.Host
 	client  *usftp.Client
 	trip    time.Duration // the round trip, if one was measured
+	late    bool          // it had been lost before the attempt
 	release func()
 }
 
@@ -167,7 +168,7 @@ type ends struct {
 func (e *ends) connect(c *Copy) (release func()) {
 	var leave [2]func()
 	for i, conn := range c.Conns() {
-		leave[i] = pools.OfConn(conn).AcquireSlot(!c.IsSmall())
+		leave[i] = pools.OfConn(conn).AcquireSlot(!c.IsSmall(), &c.known.progress.ends[i])
 	}
 	pass := func() {}
 	c.slot.take(c.Budget)
@@ -214,6 +215,7 @@ func newSession(c *Copy, conn *pool.Conn) *session {
 			s.host.Client = s.client
 		}
 	}
+	s.late = s.lost()
 	return s
 }
 
@@ -234,15 +236,24 @@ func (e *ends) hasOpen(source bool) bool {
 	return s != nil && private.OfClient(s.client).OpenHandles() > 0
 }
 
-// renew replaces lost connections. It reports whether any was lost and all were replaced.
+// renew replaces lost connections. It reports whether any was lost and all were replaced. A file of a
+// tree that may be what ends them fails before the rest of the tree does.
 func (e *ends) renew(c *Copy, err error) (renewed bool) {
-	for _, s := range e.all() {
+	known := &c.known.progress
+	for i, s := range e.all() {
 		if !s.lost() {
 			continue
+		}
+		p := &known.ends[i]
+		if c.Budget != nil && !s.late &&
+			pools.OfConn(s.conn).Lose(p, p.Reached+c.known.again.progress.Reached) {
+			known.deadly = true
+			return false
 		}
 		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
 			c.Retried(a)
 		}) {
+			pools.OfConn(s.conn).Forget(p)
 			return false
 		}
 		renewed = true

@@ -5,6 +5,7 @@ package pools
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -27,8 +28,14 @@ const MostShared = 8
 type Conn interface {
 	// Renews reports whether a lost connection is replaced.
 	Renews() bool
-	// AcquireSlot waits until a file may start, or everything ends.
-	AcquireSlot(large bool) (leave func())
+	// AcquireSlot waits until a file may start, or everything ends: one that may be what ends the
+	// connections waits until nothing else is in progress.
+	AcquireSlot(large bool, p *Progress) (leave func())
+	// Lose counts a connection that was lost while a file was in progress that has come so far. It
+	// reports whether that has happened too often, and is no more to be tried.
+	Lose(p *Progress, reached int64) (failed bool)
+	// Forget takes back that a file will be tried again after Lose.
+	Forget(p *Progress)
 	// Follow counts a file's progress until stop is called. position returns the contiguous part.
 	Follow(p *Progress, position func() int64) (stop func())
 	// NoteRate records the rate, in bytes per second, at which a large file was copied.
@@ -40,7 +47,36 @@ type Conn interface {
 }
 
 // Progress records how far a file has come over all connections, in bytes from its beginning.
-type Progress struct{ Reached int64 }
+type Progress struct {
+	Reached int64
+	Losses  Losses
+}
+
+// Losses counts the connections that were lost while something was in progress that has come no
+// farther since the first of them.
+type Losses struct {
+	Shared, Alone int   // in all, and when nothing else was in progress
+	Suspicion     int   // 0 if it need not be tried alone
+	Reached       int64 // by a file
+	WasAlone      bool  // the file's last attempt
+	Coming        bool  // the file will be tried again
+}
+
+// Advanced is the error of a request that was lost, but of which a part need not be repeated.
+type Advanced struct{ Err error }
+
+func (e Advanced) Error() string { return e.Err.Error() }
+func (e Advanced) Unwrap() error { return e.Err }
+
+// A DeadlyError reports what has failed since connections ended whenever it was tried. Others may not.
+type DeadlyError struct{ Err error }
+
+func (e *DeadlyError) Error() string {
+	return fmt.Sprintf("%v (as each time that this was tried, also when nothing else was in progress; "+
+		"gave up on it)", e.Err)
+}
+
+func (e *DeadlyError) Unwrap() error { return e.Err }
 
 // Pool has further methods of a pool.Pool.
 type Pool interface {
