@@ -431,11 +431,17 @@ type slowStart struct {
 	alone    *pools.Progress // the suspect that has been the only one since it began
 }
 
-// unlimited is the width above which the limit is lifted: more files are never in progress.
-const unlimited = 4096
+const (
+	// unlimited is the width above which the limit is lifted: more files are never in progress.
+	unlimited = 4096
+
+	// mostTogether limits how many suspects may be in progress: the more are lost with the one that
+	// is the cause, the more connections it takes to find it.
+	mostTogether = 32
+)
 
 func (s *slowStart) widen() {
-	if s.together++; s.suspects > 0 {
+	if s.together = min(s.together+1, mostTogether); s.suspects > 0 {
 		s.wider.Broadcast()
 	}
 	if s.width == 0 {
