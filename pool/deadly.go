@@ -24,9 +24,10 @@ func (r Retry) alone() int { return max(1, r.Retries-r.company()) }
 // suspects knows what has failed since it got no answer or ended connections, and lets one request
 // after the other that may do so have a new connection. Conn's lock guards it.
 type suspects struct {
-	answered bool  // the host has answered a request
-	failed   int   // in a row, with nothing done in between
-	arrived  int64 // Conn.arrived, when the last one had failed
+	answered bool            // the host has answered a request
+	failed   int             // in a row, with nothing done in between
+	arrived  int64           // Conn.arrived, when the last one had failed
+	lost     <-chan struct{} // closed when the connection ended over which a request was lost last
 	waiting  []*trial
 	running  *trial // on the connection that is not everyone's yet
 	silent   silences
@@ -69,14 +70,14 @@ func (c *Conn) lose(l *pools.Losses, alone bool) (failed bool) {
 }
 
 // Lose implements pools.Conn.
-func (c privateConn) Lose(p *pools.Progress, reached int64) (failed bool) {
+func (c privateConn) Lose(p *pools.Progress, client *usftp.Client, reached int64) (failed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := &p.Losses
 	if reached > l.Reached {
 		*l = pools.Losses{Reached: reached, WasAlone: l.WasAlone}
 	}
-	if failed = c.lose(l, l.WasAlone); !failed {
+	if failed = c.lose(l, l.WasAlone && c.suspects.lost != client.Done()); !failed {
 		c.slow.comes(p)
 	}
 	return failed
@@ -115,7 +116,7 @@ func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) 
 		if errors.As(err, new(pools.Advanced)) {
 			losses = pools.Losses{}
 		}
-		if !was && c.loses(&losses, t) {
+		if !was && c.loses(&losses, t, client) {
 			return &pools.DeadlyError{Err: err}
 		}
 		ok := false
@@ -126,10 +127,11 @@ func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) 
 }
 
 // loses counts a loss of a request, as lose does, and ends its trial, if it had one.
-func (c *Conn) loses(l *pools.Losses, t *trial) (failed bool) {
+func (c *Conn) loses(l *pools.Losses, t *trial, client *usftp.Client) (failed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	failed = c.lose(l, t != nil && t.alone)
+	failed = c.lose(l, t != nil && t.alone && c.suspects.lost != client.Done())
+	c.suspects.lost = client.Done()
 	t.end()
 	return failed
 }

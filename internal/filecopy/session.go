@@ -246,7 +246,7 @@ func (e *ends) renew(c *Copy, err error) (renewed bool) {
 		}
 		p := &known.ends[i]
 		if c.Budget != nil && !s.late &&
-			pools.OfConn(s.conn).Lose(p, p.Reached+c.known.again.progress.Reached) {
+			pools.OfConn(s.conn).Lose(p, s.client, p.Reached+c.known.again.progress.Reached) {
 			known.deadly = true
 			return false
 		}

@@ -33,7 +33,7 @@ type Conn interface {
 	AcquireSlot(large bool, p *Progress) (leave func())
 	// Lose counts a connection that was lost while a file was in progress that has come so far. It
 	// reports whether that has happened too often, and is no more to be tried.
-	Lose(p *Progress, reached int64) (failed bool)
+	Lose(p *Progress, client *usftp.Client, reached int64) (failed bool)
 	// Forget takes back that a file will be tried again after Lose.
 	Forget(p *Progress)
 	// Follow counts a file's progress until stop is called. position returns the contiguous part.
