@@ -253,7 +253,7 @@ func (c *Client) grow(name string, size int64) error {
 		return err
 	}
 	_, err = f.WriteAt([]byte{0}, size-1)
-	return errors.Join(err, f.Close())
+	return cmp.Or(err, f.Close())
 }
 
 // SetExtendedData sets attributes not defined by the protocol (draft-02, section 5), by name and

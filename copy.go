@@ -61,7 +61,7 @@ func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 		err = to.cutTo(n)
 	}
 	if err != nil {
-		return n, errors.Join(err, to.Abandon())
+		return n, cmp.Or(err, to.Abandon())
 	}
 	return n, to.Close()
 }
@@ -206,7 +206,7 @@ func (f *File) isSame(a *openFile, to *File, b *openFile) (bool, error) {
 	}
 	_, errA := f.Stat()
 	_, errB := to.Stat()
-	return !f.FileStat().differs(to.FileStat()), errors.Join(errA, errB)
+	return !f.FileStat().differs(to.FileStat()), cmp.Or(errA, errB)
 }
 
 // errUnwritten reports that a server said that it had copied what the target does not have.

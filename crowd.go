@@ -2,8 +2,36 @@ package usftp
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 )
+
+// whyNotOpened returns the error of a refused operation. It tells a FAILURE that most likely means
+// that too much is open: the program may have forgotten to close its files.
+func (s *session) whyNotOpened(op string, refusal error) error {
+	if op != "open" && op != "opendir" || !errors.Is(refusal, ErrSSHFxFailure) {
+		return refusal
+	}
+	// What is refused here was in flight together with the last that were closed.
+	most := s.openHandles()
+	if most == 0 || uint64(s.conn.OpenHandles()) < most-most/8 {
+		return refusal
+	}
+	return &fullError{refusal, most}
+}
+
+// A fullError says that a server opens nothing more.
+type fullError struct {
+	refusal error
+	most    uint64
+}
+
+func (e *fullError) Error() string {
+	return fmt.Sprintf("%v; the server allows %d open files and directories, and most are open",
+		e.refusal, e.most)
+}
+
+func (e *fullError) Unwrap() error { return e.refusal }
 
 // A crowd is directories that are listed at the same time. Servers limit the open handles, and SFTP
 // has no status for that: a FAILURE may mean that too much was open. A directory that is refused so

@@ -79,7 +79,7 @@
 // fs.ErrPermission and errors.ErrUnsupported: os.IsNotExist, os.IsExist and os.IsPermission do not
 // see through wrapped errors. Version 3 of the protocol has few codes, and most refusals are
 // FAILURE. If it matters whether a name exists (Mkdir, O_EXCL, Rename, links), the package finds
-// out, so fs.ErrExist can be relied on.
+// out, so fs.ErrExist can be relied on. An error of reading a directory matches syscall.EISDIR.
 //
 // After an error of ReadFrom the count says how many bytes are safe on the server, without a gap.
 //

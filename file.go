@@ -11,6 +11,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -214,8 +215,17 @@ func (f *File) wrap(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
+	if op == "read" && refusal(err) && f.IsDir() { // most servers only say FAILURE
+		err = directoryError{err}
+	}
 	return &fs.PathError{Op: op, Path: f.Name(), Err: err}
 }
+
+// A directoryError says why a server refused to read a directory as a file.
+type directoryError struct{ refusal error }
+
+func (directoryError) Error() string     { return syscall.EISDIR.Error() }
+func (e directoryError) Unwrap() []error { return []error{syscall.EISDIR, e.refusal} }
 
 // Open opens a file for reading. It takes one round trip.
 func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O_RDONLY, 0) }
@@ -521,7 +531,8 @@ func (s *session) closeHandle(handle *conn.Handle) {
 // Close closes the file and ends its transfers with [fs.ErrClosed]. If the file was open for
 // writing, Close waits for the server's answer, whatever f's context says: some servers store the
 // file only now and report only now that they cannot. If it was open for reading only, Close does
-// not wait. If it is closed already, the error matches [fs.ErrClosed].
+// not wait. If it is closed already, the error matches [fs.ErrClosed], and if f is nil,
+// [fs.ErrInvalid].
 //
 // If data passed to a [Writer] could not be written, Close gives the file up as [File.Abandon]
 // does.
@@ -530,6 +541,9 @@ func (s *session) closeHandle(handle *conn.Handle) {
 // OpenFile has made or truncated the file, and the server now has less than it acknowledged, the
 // error matches [io.ErrShortWrite]. That takes no further round trip if all is well.
 func (f *File) Close() error {
+	if f == nil { // as in package os, for a deferred Close before the check of Open's error
+		return fs.ErrInvalid
+	}
 	open := f.letGo()
 	behind := f.endBehind(open)
 	prove := f.WithContext(context.Background()).startStored(open, open.made())

@@ -615,7 +615,7 @@ func (c *Client) glob(pattern string, within bool,
 		})
 	}
 	wg.Wait()
-	return slices.Concat(found...), errors.Join(errs...)
+	return slices.Concat(found...), cmp.Or(errs...)
 }
 
 // mostGlobbed is the number of directories listed at once.

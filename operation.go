@@ -141,7 +141,7 @@ func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 		if op.instead != nil {
 			next = op.instead(refusal)
 		}
-		err = cmp.Or(op.refused, refusal)
+		err = cmp.Or(op.refused, op.session.whyNotOpened(op.name, refusal))
 		if known, ok := err.(settled[T]); ok {
 			result, err = known.result, nil
 		}

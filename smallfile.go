@@ -2,7 +2,6 @@ package usftp
 
 import (
 	"cmp"
-	"errors"
 	"io/fs"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -176,7 +175,7 @@ func (f privateFile) ReadClose(size int, memory func() []byte,
 		err = b.send(burstEnd, s.readCall(b.open.handle, int64(size), 1))
 	}
 	if err == nil && s.inOrder {
-		if err = errors.Join(askAttrs(), b.close()); err == nil {
+		if err = cmp.Or(askAttrs(), b.close()); err == nil {
 			closing()
 		}
 	}

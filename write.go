@@ -156,7 +156,7 @@ func (c *Client) WriteFile(name string, data []byte, perm fs.FileMode) error {
 		return err
 	}
 	if _, err = f.ReadFrom(bytes.NewReader(data)); err != nil {
-		return errors.Join(err, f.Abandon())
+		return cmp.Or(err, f.Abandon())
 	}
 	return f.Close()
 }

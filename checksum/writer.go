@@ -79,7 +79,7 @@ func Create(name string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w, errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return w, cmp.Or(probe.Close(), os.Remove(probe.Name()))
 }
 
 func (w *Writer) temporary() (*os.File, error) {
@@ -255,7 +255,7 @@ func (w *Writer) Commit() error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(w.merge(file), file.Close())
+		return cmp.Or(w.merge(file), file.Close())
 	}
 	file, err := w.temporary()
 	if err != nil {
@@ -272,7 +272,7 @@ func (w *Writer) Commit() error {
 	if err == nil {
 		err = file.Sync() // else a crash could leave an empty file under the list's name
 	}
-	if err = errors.Join(err, file.Close()); err == nil {
+	if err = cmp.Or(err, file.Close()); err == nil {
 		err = localfs.ReplaceFile(file.Name(), w.path)
 	}
 	if err != nil {

@@ -145,12 +145,15 @@ func (e *AuthError) Error() string {
 	if len(e.Keys) > 0 {
 		b.WriteString(" with " + strings.Join(e.Keys, ", "))
 	}
-	b.WriteString("; the server accepts " + orNothing(e.Allowed) + ")")
-	if len(e.Notes) > 0 {
-		b.WriteString("; " + strings.Join(e.Notes, "; "))
+	if len(e.Allowed) > 0 || e.Err == nil { // a server that hangs up does not say what it would accept
+		b.WriteString("; the server accepts " + orNothing(e.Allowed))
 	}
+	b.WriteString(")")
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
+	}
+	if len(e.Notes) > 0 {
+		b.WriteString("; " + strings.Join(e.Notes, "; "))
 	}
 	return b.String()
 }

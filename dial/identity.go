@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -80,8 +81,12 @@ func openKeyring(ctx context.Context, s *settings, a *asker) *keyring {
 		return k
 	}
 	conn, err := dialAgent(ctx, s.agent)
-	if err != nil {
-		a.log.Info("no agent", "socket", s.agent, "error", err)
+	switch {
+	case runtime.GOOS == "windows" && missing(err): // where the usual pipe is tried without being named
+		a.log.Info("no agent", "socket", s.agent)
+		return k
+	case err != nil:
+		k.note("no agent answers at %s: %s", s.agent, plain(err))
 		return k
 	}
 	k.conn, k.agent = conn, agent.NewClient(conn)

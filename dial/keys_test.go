@@ -339,7 +339,29 @@ func TestTooManyKeys(t *testing.T) {
 	err := dialError(t, Target{Host: srv.Alias}, c)
 	var auth *AuthError
 	if !errors.As(err, &auth) || len(auth.Keys) < 2 ||
-		!strings.Contains(err.Error(), "Too many authentication failures") {
+		!strings.Contains(err.Error(), "Too many authentication failures") ||
+		!strings.Contains(err.Error(), "set IdentitiesOnly=yes") ||
+		strings.Contains(err.Error(), "accepts nothing") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestNothingToOffer: a login without any key says why, and what to do.
+func TestNothingToOffer(t *testing.T) {
+	t.Parallel()
+	srv := newTestServer(t)
+	srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+		return nil, errors.New("no")
+	}
+	for option, says := range map[string]string{
+		"IdentityAgent=" + t.TempDir(): "no agent answers at ",
+		"IdentityAgent=none":           "no key was found: name its file",
+		"PubkeyAuthentication=no":      "keys are not used, since",
+	} {
+		_, err := srv.dialer(t, &Config{Options: []string{option}}).Dial(testContext(t))
+		if err == nil || !strings.Contains(err.Error(), "tried nothing") ||
+			!strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want what says %q", option, err, says)
+		}
 	}
 }

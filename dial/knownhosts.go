@@ -3,6 +3,7 @@ package dial
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha1"
@@ -200,5 +201,5 @@ func appendKnownHost(file, name string, key ssh.PublicKey, hash bool) error {
 		}
 	}
 	_, err = f.WriteString(line)
-	return errors.Join(err, f.Close())
+	return cmp.Or(err, f.Close())
 }

@@ -311,20 +311,24 @@ func (l *login) explain(err error, sniff *sniffer) error {
 			"(dial.Config.SSH) may have one, if ssh_config allows it", negotiation.What,
 			strings.Join(negotiation.Ours, ","), strings.Join(listed(negotiation.Theirs), ","))
 	}
-	text := err.Error()
-	if op, ok := errors.AsType[*net.OpError](err); ok { // its addresses say nothing new
-		text = op.Err.Error()
-		if sys, ok := errors.AsType[*os.SyscallError](op.Err); ok {
-			text = sys.Err.Error()
-		}
-	}
-	text = strings.TrimPrefix(text, "ssh: handshake failed: ")
+	text := strings.TrimPrefix(plain(err), "ssh: handshake failed: ")
 	text = strings.TrimPrefix(text, "ssh: ")
 	// "Too many authentication failures" arrives as a disconnect.
 	if l.current.method != "" {
 		return l.refusal(nil, errors.New(printable([]byte(text))))
 	}
 	return fmt.Errorf("the SSH handshake failed: %w", &describedError{text, errors.Unwrap(err)})
+}
+
+// plain returns an error's text without package net's addresses, which say nothing new.
+func plain(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+		if sys, ok := errors.AsType[*os.SyscallError](err); ok {
+			err = sys.Err
+		}
+	}
+	return err.Error()
 }
 
 // next chooses the next method to try. The transport calls it after the refusal of "none" or the
@@ -618,11 +622,26 @@ func (l *login) refusal(allowed []string, err error) error {
 	for _, s := range l.done {
 		e.Partial = append(e.Partial, s.method)
 	}
+	e.Notes = append(slices.Clone(e.Notes), l.advice(allowed, err)...)
+	return e
+}
+
+// advice says what might help, where that does not follow from what was tried.
+func (l *login) advice(allowed []string, err error) (advice []string) {
+	switch {
+	case l.replay != nil || l.alone: // the first login has said it, or says it
+	case slices.Contains(allowed, "publickey") && !l.s.pubkey:
+		advice = append(advice, "keys are not used, since the ssh configuration says PubkeyAuthentication no")
+	case slices.Contains(allowed, "publickey") && len(l.all) == 0 && len(l.ring.notes) == 0:
+		advice = append(advice, "no key was found: name its file (-i, IdentityFile), or add it to an agent (ssh-add)")
+	case allowed == nil && l.current.method == "publickey" && len(l.credentials) > 0:
+		advice = append(advice, "the server hung up before all keys were offered: name the right one (-i, IdentityFile), and set IdentitiesOnly=yes")
+	}
 	if err == nil && !l.d.asker.canAsk(l.s) &&
 		(slices.Contains(allowed, "password") || slices.Contains(allowed, "keyboard-interactive")) {
-		e.Notes = append(slices.Clone(e.Notes), "there is nobody to ask for a password")
+		advice = append(advice, "there is nobody to ask for a password")
 	}
-	return e
+	return advice
 }
 
 func (l *login) keysOffered() (keys []string) {

@@ -2,6 +2,7 @@ package dial
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (h *hostKeyChecker) listed(ctx context.Context, list string, key ssh.Public
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(ssh.MarshalAuthorizedKey(key))
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = cmp.Or(err, f.Close()); err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)

@@ -2,7 +2,6 @@ package dial
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -284,7 +283,7 @@ func readSettings(t Target, w keywords, c *Config) (*settings, error) {
 	if p := w.get("preferredauthentications"); p != "" {
 		s.preferred = strings.Split(p, ",")
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		return nil, err
 	}
 	if err := s.readFiles(w); err != nil {

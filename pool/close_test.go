@@ -101,3 +101,27 @@ func TestNilPool(t *testing.T) {
 		t.Error(client, err)
 	}
 }
+
+// TestNothingToConnect: without Config.Connect there is the first connection only.
+func TestNothingToConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stuck atomic.Bool
+		first := &stuckConnection{t: t, files: memfs.New(1 << 20), stuck: &stuck}
+		client, err := first.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		only := pool.New(pool.Config{First: first, Connections: 3})
+		defer only.Close()
+		only.Want(3, 1)
+		synctest.Wait()
+		_, release := only.Acquire()
+		defer release()
+		session, release := only.Acquire()
+		defer release()
+		if session != nil {
+			t.Error("there is a second session")
+		}
+	})
+}

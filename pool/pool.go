@@ -82,7 +82,7 @@ type Connection interface {
 // Config is the source of a Pool's connections, and their limits.
 type Config struct {
 	// First is the existing connection, whose first session belongs to the caller. If it is still
-	// logging in, its Open must wait for that. Connect makes further connections.
+	// logging in, its Open must wait for that. Connect makes further connections; nil makes none.
 	First   Connection
 	Connect func(context.Context) (Connection, error)
 
@@ -109,7 +109,10 @@ const (
 
 // New returns a pool with nothing open but the first connection, which its owner closes.
 func New(config Config) *Pool {
-	if config.Connections <= 0 {
+	switch {
+	case config.Connect == nil:
+		config.Connections = 1
+	case config.Connections <= 0:
 		config.Connections = defaultConnections
 	}
 	if config.Streams <= 0 {

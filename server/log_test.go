@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +51,52 @@ func (b *logBook) count(fields map[string]string) (n int) {
 		}
 	}
 	return n
+}
+
+// TestFaultsAreLogged: whoever runs the server learns that the machine has a problem, but not by a
+// line for each request that meets it.
+func TestFaultsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &faulty{FS: memfs.New(0)}
+		book := &logBook{}
+		c := start(t, backend, &server.Options{Logger: slog.New(book)})
+		for _, fault := range []error{syscall.EMFILE, syscall.EIO, syscall.ENOSPC} {
+			backend.fault = &fs.PathError{Op: "openat", Path: "/srv/f", Err: fault}
+			want(t, c.status(wire.Open{Path: "/f", Flags: wire.OpenRead}), wire.Failure)
+			if n := book.count(map[string]string{"": "request failed", "request": "open",
+				"path": "/f", "error": backend.fault.Error()}); n != 1 {
+				t.Errorf("%d lines about %v; the log has %v", n, fault, book.lines)
+			}
+		}
+		for range 100 {
+			want(t, c.status(wire.Open{Path: "/f", Flags: wire.OpenRead}), wire.Failure)
+		}
+		if n := book.count(map[string]string{"": "request failed"}); n != 5 {
+			t.Errorf("%d lines about faults at once, want 5", n)
+		}
+		time.Sleep(time.Minute)
+		want(t, c.status(wire.Open{Path: "/f", Flags: wire.OpenRead}), wire.Failure)
+		if n := book.count(map[string]string{"": "request failed", "omitted": "98"}); n != 1 {
+			t.Errorf("no line says what was omitted: %v", book.lines)
+		}
+		backend.fault = &fs.PathError{Op: "openat", Path: "/srv/f", Err: syscall.EEXIST}
+		time.Sleep(time.Hour)
+		want(t, c.status(wire.Open{Path: "/f", Flags: wire.OpenRead}), wire.Failure)
+		if n := book.count(map[string]string{"": "request failed"}); n != 6 {
+			t.Errorf("a client's own mistake counts as a fault: %v", book.lines)
+		}
+		c.over()
+	})
+}
+
+// faulty fails to open files.
+type faulty struct {
+	server.FS
+	fault error
+}
+
+func (f *faulty) Open(context.Context, string, uint32, wire.Attrs) (server.File, error) {
+	return nil, f.fault
 }
 
 // TestRefusalsAreLogged: the log says which request, which path, and what refused it.

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"math/bits"
+	"slices"
+	"syscall"
 	"time"
 
+	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -36,12 +39,28 @@ func Denier(err error) string {
 	return by
 }
 
-// refused reports a request that was answered with err, if that is a refusal.
+// refused reports a request that was answered with err, if that is a refusal. A fault of the machine
+// is logged: whoever runs it would hear of it from clients only. That of a write, or of a close, is
+// in the line about the end of the file.
 func (s *session) refused(r *request, err error) {
 	if kind, by, ok := classify(err); ok {
 		s.reports.Report(Event{Kind: kind, Request: r.op.String(), By: by, Path: r.about(),
 			To: r.path2, Err: err})
+	} else if isFault(err) && r.op != opWrite && r.op != opClose {
+		s.faults.Warn("request failed", "request", r.op.String(), "path", plain(r.about()),
+			"error", err)
 	}
+}
+
+// faultLines limits the lines of a session about faults: each of its requests may meet the same one.
+var faultLines = lograte.Rate{Burst: 5, PerSecond: 1.0 / 60}
+
+// isFault reports whether an error shows that the machine, or a disk of it, has a problem.
+func isFault(err error) bool {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	return ok && slices.Contains([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+		syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.ESTALE, syscall.ENOTCONN,
+		syscall.ETIMEDOUT, syscall.ENOLCK}, errno)
 }
 
 // about returns the path that a request concerns.

@@ -85,6 +85,7 @@ type session struct {
 	draft   bool // SYMLINK has the link's own path first
 	stream  io.Closer
 	log     *slog.Logger
+	faults  *slog.Logger // of the machine; see refused
 	pool    *Pool
 	costly  *Work
 	active  *Activity
@@ -169,6 +170,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		draft:   opts.DraftSymlinks,
 		stream:  stream,
 		log:     lograte.Cut(opts.Logger),
+		faults:  lograte.ByLine(lograte.Cut(opts.Logger), lograte.New(faultLines)),
 		active:  opts.Activity,
 		pool:    cmp.Or(opts.Pool, &Pool{}),
 		costly:  cmp.Or(opts.Work, &Work{}),

@@ -289,7 +289,10 @@ func each[T any](t *tree, records iter.Seq2[T, error], most int, do func(T)) {
 func (x *extras) opener(d *directory) func() error {
 	return sync.OnceValue(func() error {
 		was, changed, err := x.sync.tree.into.openDir(d.rel)
-		if changed && d.parent != nil {
+		switch {
+		case changed && d.parent == nil:
+			d.was = was
+		case changed:
 			x.Open(d.rel, was)
 		}
 		return err

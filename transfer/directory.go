@@ -49,6 +49,7 @@ type syncedDir struct {
 	touched   atomic.Bool          // an entry in it changes, and with that its mtime
 	linked    endpoint.Once[error] // of tree.inPlace
 	moved     endpoint.Once[error] // of syncing.open
+	was       fs.FileMode          // the mode that it had before syncing.open changed it
 	inventory *plan.Inventory      // of the target's directory, while both are listed
 	big       atomic.Bool          // inventory is large; this or an ancestor holds syncing.big
 	extra     bool                 // the source does not have it
@@ -77,6 +78,9 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	}
 	if !d.fresh && d.tree.resumed == notResumed && !o.Preserve {
 		return set, nil
+	}
+	if d.was != 0 { // unless it gets the source's
+		set.SetMode, set.Mode = true, d.was
 	}
 	if d.info.HasMode && !o.NoModes && (o.Preserve || d.info.Perm()&0o700 != 0o700) {
 		set.SetMode, set.Mode = true, d.info.Perm()

@@ -27,8 +27,8 @@ type Endpoint struct {
 }
 
 var (
-	errNoSource = errors.New("a Writer cannot be the source of a copy")
-	errNoTarget = errors.New("a Reader cannot be the target of a copy")
+	errNoSource = errors.New("the source of a copy is made by Local, Remote or Reader")
+	errNoTarget = errors.New("the target of a copy is made by Local, Remote or Writer")
 )
 
 func (e Endpoint) from(j *job) (endpoint.Place, error) {
@@ -224,7 +224,7 @@ func (t localTarget) begin(of *tree, source endpoint.Info,
 	case !errors.Is(err, fs.ErrNotExist):
 		return to, err
 	default:
-		if to.made, err = of.do.makeTop(to.path, source.Perm()|0o700); err != nil {
+		if to.made, err = of.do.makeTop(of, to.path, source.Perm()|0o700); err != nil {
 			return to, err
 		}
 		to.exists = to.made

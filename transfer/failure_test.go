@@ -270,6 +270,17 @@ func TestNoClient(t *testing.T) {
 	}
 }
 
+// What nothing has made is not called a Reader or a Writer.
+func TestEmptyEndpoint(t *testing.T) {
+	file := transfer.Local(filepath.Join(t.TempDir(), "f"))
+	_, from := transfer.Copy(t.Context(), file, transfer.Endpoint{}, transfer.Options{})
+	_, to := transfer.Copy(t.Context(), transfer.Endpoint{}, file, transfer.Options{})
+	if from == nil || !strings.Contains(from.Error(), "made by Local, Remote or Reader") ||
+		to == nil || !strings.Contains(to.Error(), "made by Local, Remote or Writer") {
+		t.Errorf("got %v and %v", from, to)
+	}
+}
+
 // The size of a source that cannot be opened is not known, and not 0.
 func TestSizeOfMissingSource(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})

@@ -332,6 +332,9 @@ func (l *leftovers) met(d *directory, name string) {
 func (l *leftovers) findRoots() {
 	l.roots = make(map[string]map[localfs.TempToken]bool)
 	for _, n := range l.dead {
+		if len(n.Roots) == 0 { // a power failure leaves the note's name without its contents
+			n.Roots = []string{journal.Text(l.root)}
+		}
 		for _, root := range n.Roots {
 			root = journal.Path(root)
 			if l.roots[root] == nil {

@@ -74,7 +74,7 @@ type executor interface {
 	makeAbove(t *tree) error
 
 	// makeTop makes the target of a tree on this machine.
-	makeTop(name string, perm fs.FileMode) (made bool, err error)
+	makeTop(t *tree, name string, perm fs.FileMode) (made bool, err error)
 
 	// root returns the Root that changes below the target go through.
 	root(r endpoint.Root) endpoint.Root
@@ -83,7 +83,8 @@ type executor interface {
 	// may exist.
 	touch(t *tree, name string) (remove func() error, err error)
 
-	// note records in the journal that the target is being made, and openNotes the run's token.
+	// note returns where the journal is told that the target is being made, and openNotes records the
+	// run's token.
 	note(m treeMark) treeMark
 	openNotes(t *tree)
 

@@ -25,6 +25,7 @@ var (
 	errSameDir    = errors.New("the source is the copy itself, under another path")
 	errOtherNames = errors.New("its copy has other names (hard links), and changes with what is copied to those")
 	errRecent     = errors.New("written to just before it was read, and SFTP's times do not show a change within a second; the next run removes it")
+	errFuture     = errors.New("its modification time is in the future, so SFTP's times may not show a change; set another one, or run this again after it")
 )
 
 // An origin is a source as it was when it was read.
@@ -149,6 +150,9 @@ func (o *origin) unchanged(j *job) error {
 	case !o.Mode.IsRegular():
 		return nil
 	case j.src.Conn() != nil && o.HasTimes && o.Mtime.After(o.began.Add(-filecopy.RacyFor)):
+		if o.Mtime.After(time.Now().Add(filecopy.RacyFor)) { // longer than the next run takes to come
+			return errFuture
+		}
 		return errRecent
 	}
 	return filecopy.Unchanged(&o.Info, &now, o.size)

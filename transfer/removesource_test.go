@@ -132,7 +132,7 @@ func TestRemoveSourceOnlyIfProved(t *testing.T) {
 		extensions []wire.ExtensionPair
 		when       func(r sftptest.Request, renamed bool) bool
 		do         func(b *bench, source string) error
-		fresh      bool
+		age        time.Duration // of a host's file
 		why        string
 	}{
 		"rewritten": {direction: upload, when: isRename, do: func(_ *bench, source string) error {
@@ -165,8 +165,10 @@ func TestRemoveSourceOnlyIfProved(t *testing.T) {
 			return r.Type == wire.TypeLstat && r.Path == "/source"
 		}, do: func(b *bench, _ string) error { return b.server.Files.Append("/source", data) },
 			why: "it grew"},
-		"a host's was written to just before": {direction: download, fresh: true,
+		"a host's was written to just before": {direction: download, age: -1,
 			when: isLook, why: "just before"},
+		"a host's is of the future": {direction: download, age: -time.Hour, when: isLook,
+			why: "in the future"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "replaced" && runtime.GOOS == "windows" {
@@ -188,8 +190,8 @@ func TestRemoveSourceOnlyIfProved(t *testing.T) {
 					return nil
 				}}, sftptest.LinkConfig{})
 			target, old := "/target", time.Now().Add(-time.Hour)
-			if test.fresh {
-				old = time.Now()
+			if test.age != 0 {
+				old = time.Now().Add(-test.age)
 			}
 			if test.direction == upload {
 				source = b.local("source", data)

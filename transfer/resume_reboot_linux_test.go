@@ -22,12 +22,14 @@ func TestResumeAfterACrash(t *testing.T) {
 	for name, test := range map[string]struct {
 		boot   string
 		synced bool
-		anew   bool
+		lost   bool // the disk went away, and lacks the end of it
+		anew   string
 	}{
 		"same boot":              {boot: "same"},
-		"another boot":           {boot: "another", anew: true},
+		"same boot, lost end":    {boot: "same", lost: true, anew: "differ"},
+		"another boot":           {boot: "another", anew: "restarted"},
 		"another boot, synced":   {boot: "another", synced: true},
-		"an older usftp's mark":  {boot: "", anew: true},
+		"an older usftp's mark":  {boot: "", anew: "restarted"},
 		"an older one's, synced": {boot: "", synced: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,13 +70,22 @@ func TestResumeAfterACrash(t *testing.T) {
 				mark["synced"] = test.synced
 				text, _ := json.Marshal(mark)
 				os.WriteFile(marks[0], text, 0o600)
+				if test.lost {
+					end := int64(mark["bytes"].(float64))
+					f, err := os.OpenFile(mark["temporary"].(string), os.O_WRONLY, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					f.WriteAt(make([]byte, 100), end-100)
+					f.Close()
+				}
 				b.reconnect(link)
 				result, err := b.job(download, "/source", target, journal)
 				if err != nil || !bytes.Equal(b.arrived(download), data) {
 					t.Fatalf("%+v, %v", result, err)
 				}
-				if anew := result.Resumed == 0; anew != test.anew ||
-					anew != strings.Contains(strings.Join(b.notes(), ""), "restarted") {
+				if anew := result.Resumed == 0; anew != (test.anew != "") ||
+					!strings.Contains(strings.Join(b.notes(), ""), test.anew) {
 					t.Errorf("it went on from %d; %q", result.Resumed, b.notes())
 				}
 			})

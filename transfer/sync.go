@@ -531,9 +531,10 @@ func (y *early) stop() {
 }
 
 // open gives the owner of a target directory all permissions, since something in it is about to
-// change. The directory gets the source's permissions when everything in it is done. If the host
-// refuses the change, open returns nil: the operation to come then fails and says why. open fails
-// only if something else is in the directory's place, and nothing must be done in it.
+// change. The directory gets the source's permissions when everything in it is done, or its own if
+// it is not to have those. If the host refuses the change, open returns nil: the operation to come
+// then fails and says why. open fails only if something else is in the directory's place, and
+// nothing must be done in it.
 func (s *syncing) open(d *directory) error {
 	if d.fresh || s.lock != nil && d.parent == nil {
 		return nil // the lock could be made in the target itself
@@ -543,8 +544,9 @@ func (s *syncing) open(d *directory) error {
 		if !there && d.parent != nil || there && d.existing.Perm()&0o700 == 0o700 {
 			return nil
 		}
-		_, changed, err := s.tree.into.openDir(d.rel)
+		was, changed, err := s.tree.into.openDir(d.rel)
 		if changed {
+			d.was = was
 			d.touched.Store(true)
 		}
 		for _, moved := range []error{endpoint.ErrLinkInWay, endpoint.ErrReplaced,

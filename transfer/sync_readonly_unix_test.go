@@ -169,3 +169,44 @@ func TestSyncKeepsModesOfExtraDirectories(t *testing.T) {
 		}
 	})
 }
+
+// Without permissions, a read-only directory in which something was copied or deleted has its own
+// mode afterwards, as with rsync, and not the one with which it could be written in.
+func TestSyncWithoutModesKeepsReadOnlyDirectories(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		for _, noLock := range []bool{false, true} {
+			dir := t.TempDir()
+			src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+			fill(t, src, "file", "copied/file", "both/file", "lost/file")
+			fill(t, dst, "old", "copied/sub/file", "both/old", "lost/old")
+			was, err := os.ReadFile(filepath.Join(src, "lost/file"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dst, "lost/file"), was, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			far := forModes(t, far, dst)
+			kept := map[string]fs.FileMode{"copied": 0o555, "both": 0o510, "lost": 0o500, "": 0o555}
+			for name, mode := range kept {
+				modes(t, mode, filepath.Join(dst, name))
+			}
+			j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+				options: transfer.SyncOptions{Delete: true, NoLock: noLock}}
+			j.options.NoModes, j.options.NoTimes = true, true
+			if s := j.must(t); s.Files != 3 || s.Deleted != 5 {
+				t.Errorf("%+v", s.Totals)
+			}
+			for name, want := range kept {
+				info, err := os.Stat(filepath.Join(dst, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := info.Mode().Perm(); got != want {
+					t.Errorf("%q has mode %v, had %v", name, got, want)
+				}
+			}
+		}
+	})
+}

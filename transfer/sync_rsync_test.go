@@ -92,6 +92,7 @@ func randomSync(rng *rand.Rand, ignoreExisting bool) (o transfer.SyncOptions, fl
 	o.Update = with("--update")
 	o.Checksum = with("--checksum")
 	o.SizeOnly = with("--size-only")
+	o.NoModes = with("--no-perms")
 	if o.Only.Existing = with("--existing"); !o.Only.Existing && ignoreExisting {
 		o.Only.IgnoreExisting = with("--ignore-existing")
 	}

@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,6 +59,31 @@ func TestSyncToAHostThatNormalizes(t *testing.T) {
 			}
 			run(composed, "plain")
 			run(composed, "plain")
+		}
+	}
+}
+
+// A target that lists a name in two spellings keeps them apart, so the one that the source lacks is
+// deleted.
+func TestSyncDeletesAnotherSpelling(t *testing.T) {
+	composed, decomposed := norm.NFC.String("Käse.txt"), norm.NFD.String("Käse.txt")
+	for _, kept := range []string{composed, decomposed} {
+		host, _ := deltaHostOf(t, memfs.New(0), nil)
+		src := t.TempDir()
+		fill(t, src, kept)
+		if err := host.Client.Mkdir("/dst"); err != nil {
+			t.Fatal(err)
+		}
+		putText(host.Client, "/dst/"+composed, "old")
+		putText(host.Client, "/dst/"+decomposed, "old")
+		s, err := transfer.Sync(t.Context(), transfer.Remote(host, "/dst"), transfer.Local(src),
+			transfer.SyncOptions{Delete: true})
+		if err != nil || s.Files != 1 || s.Deleted != 1 {
+			t.Errorf("%+v, %v", s.Totals, err)
+		}
+		list, err := host.Client.ReadDir("/dst")
+		if err != nil || len(list) != 1 || path.Base(list[0].Name()) != kept {
+			t.Errorf("the target has %q, want %q; %v", path.Base(list[0].Name()), kept, err)
 		}
 	}
 }

@@ -314,6 +314,8 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 	if fresh && (err != nil || nested) {
 		t.leftovers.made.forget()
 		t.leftovers.made = ""
+	} else { // not earlier: a target that exists is somebody else's
+		t.leftovers.made.begin()
 	}
 	if err != nil {
 		return err
@@ -385,13 +387,14 @@ func (performing) makeAbove(t *tree) error {
 	return t.copies.MakePath(t.route.Target, false)
 }
 
-func (performing) makeTop(name string, perm fs.FileMode) (made bool, err error) {
+func (performing) makeTop(t *tree, name string, perm fs.FileMode) (made bool, err error) {
+	t.leftovers.made.begin()
 	err = os.Mkdir(name, perm)
 	return err == nil, err
 }
 
 func (performing) root(r endpoint.Root) endpoint.Root { return r }
-func (performing) note(m treeMark) treeMark           { m.begin(); return m }
+func (performing) note(m treeMark) treeMark           { return m }
 func (performing) hand(w *walk, e *entry)             { w.queue(e) }
 func (performing) told(*entry) bool                   { return false }
 func (performing) did(t *tree, e *Event)              { t.tell(e) }

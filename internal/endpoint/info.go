@@ -3,6 +3,7 @@ package endpoint
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -95,9 +96,16 @@ const DirBits = fs.ModeSetgid | fs.ModeSticky
 const RunsAs = fs.ModeSetuid | fs.ModeSetgid
 
 // Nearest returns the time closest to t that a file on a host may have, in whole seconds. On this
-// machine, where conn is nil, it returns t.
+// machine, where conn is nil, it returns t, unless package os cannot set it: it counts nanoseconds in
+// 64 bits, and sets another time without an error.
 func Nearest(t time.Time, conn *pool.Conn) time.Time {
 	if conn == nil {
+		first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
+		if t.Before(first) {
+			return first
+		} else if t.After(last) {
+			return last
+		}
 		return t
 	}
 	return time.Unix(min(max(t.Unix(), 0), LastTime(conn)), 0)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
@@ -454,6 +455,20 @@ func (d *LocalFiles) Replace(from, to string) error {
 	return localfs.Replace(d.in, filepath.Base(from), filepath.Base(to))
 }
 
+// Flush makes a rename survive a power failure, where directories can be flushed.
+func (d *LocalFiles) Flush() error {
+	dir, err := d.in.Open(".")
+	if err != nil {
+		return nil // it may not be read
+	}
+	defer dir.Close()
+	if err = dir.Sync(); runtime.GOOS == "windows" || errors.Is(err, syscall.EINVAL) ||
+		errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
 // Moved reports whether the directory has lost its path to another entry, or to none.
 func (d *LocalFiles) Moved(path string) bool          { return moved(d.in, os.Stat, path) }
 func (*LocalFiles) Explain(err error, _ string) error { return err }
@@ -466,6 +481,7 @@ type LocalWriter struct {
 
 	Sparse bool // blocks of zeros become holes
 	Over   bool // its old contents are overwritten
+	early  bool // it had its size before its data
 
 	Quirks *quirks.Quirks // of its file system
 }
@@ -486,11 +502,11 @@ func (w *LocalWriter) Resize(size int64) error {
 	if !w.Sparse {
 		return nil
 	}
-	if w.Over {
-		if info, err := w.Stat(); err != nil || info.Size() >= size {
-			return err
-		}
+	info, err := w.Stat()
+	if err != nil || info.Size() == size || w.Over && info.Size() > size {
+		return err
 	}
+	w.early = true
 	return w.Truncate(size)
 }
 
@@ -506,7 +522,7 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 	if err == nil && set.SetMode && done.NotSet == nil {
 		done.NotSet = given(denied(w.Chmod(set.Mode)), f.Own, &w.Quirks.NoModes, &done.Unset.Modes)
 	}
-	if err == nil && f.Flush {
+	if err == nil && (f.Flush || w.early) { // see Finish.Flush
 		err = w.Sync()
 	}
 	if err == nil {

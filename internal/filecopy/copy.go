@@ -724,7 +724,7 @@ func sameSizeAndTime(c *Copy, before os.FileInfo) bool {
 	}
 	return f.HasTimes && before.Size() == f.Size &&
 		slices.ContainsFunc(granules, func(granule time.Duration) bool {
-			return before.ModTime().Equal(f.Mtime.Truncate(granule))
+			return before.ModTime().Equal(endpoint.Nearest(f.Mtime, nil).Truncate(granule))
 		})
 }
 

@@ -375,10 +375,11 @@ func (s sink) small(data []byte) error {
 		_, err := s.Write(data)
 		return err
 	}
-	if _, err := s.file.WriteAt(data, 0); err != nil {
-		return err
+	_, err := s.file.WriteAt(data, 0)
+	if last := len(data) - 1; err == nil && last >= 0 && data[last] == 0 { // it gives the file its size
+		_, err = s.file.File.WriteAt(data[last:], int64(last))
 	}
-	return s.file.Resize(int64(len(data)))
+	return err
 }
 
 // pour copies the contents to a local file or a stream.

@@ -401,7 +401,8 @@ var errPrivate = errors.New("the permissions of a file are not changed")
 func (o finisher) finish(source *endpoint.Info) (err error) {
 	f := endpoint.Finish{Truncate: o.c.Result.Bytes < o.over, Size: o.c.Result.Bytes, Own: o.own(),
 		Shows: o.hidden,
-		Flush: o.c.Options.Sync || o.c.Options.Verify && o.c.to != nil && o.c.to.prover().syncs(o.c)}
+		Flush: o.c.Options.Sync || o.flushes() ||
+			o.c.Options.Verify && o.c.to != nil && o.c.to.prover().syncs(o.c)}
 	if f.Set, err = o.attrs(source); err != nil {
 		return err
 	}
@@ -417,6 +418,16 @@ func (o finisher) finish(source *endpoint.Info) (err error) {
 		err = o.complete()
 	}
 	return err
+}
+
+// flushes reports whether the data must be on the disk before the file has its name and its time.
+// After a power failure, a file that was written from its beginning is too short, so that the next
+// run copies it again. One that had its size before its data would look complete.
+func (o finisher) flushes() bool {
+	if o.over == 0 && !o.c.known.delta {
+		return false
+	}
+	return o.c.to == nil || o.c.to.prover().flushes()
 }
 
 // complete returns an error if a file of this machine is shorter than what was written to it: a file
@@ -559,6 +570,9 @@ func (o *output) commit(c *Copy, in *input) error {
 	}
 	if dir := filepath.Dir(o.name); c.Listed == nil && files.Moved(dir) { // a tree's are left
 		return &fs.PathError{Op: "write", Path: dir, Err: endpoint.ErrWentAlong}
+	}
+	if c.Options.Sync {
+		return files.Flush()
 	}
 	return nil
 }

@@ -54,18 +54,20 @@ func present[T any](to, from *T) (all []*T) {
 // shown returns a path on the target's side as users write it.
 func (r *Run) shown(path string) string { return endpoint.Shown(r.TargetHost, path) }
 
-// Nearest replaces times that files on a host cannot have by the nearest that they can. The first
-// time in a run it returns a warning.
+// Nearest replaces times that files at the target cannot have by the nearest that they can. The
+// first time in a run it returns a warning.
 func (r *Run) Nearest(set *usftp.NewAttrs) (warning string) {
 	to := r.Dst.Conn()
-	if !set.SetTimes || to == nil {
+	if !set.SetTimes {
 		return ""
 	}
 	atime, mtime := endpoint.Nearest(set.Atime, to), endpoint.Nearest(set.Mtime, to)
 	if mtime.Unix() != set.Mtime.Unix() {
 		r.oldTimes.Do(func() {
 			warning = "SFTP has no times before 1970 or after 2106: the nearest is set"
-			if endpoint.LastTime(to) == math.MaxInt32 {
+			if to == nil {
+				warning = "usftp sets no times before 1678 or after 2262 here: the nearest is set"
+			} else if endpoint.LastTime(to) == math.MaxInt32 {
 				warning = "SFTP has no times before 1970, and the host cannot list files with times after " +
 					"January 2038: the nearest is set"
 			}

@@ -432,8 +432,7 @@ func (o *output) prove(c *Copy, in *input, m *journal.Mark) (int64, error) {
 	return onDisk{o}.provePart(c, in, m)
 }
 
-// provePart proves an earlier run's leftover by the source's hash, or drops its end, which may not
-// have reached the disk.
+// provePart proves an earlier run's leftover by the source's hash, or by comparing its end.
 func (o onDisk) provePart(c *Copy, in *input, m *journal.Mark) (offset int64, err error) {
 	file := o.writer.(*endpoint.LocalWriter).File
 	if offset, err = proveLocal(c, file, in, m); err == nil {
@@ -444,6 +443,13 @@ func (o onDisk) provePart(c *Copy, in *input, m *journal.Mark) (offset int64, er
 		in.same.inherit(m)
 	}
 	return offset, err
+}
+
+// survived reports whether this machine still has all of a leftover. If it has restarted, the lost
+// data need not be the last written: the kernel writes back in any order, and so do several handles.
+// A hole in the middle would read as zeros.
+func survived(m *journal.Mark) bool {
+	return m.Synced || m.Boot != "" && m.Boot == localfs.BootID()
 }
 
 func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int64, err error) {
@@ -457,10 +463,7 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 	if m == c.journal.left { // this run's own attempt
 		return m.Bytes, nil
 	}
-	same, known := false, false
-	if in.host != nil {
-		same, known = c.from.prover().begins(c.Ctx, in.host.File, file, m.Bytes)
-	}
+	same, known := c.from.prover().begins(c.Ctx, in.host.File, file, m.Bytes)
 	switch {
 	case c.Ctx.Err() != nil:
 		return 0, context.Cause(c.Ctx)
@@ -470,15 +473,16 @@ func proveLocal(c *Copy, file *os.File, in *input, m *journal.Mark) (offset int6
 		return m.Bytes, nil
 	case m.Delta:
 		return 0, errUnprovable
-	case !m.Synced && (m.Boot == "" || m.Boot != localfs.BootID()):
-		// The lost data need not be the last written: the kernel writes back in any order, and so do
-		// several handles. A hole in the middle would read as zeros.
+	case !survived(m):
 		return 0, errors.New("this machine may have restarted since, which may have lost some of it")
 	}
-	if offset = m.Bytes - tail; offset <= 0 {
-		return 0, errors.New("too little of it is left")
-	}
-	return offset, nil
+	// The disk may have gone away without the machine: a stick that was pulled out lacks what was
+	// written last.
+	off := max(0, m.Bytes-tail)
+	r := in.host.File.ReadRange(off, m.Bytes-off)
+	defer r.Close()
+	_, err = io.Copy(io.NewOffsetWriter(&comparer{at: file, size: m.Bytes}, off), r)
+	return m.Bytes, err
 }
 
 // provePart proves an earlier run's leftover by the host's hash or by reading back its end.

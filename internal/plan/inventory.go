@@ -278,12 +278,20 @@ func (v *Inventory) MaySpell(name string) (may bool, other string) {
 	case !v.spelt.has(name):
 		return false, ""
 	case !samename.IsASCII(name):
-		return true, ""
+		return v.spelt.foldsCase || !v.hasBothSpellings(name), ""
 	}
 	if other = otherCase(name); v.find(other) != nil {
 		return false, ""
 	}
 	return true, other
+}
+
+// hasBothSpellings reports whether the target lists a name both composed and decomposed: then it
+// keeps spellings apart.
+func (v *Inventory) hasBothSpellings(name string) bool {
+	name = samename.Decoded(name)
+	composed, decomposed := v.find(norm.NFC.String(name)), v.find(norm.NFD.String(name))
+	return composed != nil && decomposed != nil && composed != decomposed
 }
 
 // Folding says which names a target takes for one. Both functions may have to wait for the answer.

@@ -36,7 +36,7 @@ func (s *Site) tree(root string) (*tree, error) {
 			return s.keep(root, files, nil), nil
 		}
 	}
-	info, err := os.Stat(root)
+	info, err := Reach(root)
 	if err == nil && !info.IsDir() {
 		err = errors.New("not a directory")
 	}

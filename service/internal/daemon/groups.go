@@ -288,10 +288,10 @@ func missing(root string, make bool) error {
 	if isObjects(root) {
 		return nil
 	}
-	info, err := os.Stat(root)
+	info, err := site.Reach(root)
 	if make && errors.Is(err, os.ErrNotExist) {
 		root = filepath.Dir(root)
-		info, err = os.Stat(root)
+		info, err = site.Reach(root)
 	}
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s: not a directory", root)

@@ -131,6 +131,9 @@ func (o *objects) try(ctx context.Context, name, prefix string) *bucket {
 	if err == nil {
 		b.Bucket, err = s3bucket.New(name, o.storage.Config)
 	}
+	if err == nil {
+		b.LogTo(o.log)
+	}
 	if err != nil && errors.Is(err, context.DeadlineExceeded) {
 		err = context.Cause(ctx)
 	}

@@ -107,7 +107,10 @@ func keptFrom(one *site.Account, store string) error {
 
 // below reports whether a file lies below a directory. The file may not exist yet.
 func below(root, file string) bool {
-	root, err := realPath(root)
+	_, err := site.Reach(root)
+	if err == nil {
+		root, err = realPath(root)
+	}
 	if err != nil {
 		return false // which is not served either
 	}
@@ -176,8 +179,10 @@ func (s *service) storedUsers(made *site.Settings) (users []site.Account) {
 	return users
 }
 
-// withStore runs a command on the store that a configuration names, with its audit trail, if any.
-func withStore(ctx context.Context, config string,
+// withStore runs a command on the store that a configuration names, with its audit trail, if any. A
+// file that is not there is made only for what is to be stored: to whom it belongs, and where it is,
+// may depend on who runs the command, and an empty one says that all is well.
+func withStore(ctx context.Context, config string, stores bool,
 	run func(s *store.Store, trail *audit.Trail) error) error {
 	if config == "" {
 		return errors.New("--config FILE is missing: it says where the store is")
@@ -189,6 +194,12 @@ func withStore(ctx context.Context, config string,
 	name, err := made.storeName()
 	if err != nil {
 		return err
+	}
+	if missing, err := noStoreYet(name); err != nil {
+		return err
+	} else if missing && !stores {
+		return fmt.Errorf("there is no store %s: start the server, or run this as its user, with "+
+			"its environment", name)
 	}
 	s, err := store.Open(ctx, name, slog.New(slog.DiscardHandler))
 	if err != nil {

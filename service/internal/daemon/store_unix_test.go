@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/servetest"
 	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/server/sshd"
@@ -124,6 +127,45 @@ func TestUserOfTheFile(t *testing.T) {
 				t.Errorf("%q: %+v", words, got)
 			}
 		}
+	}
+}
+
+// TestStoreThatIsNotThere: commands that only look, or keep somebody out, neither make a store nor
+// say that all is well; and one that root makes belongs to the owner of its directory, as whom the
+// server runs.
+func TestStoreThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	home, key, file := configWith(t, "[store]\nfile = \"state/store.db\"")
+	state, owner := filepath.Join(filepath.Dir(file), "state"), os.Getuid()
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if owner == 0 {
+		owner = 65534
+		if err := os.Chown(state, owner, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Join(state, "store.db")
+	for _, command := range []string{"user list", "user disable carol", "ban list", "totp list"} {
+		got := run(t, home, "", append(strings.Fields(command), "--config", file)...)
+		if got.code != 1 || !strings.Contains(got.stderr, "there is no store "+name+": start the") {
+			t.Errorf("%s: %+v", command, got)
+		}
+	}
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("they have made a store: %v", err)
+	}
+	do(t, home, file, "", "user add", "--root", t.TempDir(), "--key", key+".pub", "carol")
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is := localfs.OwnerOf(info); is.UID != owner || info.Mode() != 0o600 {
+		t.Errorf("the store belongs to %d and has the mode %v, want %d", is.UID, info.Mode(), owner)
+	}
+	if list := do(t, home, file, "", "user list"); !strings.Contains(list, "carol") {
+		t.Errorf("the users are %q", list)
 	}
 }
 
@@ -393,6 +435,7 @@ func TestUsualStoreIsDamaged(t *testing.T) {
 	t.Parallel()
 	home, _, file := configWith(t, "[login_hook]\ncommand = ['/bin/echo', '{\"accept\": true}']\n"+
 		"[[outside]]\nname = 'all'\nroot = 'alice/%u'\n")
+	do(t, home, file, "", "ban add", "192.0.2.9")
 	do(t, home, file, "", "user disable ann")
 	store := filepath.Join(home, ".local", "state", "usftp", "usftpd.db")
 	if err := os.Truncate(store, 5000); err != nil {

@@ -52,13 +52,15 @@ func storeCommand(use, short string, operands int,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withStore(cmd.Context(), config, func(s *store.Store, trail *audit.Trail) error {
-				err := run(cmd.Context(), s, args)
-				if trail != nil && !onlyShows[cmd.Name()] {
-					noteCommand(trail, cmd, args, err)
-				}
-				return err
-			})
+			stores := cmd.Name() == "add" || cmd.Name() == "new"
+			return withStore(cmd.Context(), config, stores,
+				func(s *store.Store, trail *audit.Trail) error {
+					err := run(cmd.Context(), s, args)
+					if trail != nil && !onlyShows[cmd.Name()] {
+						noteCommand(trail, cmd, args, err)
+					}
+					return err
+				})
 		},
 	}
 	cmd.Flags().SortFlags = false

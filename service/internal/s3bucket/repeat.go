@@ -33,7 +33,15 @@ const (
 func repeat[T any](ctx context.Context, b *Bucket, request func() (T, error)) (T, error) {
 	for began := time.Now(); ; {
 		result, err := request()
-		if err == nil || !passes(err) || time.Since(began) >= b.patience {
+		if err == nil {
+			b.health.works()
+			return result, nil
+		}
+		last := !passes(err) || time.Since(began) >= b.patience
+		if (last || time.Since(began) >= worrying) && isTrouble(ctx, err) {
+			b.health.failed(b.explain(err))
+		}
+		if last {
 			return result, b.explain(err)
 		}
 		select {

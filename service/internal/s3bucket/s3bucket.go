@@ -65,6 +65,7 @@ type Bucket struct {
 	unsigned bool
 	patience time.Duration
 	ahead    atomic.Int64 // of its clock, in ns
+	health   health
 
 	misjudges struct{ puts, deletes atomic.Bool } // it refuses If-Match with the right ETag
 

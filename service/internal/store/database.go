@@ -22,6 +22,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite" // and the driver "sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // database is one of the two databases. Both get the same statements, with these words of our own:
@@ -191,12 +193,30 @@ func (d *database) create() error {
 		}
 		return err
 	}
+	_, missing := os.Stat(d.name)
 	f, err := os.OpenFile(d.name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err == nil {
-		d.file, err = f.Stat()
-		err = errors.Join(err, f.Close())
+	if err != nil {
+		return err
 	}
-	return err
+	d.file, err = f.Stat()
+	if err == nil && errors.Is(missing, fs.ErrNotExist) && os.Geteuid() == 0 {
+		err = giveToOwner(f)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// giveToOwner gives a file that root has just made to the owner of its directory: a user added by
+// root, before the server's first start, must not keep the server from its store. SQLite takes care
+// of the other files.
+func giveToOwner(f *os.File) error {
+	dir, err := os.Stat(filepath.Dir(f.Name()))
+	if err != nil {
+		return err
+	}
+	if owner := localfs.OwnerOf(dir); owner.Known && owner.UID != 0 {
+		return f.Chown(owner.UID, owner.GID)
+	}
+	return nil
 }
 
 // isReplaced reports whether another file has the name of SQLite's: this node keeps its own.

@@ -56,10 +56,11 @@ func (j job) into(source string) job {
 }
 
 // operands splits the operands of a copy: the last of several is the target, unless it is a
-// pattern, which only a source can be.
-func operands(r *request) (sources []word, target *word) {
+// pattern, which only a source can be. In a batch file the second of two is the target even so, as
+// in sftp: a directory may be called [2026].
+func (s *shell) operands(r *request) (sources []word, target *word) {
 	n := len(r.args)
-	if n < 2 || r.args[n-1].isPattern() {
+	if n < 2 || r.args[n-1].isPattern() && (n > 2 || s.quoting == shQuoting) {
 		return r.args, nil
 	}
 	return r.args[:n-1], &r.args[n-1]
@@ -207,7 +208,7 @@ func (c *copies) isFree(name string) bool {
 }
 
 func (s *shell) get(ctx context.Context, r *request) error {
-	sources, to := operands(r)
+	sources, to := s.operands(r)
 	target := "."
 	if to != nil {
 		target = s.localTilde(*to)
@@ -233,7 +234,7 @@ func (s *shell) get(ctx context.Context, r *request) error {
 }
 
 func (s *shell) put(ctx context.Context, r *request) error {
-	sources, to := operands(r)
+	sources, to := s.operands(r)
 	target := strings.TrimSuffix(s.session.dir, "/") + "/"
 	if to != nil {
 		target = s.session.abs(s.tilde(*to))
