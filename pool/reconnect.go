@@ -65,7 +65,7 @@ type Conn struct {
 	since    time.Time     // when the first of the attempts began
 	gaveUp   error
 	files    map[*pools.Progress]func() int64 // large files in progress
-	suspects suspects
+	silent   silences
 	slow     slowStart
 	rate     float64
 }
@@ -145,7 +145,6 @@ func (c *Conn) Arrived() {
 func (c *Conn) progress() {
 	c.arrived++
 	c.slow.widen()
-	c.suspects.running.spoil()
 }
 
 // Follow implements pools.Conn.
@@ -172,6 +171,25 @@ func (c *Conn) count(p *pools.Progress, reached int64) {
 	}
 }
 
+// Do calls do, and calls it again over a new connection if the connection was lost, or if the host
+// gave one handle to several open files. again is then true, since the request may have been
+// executed although its reply was lost. tell is as for [Conn.Renew].
+func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) error) error {
+	c.begin()
+	defer c.end()
+	for shared, again := 0, false; ; again = true {
+		client := c.Host().Client
+		err := do(client, again)
+		if errors.Is(err, usftp.ErrSharedHandle) && shared < pools.MostShared {
+			shared++
+			continue
+		}
+		if err == nil || !c.Renew(client, err, tell) {
+			return err
+		}
+	}
+}
+
 // Renew reports whether an operation that failed with err on client should be tried again: whether
 // the connection was lost and has been replaced. What the host left without an answer on two
 // connections, or a file's data on as many as may be tried without progress, is not tried again: all
@@ -183,15 +201,10 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	}
 	for {
 		c.mu.Lock()
-		replaced := c.host.Client.Done() != client.Done() // a view has the same
 		switch {
-		case replaced && c.suspects.running == nil:
+		case c.host.Client.Done() != client.Done(): // a view has the same
 			c.mu.Unlock()
 			return c.ctx.Err() == nil
-		case !replaced:
-			c.suspects.running.spoil() // it uses the connection, too
-		}
-		switch {
 		case c.gaveUp != nil || c.ctx.Err() != nil || !c.renews():
 			c.mu.Unlock()
 			return false
@@ -241,16 +254,16 @@ func (c *Conn) givesUp(client *usftp.Client, err error) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.suspects.silent.questions == nil {
-		c.suspects.silent.questions = make(map[string]silence)
+	if c.silent.questions == nil {
+		c.silent.questions = make(map[string]silence)
 	}
-	s := c.suspects.silent.questions[question]
+	s := c.silent.questions[question]
 	if s.last != client.Done() {
 		s = silence{s.connections + 1, client.Done()}
-		c.suspects.silent.questions[question] = s
+		c.silent.questions[question] = s
 		// All else has all its retries, but not again and again on a host that answers nothing.
-		if s.connections == most && c.suspects.silent.failed != c.arrived+1 {
-			c.suspects.silent.failed, c.suspects.silent.again = c.arrived+1, true
+		if s.connections == most && c.silent.failed != c.arrived+1 {
+			c.silent.failed, c.silent.again = c.arrived+1, true
 		}
 	}
 	return s.connections >= most
@@ -258,33 +271,30 @@ func (c *Conn) givesUp(client *usftp.Client, err error) bool {
 
 // reconnect replaces the connection for everyone who waits.
 func (c *Conn) reconnect(tell func(Attempt)) bool {
-	host, err := c.redial(c.Host(), tell)
-	for err == nil {
-		t := c.next(host)
-		if t == nil {
-			return true
-		}
-		<-t.over
-		if Lost(host.Client) {
-			host, err = c.redial(host, tell)
-		}
-	}
+	host, err := c.redial(tell)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gaveUp = err
-	c.renewed()
-	return false
+	close(c.renewing)
+	c.renewing = nil
+	if err != nil {
+		c.gaveUp = err
+		c.slow.wider.Broadcast()
+		return false
+	}
+	c.host = host
+	return true
 }
 
 // redial makes a new connection, with back-off. Attempts are counted since the last progress, so
 // that over a link that keeps breaking everything gets through in the end.
-func (c *Conn) redial(host Host, tell func(Attempt)) (Host, error) {
+func (c *Conn) redial(tell func(Attempt)) (Host, error) {
 	c.mu.Lock()
+	host := c.host
 	for p, position := range c.files {
 		c.count(p, position())
 	}
-	if c.arrived > c.reached || c.attempts == 0 || c.suspects.silent.again {
-		c.suspects.silent.again = false
+	if c.arrived > c.reached || c.attempts == 0 || c.silent.again {
+		c.silent.again = false
 		c.reached, c.attempts, c.since = c.arrived, 0, time.Now()
 	} else {
 		c.slow.width = 1
@@ -424,26 +434,13 @@ type slowStart struct {
 	wider sync.Cond
 	width int // 0 means no limit
 	under [2]int
-
-	coming   map[int]int     // files that were lost and will be tried again, by their suspicion
-	suspects int             // of those under way
-	together int             // how many suspects may be, as progress has shown
-	alone    *pools.Progress // the suspect that has been the only one since it began
+	uses  uses
 }
 
-const (
-	// unlimited is the width above which the limit is lifted: more files are never in progress.
-	unlimited = 4096
-
-	// mostTogether limits how many suspects may be in progress: the more are lost with the one that
-	// is the cause, the more connections it takes to find it.
-	mostTogether = 32
-)
+// unlimited is the width above which the limit is lifted: more files are never in progress.
+const unlimited = 4096
 
 func (s *slowStart) widen() {
-	if s.together = min(s.together+1, mostTogether); s.suspects > 0 {
-		s.wider.Broadcast()
-	}
 	if s.width == 0 {
 		return
 	}
@@ -451,62 +448,6 @@ func (s *slowStart) widen() {
 		s.width = 0
 	}
 	s.wider.Broadcast()
-}
-
-// admits reports whether a file may start: a suspect only if nothing but suspects is under way, and
-// nothing that is suspected less will be soon. So those that were lost together become fewer each
-// time.
-func (s *slowStart) admits(kind, suspicion int) bool {
-	if suspicion == 0 {
-		return s.suspects == 0 && (s.width == 0 || s.under[kind] < s.width)
-	}
-	for less, files := range s.coming {
-		if less < suspicion && files > 0 {
-			return false
-		}
-	}
-	under := s.under[0] + s.under[1]
-	return under == 0 || under == s.suspects && under < s.together
-}
-
-// begin counts a file as under way until end is called.
-func (s *slowStart) begin(kind, suspicion int, p *pools.Progress) {
-	s.arrives(p)
-	s.alone = nil
-	if suspicion > 0 {
-		if s.suspects++; s.suspects == 1 {
-			s.together, s.alone = 1, p
-		}
-	}
-	s.under[kind]++
-}
-
-func (s *slowStart) end(kind, suspicion int, p *pools.Progress) {
-	if p.Losses.WasAlone = s.alone == p; p.Losses.WasAlone {
-		s.alone = nil
-	}
-	if suspicion > 0 {
-		s.suspects--
-	}
-	s.under[kind]--
-	s.wider.Broadcast()
-}
-
-// comes lets those that are suspected more wait for a file that was lost, until arrives is called.
-func (s *slowStart) comes(p *pools.Progress) {
-	if s.coming == nil {
-		s.coming = make(map[int]int)
-	}
-	s.coming[p.Losses.Suspicion]++
-	p.Losses.Coming = true
-}
-
-func (s *slowStart) arrives(p *pools.Progress) {
-	if p.Losses.Coming {
-		p.Losses.Coming = false
-		s.coming[p.Losses.Suspicion]--
-		s.wider.Broadcast()
-	}
 }
 
 // AcquireSlot implements pools.Conn.
@@ -518,25 +459,23 @@ func (c privateConn) AcquireSlot(large bool, p *pools.Progress) (leave func()) {
 	s := &c.slow
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	suspicion := p.Losses.Suspicion
-	waits := func() bool {
-		return (c.suspects.running != nil || !s.admits(kind, suspicion)) && c.gaveUp == nil &&
-			c.ctx.Err() == nil
-	}
-	if waits() {
+	if s.width > 0 {
 		defer context.AfterFunc(c.ctx, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			s.wider.Broadcast()
 		})()
 	}
-	for waits() {
+	for s.width > 0 && s.under[kind] >= s.width && c.gaveUp == nil && c.ctx.Err() == nil {
 		s.wider.Wait()
 	}
-	s.begin(kind, suspicion, p)
+	s.under[kind]++
+	ended := c.isAlone(p)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		s.end(kind, suspicion, p)
+		ended()
+		s.under[kind]--
+		s.wider.Broadcast()
 	}
 }

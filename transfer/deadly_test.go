@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestDeadlyRequest: a host whose connection ends whenever one file or directory is asked for, or
-// written, gets and gives all others: that one has failed, in bounded time.
+// TestDeadlyRequest: a host whose connection ends whenever one file is asked for, or written, gets and
+// gives all others: that one has failed, in bounded time.
 func TestDeadlyRequest(t *testing.T) {
 	t.Parallel()
 	rename := func(r sftptest.Request) bool { // of any kind
@@ -33,12 +33,7 @@ func TestDeadlyRequest(t *testing.T) {
 		{name: "WRITE", ways: []way{upload, relay}, on: of(wire.TypeWrite)},
 		{name: "READ", ways: []way{download, relay}, on: of(wire.TypeRead)},
 		{name: "RENAME", ways: []way{upload, relay}, on: rename},
-		{name: "OPENDIR", ways: []way{download, relay}, dir: true, on: of(wire.TypeOpendir)},
-		{name: "READDIR", ways: []way{download, relay}, dir: true, on: of(wire.TypeReaddir)},
-		{name: "MKDIR", ways: []way{upload, relay}, dir: true, on: of(wire.TypeMkdir)},
 		{name: "two files", files: 2, on: of(wire.TypeOpen)},
-		{name: "five files", files: 5, on: of(wire.TypeOpen)},
-		{name: "two directories", ways: []way{download}, dir: true, files: 2, on: of(wire.TypeOpendir)},
 		{name: "a large file", size: 3 << 20, on: func(r sftptest.Request) bool {
 			return (r.Type == wire.TypeRead || r.Type == wire.TypeWrite) && r.Offset > 1<<20
 		}},
@@ -63,7 +58,6 @@ type deadly struct {
 	ways  []way
 	on    func(sftptest.Request) bool // if it concerns one of the files
 	files int                         // 0 means 1
-	dir   bool                        // they are directories
 	size  int
 	way
 	sync bool
@@ -76,9 +70,6 @@ func (d deadly) paths() (all, lost []string) {
 	}
 	for i := range max(1, d.files) {
 		name := fmt.Sprintf("%d/deadly%d", i, i)
-		if d.dir {
-			name += "/below"
-		}
 		lost = append(lost, name)
 	}
 	return append(all, lost...), lost

@@ -212,11 +212,7 @@ func (h *Host) list(dir string, restart func(), each func(string, Info, error) b
 // listOnce passes entries on. begun reports whether there was any.
 func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.File, error],
 	known *names, each func(string, Info, error) bool) (begun bool, err error) {
-	more := false // than before the connection was lost
 	for f, err := range entries {
-		if err != nil && more {
-			err = pools.Advanced{Err: err}
-		}
 		if err != nil {
 			return begun, err
 		}
@@ -236,7 +232,6 @@ func listOnce(conn *pool.Conn, client *usftp.Client, entries iter.Seq2[*usftp.Fi
 		}
 		if known != nil {
 			known.add(name)
-			more = true
 			conn.Arrived()
 		}
 		if !each(name, i, err) {

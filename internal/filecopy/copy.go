@@ -163,6 +163,7 @@ func (c *Copy) Do(attempt func(*Copy) error) error {
 		if c.journal.file != nil { // the user's code panicked
 			c.journal.release(false)
 		}
+		c.Budget.passedAll(c)
 	}()
 	for {
 		if err := attempt(c); err == nil || !c.again(err) {

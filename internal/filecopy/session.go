@@ -166,6 +166,7 @@ type ends struct {
 // connect waits until an attempt may begin, and then for a handle, in this order: files that have
 // begun may need a second one. It chooses the attempt's connections.
 func (e *ends) connect(c *Copy) (release func()) {
+	passed := c.Budget.pass(c)
 	var leave [2]func()
 	for i, conn := range c.Conns() {
 		leave[i] = pools.OfConn(conn).AcquireSlot(!c.IsSmall(), &c.known.progress.ends[i])
@@ -194,6 +195,7 @@ func (e *ends) connect(c *Copy) (release func()) {
 				leave()
 			}
 		}
+		passed()
 	}
 }
 
@@ -246,14 +248,13 @@ func (e *ends) renew(c *Copy, err error) (renewed bool) {
 		}
 		p := &known.ends[i]
 		if c.Budget != nil && !s.late &&
-			pools.OfConn(s.conn).Lose(p, s.client, p.Reached+c.known.again.progress.Reached) {
+			pools.OfConn(s.conn).Lose(p, p.Reached+c.known.again.progress.Reached) {
 			known.deadly = true
 			return false
 		}
 		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
 			c.Retried(a)
 		}) {
-			pools.OfConn(s.conn).Forget(p)
 			return false
 		}
 		renewed = true

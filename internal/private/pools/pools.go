@@ -28,14 +28,11 @@ const MostShared = 8
 type Conn interface {
 	// Renews reports whether a lost connection is replaced.
 	Renews() bool
-	// AcquireSlot waits until a file may start, or everything ends: one that may be what ends the
-	// connections waits until nothing else is in progress.
+	// AcquireSlot waits until a file may start, or everything ends.
 	AcquireSlot(large bool, p *Progress) (leave func())
-	// Lose counts a connection that was lost while a file was in progress that has come so far. It
-	// reports whether that has happened too often, and is no more to be tried.
-	Lose(p *Progress, client *usftp.Client, reached int64) (failed bool)
-	// Forget takes back that a file will be tried again after Lose.
-	Forget(p *Progress)
+	// Lose counts a connection that was lost during an attempt at a file that has come so far. It
+	// reports whether the file alone has failed, since it seems to be what ends the connections.
+	Lose(p *Progress, reached int64) (failed bool)
 	// Follow counts a file's progress until stop is called. position returns the contiguous part.
 	Follow(p *Progress, position func() int64) (stop func())
 	// NoteRate records the rate, in bytes per second, at which a large file was copied.
@@ -52,23 +49,17 @@ type Progress struct {
 	Losses  Losses
 }
 
-// Losses counts the connections that were lost while something was in progress that has come no
+// Losses are the connections that were lost in a row during attempts at a file that has come no
 // farther since the first of them.
 type Losses struct {
-	Shared, Alone int   // in all, and when nothing else was in progress
-	Suspicion     int   // 0 if it need not be tried alone
-	Reached       int64 // by a file
-	WasAlone      bool  // the file's last attempt
-	Coming        bool  // the file will be tried again
+	All, Alone int32 // Alone counts those that nothing else was in progress over
+	Suspected  bool  // the file must be tried alone
+	WasAlone   bool  // the last attempt
+	Reached    int64 // how far the file has come
+	Arrived    int64 // what everything had done when the first attempt after the first loss began
 }
 
-// Advanced is the error of a request that was lost, but of which a part need not be repeated.
-type Advanced struct{ Err error }
-
-func (e Advanced) Error() string { return e.Err.Error() }
-func (e Advanced) Unwrap() error { return e.Err }
-
-// A DeadlyError reports what has failed since connections ended whenever it was tried. Others may not.
+// A DeadlyError reports a file that connections ended with whenever it was tried. Others may not.
 type DeadlyError struct{ Err error }
 
 func (e *DeadlyError) Error() string {
