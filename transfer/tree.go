@@ -314,7 +314,7 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 	if fresh && (err != nil || nested) {
 		t.leftovers.made.forget()
 		t.leftovers.made = ""
-	} else { // not earlier: a target that exists is somebody else's
+	} else if t.leftovers.made != "" { // not earlier: a target that exists is somebody else's
 		t.leftovers.made.begin()
 	}
 	if err != nil {
