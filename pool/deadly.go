@@ -64,12 +64,12 @@ func (c privateConn) Lose(p *pools.Progress, reached int64) (failed bool) {
 		*l = pools.Losses{Reached: reached, WasAlone: l.WasAlone}
 	}
 	l.All++
-	l.Suspected = l.All >= c.retry.company()
+	l.Suspected, l.Idle = l.All >= c.retry.company(), l.Arrived == c.arrived
 	if l.WasAlone {
 		l.Alone++
 	}
 	// A host over which nothing else has got on either may end every connection by now.
-	if !l.Suspected || int(l.Alone) < c.retry.alone() || l.Arrived == c.arrived {
+	if !l.Suspected || int(l.Alone) < c.retry.alone() || l.Idle {
 		return false
 	}
 	if u.since != c.arrived {

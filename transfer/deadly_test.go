@@ -65,7 +65,7 @@ type deadly struct {
 
 // paths returns the files of the tree, and those that cannot be copied.
 func (d deadly) paths() (all, lost []string) {
-	for i := range 300 {
+	for i := range 100 {
 		all = append(all, fmt.Sprintf("%d/file%d", i%7, i))
 	}
 	for i := range max(1, d.files) {
@@ -121,7 +121,7 @@ func (d deadly) run(t *testing.T) {
 	}
 	dst, src := d.endpoints(host, from.host, source, target, nil, nil)
 	o := transfer.TreeOptions{}
-	o.Retries = 5
+	o.Retries, o.MaxFiles = 5, 16 // so that others remain when the first is lost
 	var said []string
 	o.Events = func(e transfer.Event) {
 		if e.Kind == transfer.Retried {
@@ -137,7 +137,7 @@ func (d deadly) run(t *testing.T) {
 		s, err = transfer.CopyTree(ctx, dst, src, o)
 	}
 	tree, ok := errors.AsType[*transfer.TreeError](err)
-	if !ok || int(tree.Failed) != len(lost) || s.Files != 300 || !s.Complete ||
+	if !ok || int(tree.Failed) != len(lost) || s.Files != 100 || !s.Complete ||
 		!strings.Contains(err.Error(), "deadly") {
 		t.Errorf("%d connections, %v: %v; %+v; it said %q", *count, time.Since(began), err, s.Totals, said)
 	}
@@ -161,5 +161,54 @@ func (d deadly) run(t *testing.T) {
 	}
 	if left := to.temporaries(); len(left) > len(lost) {
 		t.Errorf("left behind: %q", left)
+	}
+}
+
+// TestDeadlyDirectory: if it is a directory that ends the connection, the run ends, as nothing tells
+// what else of the host could be reached. No file is held responsible for that, except one that also
+// ends it.
+func TestDeadlyDirectory(t *testing.T) {
+	t.Parallel()
+	for _, on := range []wire.Type{wire.TypeOpendir, wire.TypeReaddir} {
+		t.Run(fmt.Sprint(on), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				link := sftptest.LinkConfig{ToServer: 5 * time.Millisecond, ToClient: 5 * time.Millisecond}
+				b := newBench(t, sftptest.Script{
+					Intercept: func(r sftptest.Request) []sftptest.Action {
+						if strings.HasSuffix(r.Path, "mined") && r.Type == on ||
+							strings.Contains(r.Path, "deadly") && r.Type == wire.TypeOpen {
+							return []sftptest.Action{sftptest.Hangup()}
+						}
+						return nil
+					}}, link)
+				count := b.redials(link, nil)
+				for i := range 50 {
+					b.server.Files.WriteFile(fmt.Sprintf("/source/%d/file%d", i%7, i), []byte("contents"))
+				}
+				b.server.Files.WriteFile("/source/3/deadly", []byte("contents"))
+				b.server.Files.WriteFile("/source/5/mined/below", []byte("contents"))
+				o := transfer.TreeOptions{}
+				o.Retries = 5
+				var failed []string
+				o.Events = func(e transfer.Event) {
+					if e.Kind == transfer.Failed {
+						failed = append(failed, e.Source)
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+				defer cancel()
+				_, err := transfer.CopyTree(ctx, transfer.Local(filepath.Join(b.dir, "target")),
+					transfer.Remote(b.host, "/source"), o)
+				if err == nil || !strings.Contains(err.Error(), "gave up after 5 new connections") || *count > 100 {
+					t.Errorf("%d connections: %v", *count, err)
+				}
+				for _, name := range failed {
+					if !strings.Contains(name, "deadly") && !strings.Contains(name, "mined") {
+						t.Errorf("%s has failed: %v", name, err)
+					}
+				}
+			})
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -405,18 +406,19 @@ func (s *slot) startOver() {
 
 // A gate lets a file that may be what ends the connections (see pools.Losses) be tried with no other
 // in progress. It waits until those that have begun have ended, and others begin once it is lost
-// again. Of several the first goes on until it has ended, so that not each of them uses up attempts.
+// again. Of several the first goes on until it has ended, so that not each of them uses up attempts,
+// unless nothing else has got on so far: then the next one may.
 //
 // No wait can last: who waits here holds no handle, memory, slot or turn, only its own journal, its
 // worker's place and its directory's count, and those that it waits for have theirs. They wait for
 // nobody here, since none is tried alone before they have ended. Their waits elsewhere end with the
 // run, so this needs no context.
 type gate struct {
-	mu      sync.Mutex
-	opened  sync.Cond
-	files   int   // that have begun, and are not suspected
-	suspect *Copy // the suspected one whose turn it is
-	trying  bool  // an attempt at it is under way
+	mu       sync.Mutex
+	opened   sync.Cond
+	files    int     // that have begun, and are not suspected
+	suspects []*Copy // the others; it is the first one's turn
+	trying   bool    // an attempt at that is under way
 }
 
 // pass waits until an attempt at a file may begin. A single file has no budget and does not wait.
@@ -424,14 +426,17 @@ func (b *Budget) pass(c *Copy) (end func()) {
 	if b == nil {
 		return func() {}
 	}
-	g, ends := &b.gate, &c.known.progress.ends
+	g := &b.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !ends[0].Losses.Suspected && !ends[1].Losses.Suspected {
-		if g.suspect == c { // it got on
-			g.leave(c)
-		}
+	suspected, idle := false, false
+	for i := range c.known.ends {
+		l := &c.known.ends[i].Losses
+		suspected, idle = suspected || l.Suspected, idle || l.Idle
+	}
+	if !suspected {
 		if !c.slot.passed {
+			g.leave(c) // it may have been suspected until it got on
 			c.slot.passed = true
 			g.files++
 		}
@@ -440,13 +445,16 @@ func (b *Budget) pass(c *Copy) (end func()) {
 		}
 		return func() {}
 	}
-	if c.slot.passed {
+	if idle || c.slot.passed {
 		g.leave(c)
 	}
-	for g.files > 0 || g.suspect != nil && g.suspect != c {
+	if !slices.Contains(g.suspects, c) {
+		g.suspects = append(g.suspects, c)
+	}
+	for g.files > 0 || g.suspects[0] != c {
 		g.opened.Wait()
 	}
-	g.suspect, g.trying = c, true
+	g.trying = true
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -470,8 +478,8 @@ func (g *gate) leave(c *Copy) {
 		c.slot.passed = false
 		g.files--
 	}
-	if g.suspect == c {
-		g.suspect = nil
+	if i := slices.Index(g.suspects, c); i >= 0 {
+		g.suspects = slices.Delete(g.suspects, i, i+1)
 	}
 	g.opened.Broadcast()
 }

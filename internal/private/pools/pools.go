@@ -54,6 +54,7 @@ type Progress struct {
 type Losses struct {
 	All, Alone int32 // Alone counts those that nothing else was in progress over
 	Suspected  bool  // the file must be tried alone
+	Idle       bool  // nothing else has got on meanwhile
 	WasAlone   bool  // the last attempt
 	Reached    int64 // how far the file has come
 	Arrived    int64 // what everything had done when the first attempt after the first loss began
