@@ -42,9 +42,6 @@ func (c *Conn) isAlone(p *pools.Progress) (end func()) {
 	u := &c.slow.uses
 	u.now++
 	u.begun++
-	if p.Losses.All < 2 { // what was done before a loss may be counted after it, but not so late
-		p.Losses.Arrived = c.arrived
-	}
 	alone, begun := u.now == 1, u.begun
 	return func() {
 		u.now--

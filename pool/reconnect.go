@@ -459,6 +459,9 @@ func (c privateConn) AcquireSlot(large bool, p *pools.Progress) (leave func()) {
 	s := &c.slow
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.Losses.All < 2 { // what was done before a loss may be counted after it, but not so late
+		p.Losses.Arrived = c.arrived
+	}
 	if s.width > 0 {
 		defer context.AfterFunc(c.ctx, func() {
 			c.mu.Lock()
