@@ -175,6 +175,8 @@ func (c *Conn) count(p *pools.Progress, reached int64) {
 // gave one handle to several open files. again is then true, since the request may have been
 // executed although its reply was lost. tell is as for [Conn.Renew].
 func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) error) error {
+	c.begin()
+	defer c.end()
 	for shared, again := 0, false; ; again = true {
 		client := c.Host().Client
 		err := do(client, again)
@@ -432,6 +434,7 @@ type slowStart struct {
 	wider sync.Cond
 	width int // 0 means no limit
 	under [2]int
+	uses  uses
 }
 
 // unlimited is the width above which the limit is lifted: more files are never in progress.
@@ -448,7 +451,7 @@ func (s *slowStart) widen() {
 }
 
 // AcquireSlot implements pools.Conn.
-func (c privateConn) AcquireSlot(large bool) (leave func()) {
+func (c privateConn) AcquireSlot(large bool, p *pools.Progress) (leave func()) {
 	kind := 0
 	if large {
 		kind = 1
@@ -456,6 +459,9 @@ func (c privateConn) AcquireSlot(large bool) (leave func()) {
 	s := &c.slow
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.Losses.All < 2 { // what was done before a loss may be counted after it, but not so late
+		p.Losses.Arrived = c.arrived
+	}
 	if s.width > 0 {
 		defer context.AfterFunc(c.ctx, func() {
 			c.mu.Lock()
@@ -467,9 +473,11 @@ func (c privateConn) AcquireSlot(large bool) (leave func()) {
 		s.wider.Wait()
 	}
 	s.under[kind]++
+	ended := c.isAlone(p)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		ended()
 		s.under[kind]--
 		s.wider.Broadcast()
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/dial"
-	"github.com/usftp/usftp/internal/testenv"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -148,14 +147,11 @@ func TestTreeIntoItselfUnderAnotherPath(t *testing.T) {
 				if len(deep) > 0 {
 					t.Errorf("%q were copied", deep)
 				}
-				// The answer to the removal of a file in flight is not waited for.
-				testenv.Until(t, "the temporary files are gone", func() bool {
-					left := false
-					filepath.WalkDir(tree, func(name string, _ os.DirEntry, _ error) error {
-						left = left || strings.Contains(name, ".usftp-")
-						return nil
-					})
-					return !left
+				filepath.WalkDir(tree, func(name string, _ os.DirEntry, _ error) error {
+					if strings.Contains(name, ".usftp-") {
+						t.Errorf("%s is left", name)
+					}
+					return nil
 				})
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type Budget struct {
 	targets crowd
 	helpers helpers
 	buffers buffers
+	gate    gate
 
 	Trip     time.Duration // one round trip to each host
 	Small    int           // the largest file sent in one piece
@@ -35,7 +37,9 @@ type Budget struct {
 
 // NewBudget returns a budget that allows this number of open handles on the hosts.
 func NewBudget(handles int64) *Budget {
-	return &Budget{memory: newAllowance(smallMemory), handles: newAllowance(handles)}
+	b := &Budget{memory: newAllowance(smallMemory), handles: newAllowance(handles)}
+	b.gate.opened.L = &b.gate.mu
+	return b
 }
 
 // smallMemory limits the memory that small files in progress hold: contents requested, or not
@@ -243,6 +247,7 @@ type slot struct {
 	held          bool    // it holds a handle
 	reads, writes bool    // it is open on the source's host, on the target's
 	named         bool    // what was refused is a temporary name
+	passed        bool    // the gate counts it
 
 	others int64 // other files that held a handle when it began
 	tries  int   // how often an OPEN was refused
@@ -397,4 +402,84 @@ func (s *slot) inVain(err error) {
 func (s *slot) startOver() {
 	s.inVain(fs.ErrPermission)
 	s.tries, s.named = 0, false
+}
+
+// A gate lets a file that may be what ends the connections (see pools.Losses) be tried with no other
+// in progress. It waits until those that have begun have ended, and others begin once it is lost
+// again. Of several the first goes on until it has ended, so that not each of them uses up attempts,
+// unless nothing else has got on so far: then the next one may.
+//
+// No wait can last: who waits here holds no handle, memory, slot or turn, only its own journal, its
+// worker's place and its directory's count, and those that it waits for have theirs. They wait for
+// nobody here, since none is tried alone before they have ended. Their waits elsewhere end with the
+// run, so this needs no context.
+type gate struct {
+	mu       sync.Mutex
+	opened   sync.Cond
+	files    int     // that have begun, and are not suspected
+	suspects []*Copy // the others; it is the first one's turn
+	trying   bool    // an attempt at that is under way
+}
+
+// pass waits until an attempt at a file may begin. A single file has no budget and does not wait.
+func (b *Budget) pass(c *Copy) (end func()) {
+	if b == nil {
+		return func() {}
+	}
+	g := &b.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	suspected, idle := false, false
+	for i := range c.known.ends {
+		l := &c.known.ends[i].Losses
+		suspected, idle = suspected || l.Suspected, idle || l.Idle
+	}
+	if !suspected {
+		if !c.slot.passed {
+			g.leave(c) // it may have been suspected until it got on
+			c.slot.passed = true
+			g.files++
+		}
+		for g.trying {
+			g.opened.Wait()
+		}
+		return func() {}
+	}
+	if idle || c.slot.passed {
+		g.leave(c)
+	}
+	if !slices.Contains(g.suspects, c) {
+		g.suspects = append(g.suspects, c)
+	}
+	for g.files > 0 || g.suspects[0] != c {
+		g.opened.Wait()
+	}
+	g.trying = true
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.trying = false
+		g.opened.Broadcast()
+	}
+}
+
+// passedAll ends pass's waits for a file after its last attempt.
+func (b *Budget) passedAll(c *Copy) {
+	if b != nil {
+		b.gate.mu.Lock()
+		defer b.gate.mu.Unlock()
+		b.gate.leave(c)
+	}
+}
+
+// leave forgets a file. The caller holds the lock.
+func (g *gate) leave(c *Copy) {
+	if c.slot.passed {
+		c.slot.passed = false
+		g.files--
+	}
+	if i := slices.Index(g.suspects, c); i >= 0 {
+		g.suspects = slices.Delete(g.suspects, i, i+1)
+	}
+	g.opened.Broadcast()
 }

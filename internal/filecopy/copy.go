@@ -127,6 +127,7 @@ type detours struct {
 type progress struct {
 	began   bool  // one of them began to copy
 	arrived bool  // all of it has arrived and was counted
+	deadly  bool  // it has failed since it seems to end the connections
 	given   int64 // bytes that a stream has got, which cannot be taken back
 	refused int64 // WRITEs that the host had refused when the first byte was written
 	found   int64 // where the first one to begin continued from; see Copy.Found
@@ -162,6 +163,7 @@ func (c *Copy) Do(attempt func(*Copy) error) error {
 		if c.journal.file != nil { // the user's code panicked
 			c.journal.release(false)
 		}
+		c.Budget.passedAll(c)
 	}()
 	for {
 		if err := attempt(c); err == nil || !c.again(err) {
@@ -201,6 +203,9 @@ func (c *Copy) conclude(err error) error {
 		c.to.lost() && t.made != ""
 	c.slot.inVain(err)
 	c.slot.free()
+	if t.deadly {
+		err = &pools.DeadlyError{Err: err}
+	}
 	if err != nil {
 		if t.given > 0 {
 			c.Result.Bytes = t.given

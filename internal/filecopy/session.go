@@ -27,6 +27,7 @@ type session struct {
 	host    pool.Host
 	client  *usftp.Client
 	trip    time.Duration // the round trip, if one was measured
+	late    bool          // it had been lost before the attempt
 	release func()
 }
 
@@ -165,9 +166,10 @@ type ends struct {
 // connect waits until an attempt may begin, and then for a handle, in this order: files that have
 // begun may need a second one. It chooses the attempt's connections.
 func (e *ends) connect(c *Copy) (release func()) {
+	passed := c.Budget.pass(c)
 	var leave [2]func()
 	for i, conn := range c.Conns() {
-		leave[i] = pools.OfConn(conn).AcquireSlot(!c.IsSmall())
+		leave[i] = pools.OfConn(conn).AcquireSlot(!c.IsSmall(), &c.known.progress.ends[i])
 	}
 	pass := func() {}
 	c.slot.take(c.Budget)
@@ -193,6 +195,7 @@ func (e *ends) connect(c *Copy) (release func()) {
 				leave()
 			}
 		}
+		passed()
 	}
 }
 
@@ -214,6 +217,7 @@ func newSession(c *Copy, conn *pool.Conn) *session {
 			s.host.Client = s.client
 		}
 	}
+	s.late = s.lost()
 	return s
 }
 
@@ -234,11 +238,19 @@ func (e *ends) hasOpen(source bool) bool {
 	return s != nil && private.OfClient(s.client).OpenHandles() > 0
 }
 
-// renew replaces lost connections. It reports whether any was lost and all were replaced.
+// renew replaces lost connections. It reports whether any was lost and all were replaced. A file of a
+// tree that may be what ends them fails before the rest of the tree does.
 func (e *ends) renew(c *Copy, err error) (renewed bool) {
-	for _, s := range e.all() {
+	known := &c.known.progress
+	for i, s := range e.all() {
 		if !s.lost() {
 			continue
+		}
+		p := &known.ends[i]
+		if c.Budget != nil && !s.late &&
+			pools.OfConn(s.conn).Lose(p, p.Reached+c.known.again.progress.Reached) {
+			known.deadly = true
+			return false
 		}
 		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
 			c.Retried(a)

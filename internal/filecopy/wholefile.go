@@ -88,12 +88,17 @@ func (w *whole) put(c *Copy, o onHost, in *input) error {
 	if c.known.made = o.temp; o.temp != "" { // which stays if the connection is lost
 		temporary = c.Dst.Base(o.temp)
 	}
-	client, name := w.client, o.name
+	// after the end of the run it would still be carried out
+	ctx, done := c.late()
+	defer done()
+	name := o.name
 	if w.helped != nil {
-		ctx, cancel := w.helped.patient(c.Ctx)
+		var cancel func()
+		ctx, cancel = w.helped.patient(ctx)
 		defer cancel()
-		client, name = client.WithContext(ctx), w.helped.at(name)
+		name = w.helped.at(name)
 	}
+	client := w.client.WithContext(ctx)
 	wait := private.OfClient(client).StartPut(name, temporary, in.small.data, w.perm, set,
 		c.Options.Sync)
 	in.small.release()

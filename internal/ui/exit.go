@@ -15,6 +15,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/private/pools"
 )
 
 // The exit codes. ssh, scp and sftp exit with 255 if there is no connection, and scripts check for
@@ -85,7 +86,8 @@ func CodeOf(err error) int {
 		return signal.Code()
 	case ReaderGone(err):
 		return ExitOutputGone
-	case errors.As(err, new(conn.Unanswered)) && errors.As(err, new(*usftp.StallError)):
+	case errors.As(err, new(conn.Unanswered)) && errors.As(err, new(*usftp.StallError)),
+		errors.As(err, new(*pools.DeadlyError)):
 		// It is about one file; others may be answered.
 		return ExitFailed
 	case errors.As(err, new(*dial.Error)), errors.Is(err, net.ErrClosed):

@@ -5,6 +5,7 @@ package pools
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -28,7 +29,10 @@ type Conn interface {
 	// Renews reports whether a lost connection is replaced.
 	Renews() bool
 	// AcquireSlot waits until a file may start, or everything ends.
-	AcquireSlot(large bool) (leave func())
+	AcquireSlot(large bool, p *Progress) (leave func())
+	// Lose counts a connection that was lost during an attempt at a file that has come so far. It
+	// reports whether the file alone has failed, since it seems to be what ends the connections.
+	Lose(p *Progress, reached int64) (failed bool)
 	// Follow counts a file's progress until stop is called. position returns the contiguous part.
 	Follow(p *Progress, position func() int64) (stop func())
 	// NoteRate records the rate, in bytes per second, at which a large file was copied.
@@ -40,7 +44,31 @@ type Conn interface {
 }
 
 // Progress records how far a file has come over all connections, in bytes from its beginning.
-type Progress struct{ Reached int64 }
+type Progress struct {
+	Reached int64
+	Losses  Losses
+}
+
+// Losses are the connections that were lost in a row during attempts at a file that has come no
+// farther since the first of them.
+type Losses struct {
+	All, Alone int32 // Alone counts those that nothing else was in progress over
+	Suspected  bool  // the file must be tried alone
+	Idle       bool  // nothing else has got on meanwhile
+	WasAlone   bool  // the last attempt
+	Reached    int64 // how far the file has come
+	Arrived    int64 // what everything had done when the first attempt after the first loss began
+}
+
+// A DeadlyError reports a file that connections ended with whenever it was tried. Others may not.
+type DeadlyError struct{ Err error }
+
+func (e *DeadlyError) Error() string {
+	return fmt.Sprintf("%v (as each time that this was tried, also when nothing else was in progress; "+
+		"gave up on it)", e.Err)
+}
+
+func (e *DeadlyError) Unwrap() error { return e.Err }
 
 // Pool has further methods of a pool.Pool.
 type Pool interface {
