@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"syscall"
 
 	"github.com/usftp/usftp"
 )
@@ -125,18 +124,6 @@ type Finish struct {
 	Flush    bool
 	Early    bool // it had its size before its data, which is flushed, unless nothing can be
 	Shows    bool // closing gives the file its name, which must not be if Truncate or Flush fail
-}
-
-func (f *Finish) flushes() bool { return f.Flush || f.Early }
-
-// flushed returns the error of a flush, unless nobody asked for the flush and it only says that there
-// is none.
-func (f *Finish) flushed(err error) error {
-	if !f.Flush && (errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) ||
-		errors.Is(err, usftp.ErrSSHFxBadMessage)) { // OpenSSH's word for EINVAL
-		return nil
-	}
-	return err
 }
 
 // Finished is the result of finishing a file.

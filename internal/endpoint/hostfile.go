@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"syscall"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -374,7 +375,7 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 			}
 		})
 	}
-	if f.flushes() {
+	if f.Flush || f.Early {
 		steps = append(steps, func() func() error {
 			flushed := waits(ctx, w.Async().Sync())
 			return func() error { return f.flushed(flushed()) }
@@ -395,7 +396,7 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 		})
 	}
 	atOnce := private.OfClient(w.Client()).WorksInOrder()
-	if f.Shows && (f.Truncate || f.flushes()) {
+	if f.Shows && (f.Truncate || f.Flush || f.Early) {
 		if err := runSteps(steps, atOnce); err != nil {
 			return done, err
 		}
@@ -409,6 +410,16 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 		return w.SetByPath(f, refusal), nil
 	}
 	return done, err
+}
+
+// flushed returns the error of a flush, unless nobody asked for the flush and it only says that there
+// is none.
+func (f *Finish) flushed(err error) error {
+	if !f.Flush && (errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) ||
+		errors.Is(err, usftp.ErrSSHFxBadMessage)) { // OpenSSH's word for EINVAL
+		return nil
+	}
+	return err
 }
 
 func (w *HostWriter) truncateRefused(err error) error {

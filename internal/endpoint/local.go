@@ -522,7 +522,7 @@ func (w *LocalWriter) Finish(_ context.Context, f *Finish) (done Finished, err e
 	if err == nil && set.SetMode && done.NotSet == nil {
 		done.NotSet = given(denied(w.Chmod(set.Mode)), f.Own, &w.Quirks.NoModes, &done.Unset.Modes)
 	}
-	if err == nil && (f.flushes() || w.early) {
+	if err == nil && (f.Flush || f.Early || w.early) {
 		err = f.flushed(w.Sync())
 	}
 	if err == nil {

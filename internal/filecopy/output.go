@@ -429,7 +429,7 @@ func (o finisher) early() bool {
 	if o.over == 0 && !o.c.known.delta && o.c.Result.Stripes == 0 {
 		return false
 	}
-	return o.c.to == nil || o.c.to.prover().flushes()
+	return o.c.to == nil || o.c.to.flushes()
 }
 
 // complete returns an error if a file of this machine is shorter than what was written to it: a file

@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp/internal/private/pools"
 	"github.com/usftp/usftp/internal/quirks"
 	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/wire"
 )
 
 // A session is the connection to a host that a file uses during one attempt: the host's own, or one
@@ -51,6 +52,12 @@ func (s *session) quirks() *quirks.Quirks { return pools.OfHost(&s.host).Quirks(
 
 // oneHandle reports whether only one file can be open at a time.
 func (s *session) oneHandle() bool { return s != nil && private.OfClient(s.client).OneHandle() }
+
+// flushes reports whether the host can flush a file to its disk.
+func (s *session) flushes() bool {
+	_, offered := s.client.HasExtension(wire.ExtFsync)
+	return offered
+}
 
 // errWithinHost refuses a copy within a host that can have only one file open at a time.
 var errWithinHost = fmt.Errorf("can only be copied by way of this machine, first here and then "+

@@ -112,13 +112,8 @@ func (s prover) syncs(c *Copy) bool {
 	if c.Options.Sync {
 		return true
 	}
-	return c.known.sync && s.flushes()
-}
-
-// flushes reports whether the host can flush a file to its disk.
-func (s prover) flushes() bool {
 	_, offered := s.client.HasExtension(wire.ExtFsync)
-	return offered
+	return c.known.sync && offered
 }
 
 // compare reads a file over several handles where that helps, and compares it with the other
