@@ -19,12 +19,12 @@ type telling struct{}
 
 func (telling) makeAbove(t *tree) error { return t.mayMake(t.route.Target, false) }
 
-func (telling) makeTop(*tree, string, fs.FileMode) (made bool, err error) { return false, nil }
-func (telling) root(r endpoint.Root) endpoint.Root                        { return rehearsal{r} }
-func (telling) touch(*tree, string) (remove func() error, err error)      { return nil, nil }
-func (telling) note(treeMark) treeMark                                    { return "" }
-func (telling) openNotes(*tree)                                           {}
-func (telling) did(t *tree, e *Event)                                     { e.Kind = Planned; t.tell(e) }
+func (telling) makeTop(string, fs.FileMode) (made bool, err error)   { return false, nil }
+func (telling) root(r endpoint.Root) endpoint.Root                   { return rehearsal{r} }
+func (telling) touch(*tree, string) (remove func() error, err error) { return nil, nil }
+func (telling) note(treeMark) treeMark                               { return "" }
+func (telling) openNotes(*tree)                                      {}
+func (telling) did(t *tree, e *Event)                                { e.Kind = Planned; t.tell(e) }
 
 // hand waits for no connection unless contents have to be compared.
 func (telling) hand(w *walk, e *entry) {

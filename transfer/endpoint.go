@@ -224,7 +224,8 @@ func (t localTarget) begin(of *tree, source endpoint.Info,
 	case !errors.Is(err, fs.ErrNotExist):
 		return to, err
 	default:
-		if to.made, err = of.do.makeTop(of, to.path, source.Perm()|0o700); err != nil {
+		of.leftovers.made.begin()
+		if to.made, err = of.do.makeTop(to.path, source.Perm()|0o700); err != nil {
 			return to, err
 		}
 		to.exists = to.made

@@ -74,7 +74,7 @@ type executor interface {
 	makeAbove(t *tree) error
 
 	// makeTop makes the target of a tree on this machine.
-	makeTop(t *tree, name string, perm fs.FileMode) (made bool, err error)
+	makeTop(name string, perm fs.FileMode) (made bool, err error)
 
 	// root returns the Root that changes below the target go through.
 	root(r endpoint.Root) endpoint.Root

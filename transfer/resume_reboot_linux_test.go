@@ -22,14 +22,14 @@ func TestResumeAfterACrash(t *testing.T) {
 	for name, test := range map[string]struct {
 		boot   string
 		synced bool
-		lost   bool // the disk went away, and lacks the end of it
-		anew   string
+		lost   bool   // the disk was pulled out before its end was written
+		why    string // it starts again, or "" if it goes on
 	}{
 		"same boot":              {boot: "same"},
-		"same boot, lost end":    {boot: "same", lost: true, anew: "differ"},
-		"another boot":           {boot: "another", anew: "restarted"},
+		"same boot, lost end":    {boot: "same", lost: true, why: "differ"},
+		"another boot":           {boot: "another", why: "restarted"},
 		"another boot, synced":   {boot: "another", synced: true},
-		"an older usftp's mark":  {boot: "", anew: "restarted"},
+		"an older usftp's mark":  {boot: "", why: "restarted"},
 		"an older one's, synced": {boot: "", synced: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestResumeAfterACrash(t *testing.T) {
 				if err != nil || !bytes.Equal(b.arrived(download), data) {
 					t.Fatalf("%+v, %v", result, err)
 				}
-				if anew := result.Resumed == 0; anew != (test.anew != "") ||
-					!strings.Contains(strings.Join(b.notes(), ""), test.anew) {
+				if goesOn := result.Resumed > 0; goesOn != (test.why == "") ||
+					!strings.Contains(strings.Join(b.notes(), ""), test.why) {
 					t.Errorf("it went on from %d; %q", result.Resumed, b.notes())
 				}
 			})

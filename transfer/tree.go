@@ -314,7 +314,7 @@ func (t *tree) prepareTarget(found endpoint.Info) (err error) {
 	if fresh && (err != nil || nested) {
 		t.leftovers.made.forget()
 		t.leftovers.made = ""
-	} else if t.leftovers.made != "" { // not earlier: a target that exists is somebody else's
+	} else if t.leftovers.made != "" && !t.into.made { // not earlier: a target that exists is somebody else's
 		t.leftovers.made.begin()
 	}
 	if err != nil {
@@ -387,8 +387,7 @@ func (performing) makeAbove(t *tree) error {
 	return t.copies.MakePath(t.route.Target, false)
 }
 
-func (performing) makeTop(t *tree, name string, perm fs.FileMode) (made bool, err error) {
-	t.leftovers.made.begin()
+func (performing) makeTop(name string, perm fs.FileMode) (made bool, err error) {
 	err = os.Mkdir(name, perm)
 	return err == nil, err
 }

@@ -415,11 +415,16 @@ func (w *HostWriter) Finish(ctx context.Context, f *Finish) (done Finished, err 
 // flushed returns the error of a flush, unless nobody asked for the flush and it only says that there
 // is none.
 func (f *Finish) flushed(err error) error {
-	if !f.Flush && (errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) ||
-		errors.Is(err, usftp.ErrSSHFxBadMessage)) { // OpenSSH's word for EINVAL
+	if !f.Flush && cannotFlush(err) {
 		return nil
 	}
 	return err
+}
+
+// cannotFlush reports whether an error says that a file or directory cannot be flushed.
+func cannotFlush(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) ||
+		errors.Is(err, usftp.ErrSSHFxBadMessage) // OpenSSH's word for EINVAL
 }
 
 func (w *HostWriter) truncateRefused(err error) error {

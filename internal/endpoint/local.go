@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
@@ -462,8 +461,7 @@ func (d *LocalFiles) Flush() error {
 		return nil // it may not be read
 	}
 	defer dir.Close()
-	if err = dir.Sync(); runtime.GOOS == "windows" || errors.Is(err, syscall.EINVAL) ||
-		errors.Is(err, errors.ErrUnsupported) {
+	if err = dir.Sync(); runtime.GOOS == "windows" || cannotFlush(err) {
 		return nil
 	}
 	return err

@@ -15,7 +15,6 @@ import (
 	"github.com/usftp/usftp/internal/hashpipe"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/internal/private/pools"
-	"github.com/usftp/usftp/wire"
 )
 
 var (
@@ -112,8 +111,7 @@ func (s prover) syncs(c *Copy) bool {
 	if c.Options.Sync {
 		return true
 	}
-	_, offered := s.client.HasExtension(wire.ExtFsync)
-	return c.known.sync && offered
+	return c.known.sync && s.flushes()
 }
 
 // compare reads a file over several handles where that helps, and compares it with the other
